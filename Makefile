@@ -1,0 +1,84 @@
+# `make demo` and `make test` need Python 3.11 or newer, and nothing else; the rest says what it needs.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+# The first Python that is new enough and can make a virtual environment. Another: make PYTHON=/path/to/python …
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& { command -v $$python; break; }; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+KAFKA := .kafka/libs/.fetched
+
+# Real servers are used where they are: with Java and Maven here, `make test` fetches Kafka too.
+ifeq ($(KAFKA_LIBS),)
+HAVE_MAVEN := $(shell command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1 && echo yes)
+REAL_KAFKA := $(if $(HAVE_MAVEN),$(KAFKA))
+endif
+
+.PHONY: help
+help:
+	@echo 'make demo          records, retries and dead letters to look at, on servers that it brings along'
+	@echo 'make test          the tests: unit, contract, integration, acceptance'
+	@echo 'make check         lint, types and tests'
+	@echo 'make lint types    ruff; mypy'
+	@echo 'make chaos         the tests that kill and stop things for minutes'
+	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
+	@echo 'make bench         the measured figures'
+	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
+	@echo 'make lock          make the lock files again'
+	@echo 'make clean         remove everything that make made'
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv was found (on Debian: apt install python3-venv).' \
+		'Install one, or name it: make PYTHON=/path/to/python' >&2; exit 1; }
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(KAFKA): tests/kafka/pom.xml
+	@command -v mvn >/dev/null || { echo 'Maven is needed to fetch Apache Kafka (on Debian: apt install maven).' >&2; exit 1; }
+	rm -rf .kafka/libs
+	mvn --quiet --batch-mode --file tests/kafka/pom.xml dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory="$(CURDIR)/.kafka/libs"
+	touch $@
+
+.PHONY: demo test lint types check chaos compose-test bench kafka lock clean
+demo: $(INSTALLED)
+	$(BIN)/bridge demo $(ARGS)
+
+test: $(INSTALLED) $(REAL_KAFKA)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+check: lint types test
+
+chaos: $(INSTALLED) $(REAL_KAFKA)
+	$(BIN)/python -m pytest -m chaos --timeout=900 $(ARGS)
+
+compose-test: $(INSTALLED)
+	$(BIN)/python -m pytest -m compose --timeout=900 tests/compose $(ARGS)
+
+bench: $(INSTALLED) $(REAL_KAFKA)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+kafka: $(KAFKA)
+
+# Every extra and the development tools; the image's lock is the part of it without the tools.
+LOCK := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+	--generate-hashes --no-annotate --no-emit-index-url --no-header --quiet
+lock: $(INSTALLED)
+	$(LOCK) --group dev --output-file requirements.lock
+	$(LOCK) --group build --constraints requirements.lock --output-file requirements-image.lock
+
+clean:
+	rm -rf .venv .kafka build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

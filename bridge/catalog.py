@@ -1,0 +1,136 @@
+"""Which topics there are and where they end; makes those of ours that are missing."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from bridge.errors import KafkaUnavailable
+from bridge.kafka import (
+    AdminClient,
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    NewTopic,
+    OffsetSpec,
+    TopicPartition,
+    admin_client,
+)
+from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for one question to Kafka.
+ANSWER_WITHIN: Final = 5.0
+#: How much larger than its source a dead letter may be: our headers, cut as bridge.failure says.
+HEADROOM: Final = 65_536
+
+
+class Catalog:
+    """Kafka's metadata for the topics that handlers name.
+
+    Attributes:
+        missing: source topics that do not exist (yet).
+    """
+
+    def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
+        self._settings = settings
+        self._topics = tuple(topics)
+        self._admin: AdminClient = admin_client(settings.kafka)
+        self._prepared: set[str] = set()
+        self._ends: dict[TopicPartition, Future[Any]] = {}
+        self.missing: frozenset[str] = frozenset(topics)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every source topic exists and has its dead-letter topic."""
+        return self._prepared.issuperset(self._topics)
+
+    def prepare(self) -> None:
+        """Find the source topics, and make the dead-letter topics that are missing.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        try:
+            known = self._admin.list_topics(timeout=ANSWER_WITHIN).topics
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+        found = {name: known[name] for name in self._topics if name in known and known[name].error is None}
+        missing = frozenset(self._topics) - found.keys()
+        for name in sorted(missing - self.missing if self._prepared else missing):
+            logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
+        for name in sorted(self.missing - missing):
+            logger.info("topic %r has %d partitions.", name, len(found[name].partitions))
+        self.missing = missing
+        for name, topic in found.items():
+            if name not in self._prepared and self._make(name, len(topic.partitions), known):
+                self._prepared.add(name)
+
+    def _make(self, source: str, partitions: int, known: Mapping[str, Any]) -> bool:
+        name = self._settings.names.dead_letters(source)
+        if name in known or not self._settings.file.kafka_create_topics:
+            return True
+        limit = str(self._largest(source) + HEADROOM)
+        topic = NewTopic(name, num_partitions=partitions, config={"max.message.bytes": limit})
+        try:
+            self._admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name].result(ANSWER_WITHIN * 2)
+        except KafkaException as error:
+            return self._not_made(name, error.args[0])
+        except TimeoutError:
+            raise KafkaUnavailable(f"Kafka did not answer when topic {name!r} was to be made.") from None
+        logger.info("topic %r made, with %d partitions.", name, partitions)
+        return True
+
+    def _largest(self, source: str) -> int:
+        """The largest record that the source takes, in bytes (Kafka's default where it does not tell)."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, source)
+        try:
+            (future,) = self._admin.describe_configs([resource], request_timeout=ANSWER_WITHIN).values()
+            return int(future.result(ANSWER_WITHIN)["max.message.bytes"].value)
+        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError):
+            return 1_048_588
+
+    def _not_made(self, name: str, error: KafkaError) -> bool:
+        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return True
+        if error.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
+            logger.info("this Kafka makes topics on first use: %r is left to it.", name)
+            return True
+        if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            raise KafkaUnavailable(f"topic {name!r} could not be made: {error.str()}.")
+        logger.error(
+            "topic %r could not be made: %s. Make it by hand; dead letters wait until it is there.",
+            name,
+            error.str(),
+        )
+        return True
+
+    def ask_ends(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask where these partitions end, without waiting for the answer."""
+        latest = {TopicPartition(p.topic, p.partition): _latest() for p in partitions}
+        if latest and not self._ends:
+            self._ends = dict(self._admin.list_offsets(latest, request_timeout=ANSWER_WITHIN))
+
+    def ends(self) -> dict[tuple[str, int], int] | None:
+        """The answers to `ask_ends`: the end offset of each partition; `None` while there is none.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer any of them.
+        """
+        if not self._ends or not all(future.done() for future in self._ends.values()):
+            return None
+        asked, self._ends = self._ends, {}
+        found = {}
+        for partition, future in asked.items():
+            error = future.exception()
+            if error is None:
+                found[(partition.topic, partition.partition)] = int(future.result().offset)
+        if not found:
+            raise KafkaUnavailable(f"Kafka does not answer: {error}.")
+        return found
+
+
+def _latest() -> OffsetSpec:
+    latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return latest

@@ -1,0 +1,151 @@
+"""`bridge check`: everything that is wrong, at once, with what to do about it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from celery import Celery
+
+from bridge import settings
+from bridge.errors import KafkaUnavailable, SettingsError
+from bridge.kafka import KafkaException, admin_client, consumer_client
+from bridge.routes import Routes, read_routes
+from bridge.settings import Settings, hide_password, is_redis
+
+#: Seconds for each connection.
+ANSWER_WITHIN: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence of the report: a `fault` stops the start, a `warning` does not."""
+
+    level: Literal["ok", "warning", "fault"]
+    text: str
+
+    def to_data(self) -> dict[str, str]:
+        """As JSON-able data."""
+        return asdict(self)
+
+
+def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Check settings, handlers and connections; a fault of one does not hide those of another."""
+    routes = read_routes(app)
+    try:
+        chosen = settings.load(app, environ)
+    except SettingsError as error:
+        return [*_faults(error), *_broker(app, routes)]
+    found = list(_settings(chosen, routes))
+    found.extend(_kafka(chosen, routes))
+    found.extend(_broker(app, routes))
+    return found
+
+
+def _faults(error: SettingsError) -> Iterator[Finding]:
+    return (Finding("fault", fault) for fault in error.faults)
+
+
+def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    try:
+        settings.check_routes(chosen, routes)
+    except SettingsError as error:
+        yield from _faults(error)
+    else:
+        for handler in routes:
+            yield Finding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
+    if chosen.ignored:
+        yield Finding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
+    for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
+        yield Finding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
+
+
+def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    place = chosen.kafka["bootstrap.servers"]
+    try:
+        # Some properties are only read when a client is made: a certificate's file, for instance.
+        consumer_client(chosen.kafka, chosen.group).close()
+        known = admin_client(chosen.kafka).list_topics(timeout=ANSWER_WITHIN).topics
+    except (KafkaException, KafkaUnavailable) as error:
+        yield Finding("fault", f"Kafka at {place}: {_words(error)}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?")
+        return
+    yield Finding("ok", f"Kafka at {place} answers.")
+    for topic in routes.topics:
+        if topic not in known:
+            yield Finding("warning", f"topic {topic!r} does not exist yet: it is consumed as soon as it does.")
+        elif (dead := chosen.names.dead_letters(topic)) not in known and not chosen.file.kafka_create_topics:
+            yield Finding(
+                "warning",
+                f"topic {dead!r} does not exist and kafka_create_topics is False: "
+                f"dead letters of {topic!r} wait until you make it.",
+            )
+
+
+def _words(error: Exception) -> str:
+    return str(error.args[0].str() if isinstance(error, KafkaException) else error).rstrip(". ")
+
+
+def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
+    url = str(app.conf.broker_url)
+    shown = hide_password(url)
+    connection = app.connection_for_write(
+        transport_options={
+            **app.conf.broker_transport_options,
+            "socket_timeout": ANSWER_WITHIN,
+            "socket_connect_timeout": ANSWER_WITHIN,
+        }
+    )
+    try:
+        connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
+        yield Finding("ok", f"the Celery broker at {shown} answers.")
+        if is_redis(url):
+            channel: Any = connection.default_channel
+            yield from _redis(channel.client)
+            yield from _visibility(app, routes)
+    except Exception as error:
+        # Whatever the transport raises: the report must go on, and name it.
+        words = hide_password(str(error))
+        yield Finding(
+            "fault",
+            f"the Celery broker at {shown}: {type(error).__name__}: {words}. "
+            "Is CELERY_BROKER_URL right, and does it run?",
+        )
+    finally:
+        connection.release()
+
+
+def _redis(client: Any) -> Iterator[Finding]:
+    version = tuple(int(part) for part in str(client.info("server")["redis_version"]).split(".")[:2])
+    if version < (6, 2):
+        yield Finding("fault", f"Redis {version[0]}.{version[1]} is too old: 6.2 or newer is needed.")
+    try:
+        config = {**client.config_get("appendonly"), **client.config_get("maxmemory-policy")}
+    except Exception as error:
+        yield Finding(
+            "warning",
+            f"Redis does not tell its configuration ({type(error).__name__}): see that appendonly is yes.",
+        )
+        return
+    if config.get("appendonly") != "yes":
+        yield Finding(
+            "warning",
+            "Redis has appendonly no: when it is restarted, every delivery in the queue is lost. Set appendonly yes.",
+        )
+    if config.get("maxmemory-policy") != "noeviction":
+        yield Finding(
+            "warning",
+            f"Redis has maxmemory-policy {config.get('maxmemory-policy')}: when it is full it throws away "
+            "whole queues. Set noeviction.",
+        )
+
+
+def _visibility(app: Celery, routes: Routes) -> Iterator[Finding]:
+    """On kombu's own transport a message held for longer than the visibility timeout runs again."""
+    timeout = app.conf.broker_transport_options.get("visibility_timeout", 3600)
+    for handler in routes:
+        if handler.longest_wait >= timeout:
+            yield Finding(
+                "fault",
+                f"{handler.name} may hold a message for {handler.longest_wait:g} s (a time limit or a delay), but after "
+                f"{timeout:g} s it is run a second time: raise broker_transport_options['visibility_timeout'].",
+            )

@@ -1,0 +1,138 @@
+"""The commands: parse, call, print."""
+
+import json
+import logging
+import os
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+from celery import Celery
+from rich.console import Console
+from rich.markup import escape
+
+from bridge import settings
+from bridge.check import Finding
+from bridge.check import check as findings
+from bridge.consumer import Bridge
+from bridge.errors import AppNotFound, SettingsError
+from bridge.http import Sidecar
+from bridge.routes import Routes, find_celery_app, read_routes
+from bridge.settings import Settings, hide_password
+
+#: Exit codes, for scripts.
+OK, FAULTS, NOT_FOUND = 0, 1, 2
+
+cli = typer.Typer(
+    name="bridge",
+    help="Hands Kafka records to Celery tasks. Without a command it runs the bridge.",
+    invoke_without_command=True,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
+logger = logging.getLogger("bridge")
+console = Console(highlight=False)
+_COLOURS = {"ok": "green", "warning": "yellow", "fault": "red"}
+
+
+def main() -> None:
+    """The script `bridge` and `python -m bridge`."""
+    # `python -m` has the working directory on the import path, a script has not.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    cli(prog_name="bridge")
+
+
+@cli.callback()
+def default(context: typer.Context, app: AppOption = "tasks") -> None:
+    """Hands Kafka records to Celery tasks. Without a command it runs the bridge."""
+    context.obj = app
+    if context.invoked_subcommand is None:
+        _run(app)
+
+
+@cli.command()
+def run(context: typer.Context) -> None:
+    """Run the bridge until SIGTERM or Ctrl-C. Exits 0 after a clean shutdown, 1 if settings are wrong.
+
+    Example: bridge -A tasks run
+    """
+    _run(context.obj)
+
+
+@cli.command()
+def check(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of {level, text}.")] = False,
+) -> None:
+    """Check settings, handlers and connections, and list everything that is wrong. Exits 1 if anything is.
+
+    Example: bridge check --json
+    """
+    try:
+        found = findings(find_celery_app(context.obj))
+    except AppNotFound as error:
+        found = [Finding("fault", str(error))]
+    if as_json:
+        print(json.dumps([finding.to_data() for finding in found], indent=2))
+    else:
+        for finding in found:
+            console.print(f"[{_COLOURS[finding.level]}]{finding.level:>7}[/]  {escape(finding.text)}", soft_wrap=True)
+    raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
+
+
+def _run(name: str) -> None:
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s: %(levelname)s/bridge] %(message)s")
+    app, chosen, routes = _loaded(name)
+    bridge = Bridge(app, chosen, routes)
+    sidecar = Sidecar(bridge.metrics.registry, bridge.alive, bridge.obstacles)
+    port = sidecar.start(chosen.environment.BRIDGE_HTTP_PORT)
+    _announce(chosen, routes, port)
+    _stop_on_signals(bridge)
+    bridge.run()
+    sidecar.stop()
+    logger.info("stopped.")
+
+
+def _loaded(name: str) -> tuple[Celery, Settings, Routes]:
+    """The app, its settings and its handlers; what is wrong is printed, and ends the command."""
+    try:
+        app = find_celery_app(name)
+    except AppNotFound as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(NOT_FOUND) from None
+    try:
+        chosen = settings.load(app, os.environ)
+        routes = read_routes(app)
+        settings.check_routes(chosen, routes)
+    except SettingsError as error:
+        print(f"The bridge does not start: these settings are wrong:\n{error}", file=sys.stderr)
+        raise typer.Exit(FAULTS) from None
+    return app, chosen, routes
+
+
+def _announce(chosen: Settings, routes: Routes, port: int | None) -> None:
+    logger.info(
+        "group %r, Kafka %s, broker %s",
+        chosen.group,
+        chosen.kafka["bootstrap.servers"],
+        hide_password(chosen.broker_url),
+    )
+    for handler in routes:
+        logger.info("%s → %s (queue %r)", ", ".join(handler.topics), handler.name, handler.queue)
+    if port is not None:
+        logger.info("http://localhost:%d/healthz /readyz /metrics", port)
+
+
+def _stop_on_signals(bridge: Bridge) -> None:
+    def stop(number: int, frame: Any) -> None:
+        # A second signal ends the process as if there were no handler.
+        signal.signal(number, signal.SIG_DFL)
+        logger.info("%s: finishing the hand-off in flight.", signal.Signals(number).name)
+        bridge.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)

@@ -1,0 +1,47 @@
+"""Every error of the bridge: what happened, and what to do about it."""
+
+from collections.abc import Sequence
+
+
+class BridgeError(Exception):
+    """The base of all errors that the bridge raises on purpose."""
+
+
+class SettingsError(BridgeError):
+    """Settings are wrong; every fault is listed, so that one start finds them all.
+
+    Parameters:
+        faults: one sentence each, saying what is wrong and what to do.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(f"- {fault}" for fault in self.faults))
+
+
+class AppNotFound(BridgeError):
+    """The Celery app named by -A could not be imported."""
+
+
+class MalformedDelivery(BridgeError):
+    """A Celery message names a handler of ours, but its `kafka` header is not one that the bridge wrote."""
+
+
+class MalformedHeader(BridgeError):
+    """A header on one of our own topics does not parse."""
+
+
+class PublishFailed(BridgeError):
+    """Kafka did not acknowledge a record in time; nothing may be settled on the strength of it."""
+
+
+class RecordTooLarge(PublishFailed):
+    """Kafka refuses the record for its size; only a larger limit on the topic can help."""
+
+
+class HandoffFailed(BridgeError):
+    """The Celery broker did not confirm a hand-off; what it carried must be handed off again."""
+
+
+class KafkaUnavailable(BridgeError):
+    """Kafka did not answer in time."""

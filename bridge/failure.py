@@ -1,0 +1,94 @@
+"""A failure in words: what of an exception is kept in headers, logs and dead letters."""
+
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Longest `error_message`, in characters; what is longer is cut in the middle.
+MAX_MESSAGE = 2_000
+#: Longest `error_traceback`, in characters; the end, where the fault is, is kept whole.
+MAX_TRACEBACK = 16_000
+#: Longest `error_class`, in characters.
+MAX_CLASS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last failure of a delivery.
+
+    Attributes:
+        error_class: module and name of the exception's class.
+        error_message: its `str()`, cut to `MAX_MESSAGE` characters.
+        error_traceback: cut to `MAX_TRACEBACK` characters.
+        failed_at: milliseconds since the epoch.
+    """
+
+    error_class: str
+    error_message: str
+    error_traceback: str
+    failed_at: int
+
+    @classmethod
+    def of(cls, error: BaseException, now: float | None = None) -> "Failure":
+        """Describe an exception; one that cannot describe itself is described all the same."""
+        return cls(
+            error_class=cut(class_name(error), MAX_CLASS),
+            error_message=cut(_message(error), MAX_MESSAGE),
+            error_traceback=cut(_traceback(error), MAX_TRACEBACK),
+            failed_at=int((time.time() if now is None else now) * 1000),
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON-able data."""
+        return {
+            "error_class": self.error_class,
+            "error_message": self.error_message,
+            "error_traceback": self.error_traceback,
+            "failed_at": self.failed_at,
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Failure":
+        """What `to_data` wrote."""
+        return cls(
+            str(data["error_class"]),
+            str(data["error_message"]),
+            str(data["error_traceback"]),
+            int(data["failed_at"]),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.error_class}: {self.error_message}" if self.error_message else self.error_class
+
+
+def class_name(error: BaseException) -> str:
+    """`builtins` are named without their module, as Python itself does."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def cut(text: str, limit: int) -> str:
+    """`text` in at most `limit` characters: a quarter from its start, the rest from its end."""
+    if len(text) <= limit:
+        return text
+    mark = f" … {len(text) - limit} characters cut … "
+    head = limit // 4
+    tail = limit - head - len(mark)
+    return text[:head] + mark + text[-tail:]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as second:
+        # Code of the user's runs here; whatever it does, the dead letter must be written.
+        return f"(str() of this {type(error).__name__} raised {type(second).__name__})"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as second:
+        return f"(the traceback could not be formatted: {type(second).__name__})"

@@ -1,0 +1,136 @@
+"""Clients of Kafka: the only importer of confluent_kafka."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka import Message as Record
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
+
+__all__ = [
+    "OFFSET_INVALID",
+    "AdminClient",
+    "ConfigResource",
+    "Consumer",
+    "KafkaError",
+    "KafkaException",
+    "NewTopic",
+    "OffsetSpec",
+    "Producer",
+    "Record",
+    "TopicPartition",
+    "admin_client",
+    "consumer_client",
+    "mock_cluster",
+    "producer_client",
+    "property_fault",
+]
+
+logger = logging.getLogger(__name__)
+
+#: What a consumer runs with unless a KAFKA_ variable says otherwise.
+CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "cooperative-sticky",
+    # A killed bridge's partitions come back after this long.
+    "session.timeout.ms": 8_000,
+    "heartbeat.interval.ms": 2_000,
+    # 1000 ms leaves a fast consumer idle two thirds of the time.
+    "fetch.queue.backoff.ms": 10,
+    "queued.max.messages.kbytes": 32_768,
+    # So that a topic made while the bridge runs is consumed within seconds (default: 5 minutes).
+    "topic.metadata.refresh.interval.ms": 10_000,
+}
+#: What the bridge's promises rest on; a KAFKA_ variable for one of these is a fault.
+CONSUMER_FIXED: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    # True is librdkafka's default, and stores an offset when poll() returns it: a loss.
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": False,
+    "allow.auto.create.topics": False,
+}
+PRODUCER_DEFAULTS: Mapping[str, Any] = {
+    "linger.ms": 0,
+    "message.timeout.ms": 15_000,
+    # The topic's own max.message.bytes is the limit; the client must not refuse what the topic takes.
+    "message.max.bytes": 100_000_000,
+}
+PRODUCER_FIXED: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
+FIXED = frozenset(CONSUMER_FIXED) | frozenset(PRODUCER_FIXED) | {"group.id"}
+#: Where one client of a kind is given a property of another, librdkafka warns at every start.
+_CONSUMER_ONLY = frozenset(CONSUMER_DEFAULTS) | {
+    "group.instance.id",
+    "max.poll.interval.ms",
+    "fetch.min.bytes",
+}
+_UNKNOWN = "celery.kafka.bridge.unknown"
+
+
+def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any) -> Consumer:
+    """A consumer that commits only what it is told to."""
+    return Consumer(
+        {**CONSUMER_DEFAULTS, **properties, **CONSUMER_FIXED, "group.id": group, **callbacks},
+        logger=logging.getLogger("bridge.librdkafka"),
+    )
+
+
+def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer:
+    """An idempotent producer that waits for all in-sync replicas.
+
+    It must not cross a fork: librdkafka's threads do not (confluent-kafka-python issue 1122).
+    """
+    return Producer(
+        {**PRODUCER_DEFAULTS, **_shared(properties), **PRODUCER_FIXED, **callbacks},
+        logger=logging.getLogger("bridge.librdkafka"),
+    )
+
+
+def admin_client(properties: Mapping[str, Any]) -> AdminClient:
+    """A client that reads metadata and creates topics."""
+    return AdminClient(_shared(properties), logger=logging.getLogger("bridge.librdkafka"))
+
+
+def mock_cluster() -> AdminClient:
+    """librdkafka's own mock of a cluster, alive as long as the client that is returned.
+
+    It makes a topic of 4 partitions on first use, and has no CreateTopics
+    (librdkafka's src/rdkafka_mock.h).
+    """
+    return AdminClient({"test.mock.num.brokers": 1})
+
+
+def property_fault(name: str, value: str) -> str | None:
+    """What librdkafka says against a property, or `None` if it takes it.
+
+    No client is made: the second property is refused always, and properties are read in order.
+
+    Returns:
+        "unknown" where librdkafka has no such property, else its own sentence.
+    """
+    try:
+        AdminClient({name: value, _UNKNOWN: ""})
+    except KafkaException as error:
+        text = str(error.args[0].str())
+        if _UNKNOWN in text:
+            return None
+        return "unknown" if "No such configuration property" in text else text
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def _shared(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in properties.items() if name not in _CONSUMER_ONLY}

@@ -1,0 +1,134 @@
+"""Which handlers a topic has, read off the tasks of the Celery app."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from celery import Celery
+from celery.app.utils import find_app
+
+from bridge.errors import AppNotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A handler as the bridge needs to know it.
+
+    Attributes:
+        name: the Celery task's name.
+        topics: the topics whose messages it handles.
+        queue: the Celery queue its deliveries go to.
+        batch: how many deliveries one Celery task may carry.
+        longest_wait: seconds; the longest delay or hard time limit that one of its messages may see.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    queue: str
+    batch: int
+    longest_wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Topic → handlers, in the order in which they were declared."""
+
+    handlers: Mapping[str, Handler]
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic that some handler names, sorted."""
+        return sorted({topic for handler in self for topic in handler.topics})
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that some handler's deliveries go to, sorted."""
+        return sorted({handler.queue for handler in self})
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self.handlers.values())
+
+    def of(self, topic: str) -> tuple[Handler, ...]:
+        """The handlers of a topic."""
+        return tuple(handler for handler in self if topic in handler.topics)
+
+    def topics_into(self, queue: str) -> frozenset[str]:
+        """The topics of which some handler's deliveries go to that queue."""
+        return frozenset(topic for handler in self if handler.queue == queue for topic in handler.topics)
+
+
+def find_celery_app(name: str) -> Celery:
+    """The app that `-A` names, with the modules of its handlers imported, as Celery's own commands find it.
+
+    Raises:
+        AppNotFound: it cannot be imported, or a module that it imports cannot.
+    """
+    try:
+        app = find_app(name)
+        _refuse_shadow(name)
+        app.loader.import_default_modules()
+        app.finalize()
+    except AppNotFound:
+        raise
+    except Exception as error:
+        raise AppNotFound(_not_found(name, error)) from error
+    return app
+
+
+def read_routes(app: Celery) -> Routes:
+    """The handlers among the tasks of an app: those made with `@handler`."""
+    found = {}
+    tasks: Mapping[str, Any] = app.tasks
+    for name, task in tasks.items():
+        if topics := getattr(task, "source_topics", ()):
+            found[name] = Handler(
+                name=name,
+                topics=tuple(topics),
+                queue=queue_of(app, task),
+                batch=task.batch,
+                longest_wait=task.longest_wait,
+            )
+    return Routes(found)
+
+
+def queue_of(app: Celery, task: Any) -> str:
+    """The queue to which Celery's own router would send a task."""
+    options = app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task)
+    queue = options.get("queue")
+    if queue is None:
+        return str(options.get("routing_key") or app.conf.task_default_queue)
+    return str(getattr(queue, "name", queue))
+
+
+def _refuse_shadow(name: str) -> None:
+    """A file of the user's named as our package is imported instead of it, and nothing else says so."""
+    if name.partition(".")[0] != "tasks":
+        return
+    module = import_module("tasks")
+    if not hasattr(module, "HandlerTask"):
+        place = getattr(module, "__file__", None) or "a folder without __init__.py"
+        raise AppNotFound(
+            f"`tasks` is {place}, which hides this project's package of that name: rename it "
+            "(handlers may live in any other module; name it in HANDLERS or `imports`)."
+        )
+
+
+def _not_found(name: str, error: Exception) -> str:
+    hint = "name the app's module with -A, and start where it can be imported."
+    try:
+        _refuse_shadow(name)
+    except AppNotFound as shadow:
+        return str(shadow)
+    except Exception:
+        # The import fails again: the first error, below, says why.
+        hint = _shadow_hint(error) or hint
+    return f"The Celery app {name!r} could not be loaded: {type(error).__name__}: {error}. {hint}"
+
+
+def _shadow_hint(error: Exception) -> str | None:
+    """Where the user's `tasks.py` itself imports from `tasks`, Python calls it a circular import."""
+    path = getattr(error, "path", None)
+    if isinstance(error, ImportError) and error.name == "tasks" and path:
+        return f"{path} hides this project's package `tasks`: rename that file."
+    return None

@@ -1,0 +1,66 @@
+"""Names of the topics that belong to a source topic: retry, replay and dead letters."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+#: Longest name that Kafka takes for a topic (org.apache.kafka.common.internals.Topic).
+MAX_TOPIC_NAME = 249
+_UNITS = (("h", 3600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """Patterns for the topics of ours; `{topic}`, `{delay}` and `{group}` are filled in."""
+
+    group: str
+    retry_pattern: str = "{topic}.retry.{delay}"
+    replay_pattern: str = "{topic}.replay"
+    dead_letter_pattern: str = "{topic}.dlq"
+
+    def retry(self, topic: str, delay: int) -> str:
+        """The topic in which records of `topic` wait for `delay` seconds."""
+        return self.retry_pattern.format(topic=topic, group=self.group, delay=tier(delay))
+
+    def replay(self, topic: str) -> str:
+        """The topic for what a person sent back."""
+        return self.replay_pattern.format(topic=topic, group=self.group)
+
+    def dead_letters(self, topic: str) -> str:
+        """The topic for dead letters of `topic`."""
+        return self.dead_letter_pattern.format(topic=topic, group=self.group)
+
+    def clashes(self, topics: Iterable[str]) -> list[str]:
+        """Faults that filling in the patterns would cause, a sentence each."""
+        sources = sorted(set(topics))
+        faults = []
+        owner: dict[str, str] = {}
+        for source in sources:
+            for name in (self.dead_letters(source), self.replay(source)):
+                if name in sources:
+                    faults.append(
+                        f"topic {name!r} is consumed, but it is also where records of {source!r} go: "
+                        "rename one, or change the kafka_*_topic pattern."
+                    )
+                elif name in owner:
+                    faults.append(
+                        f"records of {owner[name]!r} and {source!r} would both go to {name!r}: "
+                        "put {topic} in the pattern."
+                    )
+                elif len(name) > MAX_TOPIC_NAME:
+                    faults.append(
+                        f"topic name {name!r} is longer than Kafka's {MAX_TOPIC_NAME} characters: shorten the pattern."
+                    )
+                owner.setdefault(name, source)
+        return faults
+
+
+def tier(seconds: int) -> str:
+    """A delay as it stands in a topic's name, in the largest unit that divides it.
+
+    >>> tier(300), tier(3600), tier(45), tier(90)
+    ('5m', '1h', '45s', '90s')
+    """
+    for unit, size in _UNITS:
+        if seconds and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

@@ -1,0 +1,57 @@
+"""What handlers are written with: the whole public API.
+
+from tasks import handler, Message, DeadLetter, RetryLater, StopConsuming
+
+@handler("orders", autoretry_for=(ConnectionError,), max_retries=5)
+def charge(order):
+    ...
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from bridge.message import Message
+from tasks.celery import app
+from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
+from tasks.handler import HandlerTask, declare
+
+__all__ = [  # noqa: RUF022  (grouped, to be read)
+    # Writing handlers
+    "handler",
+    "Message",
+    # What a handler may raise
+    "DeadLetter",
+    "RetryLater",
+    "StopConsuming",
+    # The Celery side
+    "HandlerError",
+    "HandlerTask",
+    "app",
+]
+
+
+def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], HandlerTask]:
+    """Make a function the handler of one or more topics: a Celery task that gets each record's value.
+
+    Parameters:
+        topics: names of Kafka topics.
+        options: every option of a Celery task, and:
+
+            retry_delays: seconds before each retry; its length is the number of retries.
+            dead_letter_for: exception classes that go to the dead letters at once.
+            stop_for: exception classes that halt the topic.
+            batch: how many deliveries one Celery task may carry (1).
+            codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
+            give_up_after: seconds from the first failure; no retry starts later.
+
+    Raises:
+        HandlerError: an option is out of range, a name is taken, or the function takes other arguments
+            than the value and, if it asks for it, `message`.
+
+    Without options every exception is retried 5 times, from 1 s, doubling, at most 10 min, with jitter; a
+    value that does not decode or validate goes to the dead letters at once.
+    """
+    return declare(app, topics, options)
+
+
+from tasks import burial, worker  # noqa: E402, F401  (they register the burial task and the worker's signals)

@@ -1,0 +1,89 @@
+"""The Celery app: our defaults, and over them the user's celeryconfig."""
+
+import importlib.util
+import os
+import sys
+from typing import Any, Final
+
+from celery import Celery
+
+#: What the promises rest on or what Celery's defaults would break; each with its reason.
+DEFAULTS: Final[dict[str, Any]] = {
+    "broker_url": "redis://localhost:6379/0",
+    # A delivery is acknowledged when it has ended, not when it is begun.
+    "task_acks_late": True,
+    # False loses or loops on Redis (celery/worker/request.py on_failure): failures are settled before.
+    "task_acks_on_failure": True,
+    "task_acks_on_timeout": True,
+    # A killed child's message goes back instead of being acknowledged.
+    "task_reject_on_worker_lost": True,
+    # Results are Kafka's and the ledger's business; a result backend that is down would fail tasks
+    # before on_failure (celery/app/trace.py handle_failure).
+    "task_ignore_result": True,
+    "task_store_errors_even_if_ignored": False,
+    "result_backend": None,
+    "task_serializer": "json",
+    "accept_content": ["json"],
+    "task_protocol": 2,
+    "task_publish_retry": True,
+    "task_publish_retry_policy": {
+        "max_retries": 5,
+        "interval_start": 0,
+        "interval_step": 0.5,
+        "interval_max": 3,
+    },
+    # What is prefetched waits behind what runs; 1 keeps the queue fair.
+    "worker_prefetch_multiplier": 1,
+    # Two copies would run side by side after a reconnect.
+    "worker_cancel_long_running_tasks_on_connection_loss": True,
+    # For Flower. Events of each send would give a series per producer process (Flower's metrics).
+    "worker_send_task_events": True,
+    "task_send_sent_event": False,
+    # Celery gives up after 100 tries otherwise, and exits on READONLY, OOM or LOADING.
+    "broker_connection_retry": True,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+    "broker_channel_error_retry": True,
+    "broker_transport_options": {
+        # A frozen Redis would block a publish for ever.
+        "socket_timeout": 15,
+        "socket_connect_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        # Longer than any delay or time limit, or messages run twice (kombu/transport/redis.py).
+        "visibility_timeout": 7200,
+    },
+}
+
+
+def make_app() -> Celery:
+    """The app that `celery -A tasks` and the bridge use."""
+    made = Celery("tasks")
+    made.add_defaults(lambda: DEFAULTS)
+    if module := _config_module():
+        made.config_from_object(module)
+    if handlers := os.environ.get("HANDLERS"):
+        made.conf.imports = tuple(name.strip() for name in handlers.split(",") if name.strip())
+    made.on_after_configure.connect(_merge_transport_options)
+    return made
+
+
+def _merge_transport_options(sender: Celery, source: Any, **_: Any) -> None:
+    """What a user sets in `broker_transport_options` goes over ours key by key."""
+    source.broker_transport_options = {
+        **DEFAULTS["broker_transport_options"],
+        **source.broker_transport_options,
+    }
+
+
+def _config_module() -> str | None:
+    """The user's celeryconfig: named by CELERY_CONFIG_MODULE, or found on the import path."""
+    if named := os.environ.get("CELERY_CONFIG_MODULE"):
+        return named
+    # Celery's own command does the same (celery/bin/celery.py --workdir); the script `bridge` must too.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return "celeryconfig" if importlib.util.find_spec("celeryconfig") else None
+
+
+app = make_app()

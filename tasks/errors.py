@@ -1,0 +1,75 @@
+"""What a handler raises to say more than "it failed", and the errors of handlers themselves."""
+
+from celery.exceptions import Retry
+
+from bridge.errors import BridgeError
+
+
+class DeadLetter(Exception):
+    """Raise it in a handler: no retry can help, the message goes to the dead letters now.
+
+    Parameters:
+        why: for the person who will read the dead letter.
+    """
+
+
+class RetryLater(Exception):
+    """Raise it in a handler: run again after `delay` seconds, for instance a server's `Retry-After`.
+
+    It spends none of `max_retries`; `give_up_after` bounds it.
+
+    Parameters:
+        delay: seconds, 0 or more.
+        why: for the log.
+
+    Raises:
+        ValueError: the delay is negative or no number.
+    """
+
+    def __init__(self, delay: float, why: str = "") -> None:
+        if not delay >= 0:
+            raise ValueError(f"RetryLater(delay) takes seconds, 0 or more; it was given {delay!r}.")
+        self.delay = float(delay)
+        self.why = why
+        super().__init__(self.delay, why)
+
+    def __str__(self) -> str:
+        return f"again in {self.delay:g} s" + (f": {self.why}" if self.why else "")
+
+
+class StopConsuming(Exception):
+    """Raise it in a handler: going on would do harm; the topic is halted until a person resumes it.
+
+    Parameters:
+        why: for the person who is paged.
+    """
+
+
+class HandlerError(BridgeError, ValueError):
+    """A handler is declared in a way that cannot work."""
+
+
+class Undecodable(Exception):
+    """A value that the codec or the annotated model refuses; no retry can cure it."""
+
+
+class DeadLettered(Exception):
+    """How a Celery task ends whose dead letter Kafka has acknowledged; its words are safe to pickle."""
+
+
+class Failed(Exception):
+    """A handler's failure in words alone: what it raised may neither pickle nor print."""
+
+
+class RetryAsked(Retry):
+    """A handler called `self.retry()`: what it asked for, until the execution does it.
+
+    Parameters:
+        delay: seconds.
+        limit: how many failures are retried at most, `None` for ever.
+        error: what made the handler ask.
+    """
+
+    def __init__(self, delay: float, limit: int | None, error: BaseException | None) -> None:
+        self.delay, self.limit, self.error = delay, limit, error
+        super().__init__(exc=error if isinstance(error, Exception) else None, when=delay)  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""(attempt, error) → what to do: pure, so that every rule can be tested in microseconds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from celery.exceptions import Ignore, Reject
+from celery.utils.time import get_exponential_backoff_interval
+
+from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
+
+Errors = tuple[type[BaseException], ...]
+
+#: Seconds between two runs of a message whose handler asks to stop, as long as it is kept.
+HOLD_DELAY: Final = 30.0
+
+EXHAUSTED: Final = "exhausted"
+PERMANENT: Final = "permanent"
+UNDECODABLE: Final = "undecodable"
+EXPIRED: Final = "expired"
+POISON: Final = "poison"
+UNKNOWN_HANDLER: Final = "unknown_handler"
+#: Every value of the `reason` header.
+REASONS: Final = (EXHAUSTED, PERMANENT, UNDECODABLE, POISON, EXPIRED, UNKNOWN_HANDLER)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Run it again after `delay` seconds; `spent` says whether that uses up a retry."""
+
+    delay: float
+    spent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Write a dead letter with this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The handler asks to stop the topic: keep the message, try it again after `delay` seconds."""
+
+    delay: float = HOLD_DELAY
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The handler raised Celery's `Ignore`: it is done with the message."""
+
+
+Decision = Again | Bury | Hold | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a handler's options say about failures.
+
+    Attributes:
+        max_retries: how many failures are retried; `None` is for ever.
+        delays: seconds before each retry, exact; where given, its length is the number of retries.
+        fixed_delay: seconds before every retry, where no backoff is wanted.
+        backoff: seconds before the first retry, doubling after that.
+        backoff_max: seconds at most.
+        jitter: draw the delay evenly between 0 and the backoff ("full jitter").
+        give_up_after: seconds from the first failure; a retry that would start later is not made.
+    """
+
+    autoretry_for: Errors = (Exception,)
+    dont_autoretry_for: Errors = ()
+    dead_letter_for: Errors = ()
+    stop_for: Errors = ()
+    max_retries: int | None = 5
+    delays: Sequence[float] | None = None
+    fixed_delay: float | None = None
+    backoff: float = 1
+    backoff_max: int = 600
+    jitter: bool = True
+    give_up_after: float | None = None
+
+    @property
+    def retries(self) -> int | None:
+        """How many failures are retried, `None` for ever."""
+        return self.max_retries if self.delays is None else len(self.delays)
+
+    @property
+    def longest_delay(self) -> float:
+        """Seconds; no retry of this policy waits longer, but for `RetryLater`."""
+        if self.delays is not None:
+            return max(self.delays, default=0)
+        return self.backoff_max if self.fixed_delay is None else self.fixed_delay
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after that many failures before this one (0 at the first).
+
+        The formula is Celery's own (celery/utils/time.py get_exponential_backoff_interval).
+        """
+        if self.delays is not None:
+            seconds = float(self.delays[failures])
+            return get_exponential_backoff_interval(int(seconds), 0, int(seconds), True) if self.jitter else seconds
+        if self.fixed_delay is not None:
+            return self.fixed_delay
+        factor = int(max(1.0, self.backoff))
+        # 2 ** retries is Celery's; past 64 doublings it only costs memory.
+        return get_exponential_backoff_interval(factor, min(failures, 64), self.backoff_max, self.jitter)
+
+    def decide(self, error: BaseException, failures: int, age: float = 0.0) -> Decision:
+        """What becomes of a delivery whose handler raised.
+
+        Parameters:
+            error: what the handler raised.
+            failures: how many of its runs before this one spent a retry.
+            age: seconds since its first failure.
+        """
+        decision = self._said(error, failures) or self._listed(error) or self._counted(failures)
+        if isinstance(decision, Again) and self._too_late(age + decision.delay):
+            return Bury(EXPIRED)
+        return decision
+
+    def _too_late(self, age: float) -> bool:
+        return self.give_up_after is not None and age > self.give_up_after
+
+    def _said(self, error: BaseException, failures: int) -> Decision | None:
+        """What the handler asked for in so many words."""
+        match error:
+            case Ignore():
+                return Drop()
+            case DeadLetter():
+                return Bury(PERMANENT)
+            case Undecodable():
+                return Bury(UNDECODABLE)
+            case StopConsuming():
+                return Hold()
+            case RetryLater():
+                return Again(error.delay, spent=False)
+            case RetryAsked():
+                return Bury(EXHAUSTED) if error.limit is not None and failures >= error.limit else Again(error.delay)
+            case Reject():
+                requeue: bool = vars(error)["requeue"]
+                return Again(self.delay(0), spent=False) if requeue else Bury(PERMANENT)
+        return None
+
+    def _listed(self, error: BaseException) -> Decision | None:
+        """What the handler's options say of the error's class."""
+        if isinstance(error, self.stop_for):
+            return Hold()
+        if isinstance(error, self.dead_letter_for + self.dont_autoretry_for):
+            return Bury(PERMANENT)
+        # What is no Exception (SystemExit, GeneratorExit) is retried like any failure: nobody listed it.
+        if isinstance(error, Exception) and not isinstance(error, self.autoretry_for):
+            return Bury(PERMANENT)
+        return None
+
+    def _counted(self, failures: int) -> Decision:
+        if self.retries is not None and failures >= self.retries:
+            return Bury(EXHAUSTED)
+        return Again(self.delay(failures))
