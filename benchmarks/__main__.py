@@ -1,0 +1,12 @@
+"""`make bench`, or `python -m benchmarks handoff end_to_end`: runs all benchmarks, or those named."""
+
+import importlib
+import sys
+
+ALL = ("handoff", "end_to_end", "memory")
+
+for name in sys.argv[1:] or ALL:
+    if name not in ALL:
+        sys.exit(f"there is no benchmark {name!r}: {', '.join(ALL)}")
+    print(f"== {name}", flush=True)
+    importlib.import_module(f"benchmarks.{name}").main()

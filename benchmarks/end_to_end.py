@@ -1,0 +1,35 @@
+"""From Kafka to handled, one by one: bridge and worker against raw Celery's own worker, same function, acks_late."""
+
+from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
+
+ROUNDS = 3
+COUNT = 6_000
+WORKER = ("celery", "-A", "tasks", "worker", "-c", "2", "--without-mingle", "--without-gossip", "-l", "WARNING")
+
+
+def main() -> None:
+    """Interleaved rounds; raw Celery finds its messages in the queue, ours come through Kafka meanwhile."""
+    rates: dict[str, list[float]] = {"raw Celery": [], "bridge and worker": []}
+    with stack() as on:
+        on.kafka.create_topics("one", partitions=PARTITIONS)
+        on.fill("one", COUNT)
+        for number in range(ROUNDS):
+            rates["raw Celery"].append(_raw(on))
+            rates["bridge and worker"].append(_ours(on, f"end-{number}"))
+    report("end to end", rates, "raw Celery", {"bridge and worker": 0.8})
+
+
+def _raw(on: Stack) -> float:
+    on.redis.flushall()
+    marks = on.marks(COUNT)
+    with on.process("benchmarks.fill_raw", str(COUNT)) as filling:
+        filling.wait(120)
+    with on.process(*WORKER):
+        return COUNT / clock_from_first(marks.handled, COUNT)
+
+
+def _ours(on: Stack, group: str) -> float:
+    on.redis.flushall()
+    marks = on.marks(COUNT)
+    with on.process(*WORKER), on.process("bridge", BRIDGE_GROUP=group):
+        return COUNT / clock_from_first(marks.handled, COUNT)
