@@ -22,6 +22,12 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for one question to Kafka.
 ANSWER_WITHIN: Final = 5.0
+_NO_ANSWER: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+)
 #: How much larger than its source a dead letter may be: our headers, cut as bridge.failure says.
 HEADROOM: Final = 65_536
 
@@ -38,6 +44,7 @@ class Catalog:
         self._topics = tuple(topics)
         self._admin: AdminClient = admin_client(settings.kafka)
         self._prepared: set[str] = set()
+        self._named: set[str] = set()
         self._ends: dict[TopicPartition, Future[Any]] = {}
         self.missing: frozenset[str] = frozenset(topics)
 
@@ -58,10 +65,11 @@ class Catalog:
             raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
         found = {name: known[name] for name in self._topics if name in known and known[name].error is None}
         missing = frozenset(self._topics) - found.keys()
-        for name in sorted(missing - self.missing if self._prepared else missing):
+        for name in sorted(missing - self._named):
             logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
         for name in sorted(self.missing - missing):
             logger.info("topic %r has %d partitions.", name, len(found[name].partitions))
+        self._named = set(missing)
         self.missing = missing
         for name, topic in found.items():
             if name not in self._prepared and self._make(name, len(topic.partitions), known):
@@ -126,9 +134,19 @@ class Catalog:
             error = future.exception()
             if error is None:
                 found[(partition.topic, partition.partition)] = int(future.result().offset)
-        if not found:
-            raise KafkaUnavailable(f"Kafka does not answer: {error}.")
-        return found
+        if found:
+            return found
+        self._learn_anew(error.args[0] if isinstance(error, KafkaException) else None)
+        return None
+
+    def _learn_anew(self, error: KafkaError | None) -> None:
+        """After a restart of Kafka this client's metadata may be too old to ask with (FENCED_LEADER_EPOCH)."""
+        if error is None or error.code() in _NO_ANSWER:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.str() if error else 'no time was left'}.")
+        try:
+            self._admin.list_topics(timeout=ANSWER_WITHIN)
+        except KafkaException as second:
+            raise KafkaUnavailable(f"Kafka does not answer: {second.args[0].str()}.") from None
 
 
 def _latest() -> OffsetSpec:

@@ -84,6 +84,28 @@ def check(
     raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
 
 
+@cli.command()
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End when every record has ended.")] = False,
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many orders to produce: 100 with --once, else no end."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same orders.")] = None,
+) -> None:
+    """Show records being handled, retried and dead-lettered, on a Kafka and a Redis that it brings along.
+
+    Ends at Ctrl-C, with a table of what became of every record.
+
+    With --once it exits 0 when every record has ended, and 1 otherwise.
+
+    Example: bridge demo --once
+    """
+    from bridge.demo.main import run as run_demo
+
+    raise typer.Exit(run_demo(once=once, records=records, seed=seed))
+
+
 def _run(name: str) -> None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s: %(levelname)s/bridge] %(message)s")
     app, chosen, routes = _loaded(name)

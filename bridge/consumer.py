@@ -296,6 +296,7 @@ class Bridge:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions}
         self._joined = True
+        self._kafka_is(None)
         self._assigned |= places
         # A pause outlives a revocation (librdkafka issue 1849): forget it, so that it is put or lifted anew.
         for place in places:
@@ -349,6 +350,7 @@ class Bridge:
             return
         for partition in partitions:
             if partition.error is None and partition.offset >= 0:
+                self._kafka_is(None)
                 self._committed[(partition.topic, partition.partition)] = partition.offset
                 self.metrics.committed.labels(partition.topic, partition.partition).set(partition.offset)
 

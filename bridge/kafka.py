@@ -1,6 +1,8 @@
 """Clients of Kafka: the only importer of confluent_kafka."""
 
 import logging
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +42,34 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+
+class Seldom(logging.Filter):
+    """Lets a line of librdkafka through once a minute: while Kafka is away it repeats itself 20 times a second.
+
+    It has a limit of its own, per connection; but it makes all connections anew when none works (KIP-899).
+    """
+
+    _NUMBERS = re.compile(r"\d+")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line like this one, numbers apart, was not let through in the last minute."""
+        text = self._NUMBERS.sub("", record.getMessage())
+        now = time.monotonic()
+        if now - self._last.get(text, -60.0) < 60:
+            return False
+        if len(self._last) > 1_000:
+            self._last.clear()
+        self._last[text] = now
+        return True
+
+
+librdkafka = logging.getLogger("bridge.librdkafka")
+librdkafka.addFilter(Seldom())
 
 #: What a consumer runs with unless a KAFKA_ variable says otherwise.
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
@@ -83,7 +113,7 @@ def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any)
     """A consumer that commits only what it is told to."""
     return Consumer(
         {**CONSUMER_DEFAULTS, **properties, **CONSUMER_FIXED, "group.id": group, **callbacks},
-        logger=logging.getLogger("bridge.librdkafka"),
+        logger=librdkafka,
     )
 
 
@@ -94,13 +124,13 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
     """
     return Producer(
         {**PRODUCER_DEFAULTS, **_shared(properties), **PRODUCER_FIXED, **callbacks},
-        logger=logging.getLogger("bridge.librdkafka"),
+        logger=librdkafka,
     )
 
 
 def admin_client(properties: Mapping[str, Any]) -> AdminClient:
     """A client that reads metadata and creates topics."""
-    return AdminClient(_shared(properties), logger=logging.getLogger("bridge.librdkafka"))
+    return AdminClient(_shared(properties), logger=librdkafka)
 
 
 def mock_cluster() -> AdminClient:

@@ -130,7 +130,7 @@ def from_header(handler: str, data: object) -> Delivery:
         raise MalformedDelivery(_malformed(handler, f"it is {type(data).__name__}, not an object"))
     try:
         return _delivery(handler, data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise MalformedDelivery(_malformed(handler, f"{type(error).__name__}: {error}")) from error
 
 
@@ -153,7 +153,7 @@ def _delivery(handler: str, data: Mapping[str, Any]) -> Delivery:
         number=int(data.get("number", 0)),
         attempts=attempts,
         failures=int(data.get("failures", 0)),
-        first_failed_at=data.get("first_failed_at"),
+        first_failed_at=int(data.get("first_failed_at") or 0) or None,
         dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
         publish_tries=int(data.get("publish_tries", 0)),
     )

@@ -63,7 +63,7 @@ class EnvironmentSettings(BaseModel):
     BRIDGE_GROUP: str = "bridge"
     BRIDGE_HTTP_PORT: int = Field(default=8090, ge=0, le=65535)
     WORKER_METRICS_PORT: int = Field(default=8091, ge=0, le=65535)
-    LEDGER_URL: str = ""
+    LEDGER_URL: str = Field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,9 @@ def is_redis(url: str) -> bool:
 
 
 def hide_password(url: str) -> str:
-    """A URL fit for a log: whatever stands before each `@` is left out."""
-    return ";".join(re.sub(r"//[^/]*@", "//…@", part) for part in url.split(";"))
+    """A URL fit for a log: whatever stands before each `@` is left out, and a `password=` behind it."""
+    hidden = ";".join(re.sub(r"//.*@", "//…@", part) for part in url.split(";"))
+    return re.sub(r"(password=)[^&]*", r"\1…", hidden)
 
 
 def _file_settings(app: Celery, faults: list[str]) -> FileSettings:

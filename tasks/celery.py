@@ -59,17 +59,20 @@ DEFAULTS: Final[dict[str, Any]] = {
 def make_app() -> Celery:
     """The app that `celery -A tasks` and the bridge use."""
     made = Celery("tasks")
-    made.add_defaults(lambda: DEFAULTS)
     if module := _config_module():
         made.config_from_object(module)
     if handlers := os.environ.get("HANDLERS"):
         made.conf.imports = tuple(name.strip() for name in handlers.split(",") if name.strip())
-    made.on_after_configure.connect(_merge_transport_options)
+    made.on_after_configure.connect(_put_defaults_under)
     return made
 
 
-def _merge_transport_options(sender: Celery, source: Any, **_: Any) -> None:
-    """What a user sets in `broker_transport_options` goes over ours key by key."""
+def _put_defaults_under(sender: Celery, source: Any, **_: Any) -> None:
+    """What a user sets goes over ours, in `broker_transport_options` key by key.
+
+    Celery's own `add_defaults` would put ours over the user's (celery/utils/collections.py add_defaults).
+    """
+    source.maps.insert(-1, DEFAULTS)
     source.broker_transport_options = {
         **DEFAULTS["broker_transport_options"],
         **source.broker_transport_options,

@@ -57,6 +57,7 @@ class HandlerTask(Task):  # type: ignore[type-arg]
     decode: Decode = staticmethod(decoder(None))
     value_wanted: bool = True
     message_name: str | None = None
+    message_first: bool = False
 
     @property
     def longest_wait(self) -> float:
@@ -74,6 +75,8 @@ class HandlerTask(Task):  # type: ignore[type-arg]
     def call(self, message: Message) -> Any:
         """Decode a message and run the handler's function on it."""
         value = self.decode(message.value)
+        if self.message_first:
+            return self.run(message, value)
         named = {} if self.message_name is None else {self.message_name: message}
         return self.run(value, **named) if self.value_wanted else self.run(**named)
 
@@ -151,6 +154,7 @@ def _make_task(
         decode=staticmethod(decode),
         value_wanted=value is not None,
         message_name=message_name,
+        message_first=message_name == parameters[0].name and value is not None if parameters else False,
         **options,
     )(function)
     return task
@@ -184,7 +188,7 @@ def _policy(name: str, options: dict[str, Any]) -> Policy:
     backoff = given.get("retry_backoff", fixed is None)
     if not backoff and fixed is None:
         fixed = Task.default_retry_delay
-    delays = options.pop("retry_delays", None)
+    listed = options.get("retry_delays") is not None
     try:
         return Policy(
             autoretry_for=_errors(given.get("autoretry_for", (Exception,))),
@@ -192,11 +196,11 @@ def _policy(name: str, options: dict[str, Any]) -> Policy:
             dead_letter_for=_errors(options.pop("dead_letter_for", ())),
             stop_for=_errors(options.pop("stop_for", ())),
             max_retries=None if max_retries is None else _seconds(max_retries, "max_retries", whole=True),
-            delays=None if delays is None else tuple(_seconds(delay, "retry_delays") for delay in delays),
+            delays=_delays(options.pop("retry_delays", None)),
             fixed_delay=None if backoff else _seconds(fixed, "countdown"),
             backoff=_seconds(backoff, "retry_backoff"),
             backoff_max=_seconds(given.get("retry_backoff_max", 600), "retry_backoff_max", whole=True),
-            jitter=bool(given.get("retry_jitter", delays is None)),
+            jitter=bool(given.get("retry_jitter", not listed)),
             give_up_after=_optional_seconds(options.pop("give_up_after", None), "give_up_after"),
         )
     except (TypeError, ValueError) as error:
@@ -211,6 +215,14 @@ def _errors(given: Any) -> Errors:
     return tuple(kinds)
 
 
+def _delays(given: Any) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"retry_delays takes a sequence of seconds; it was given {given!r}.")
+    return tuple(_seconds(delay, "retry_delays") for delay in given)
+
+
 def _optional_seconds(given: Any, what: str) -> float | None:
     return None if given is None else _seconds(given, what)
 
@@ -220,6 +232,8 @@ def _seconds(given: Any, what: str, *, whole: bool = False) -> Any:
         return 1
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
         raise ValueError(f"{what} takes numbers from 0 on; it was given {given!r}.")
+    if whole and given != int(given):
+        raise ValueError(f"{what} takes whole numbers from 0 on; it was given {given!r}.")
     return int(given) if whole else given
 
 
@@ -233,7 +247,10 @@ def _split(name: str, parameters: list[inspect.Parameter]) -> tuple[inspect.Para
     value: inspect.Parameter | None = None
     message: str | None = None
     for parameter in parameters:
-        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            value = value or parameter
             continue
         by_annotation = parameter.annotation is Message or parameter.annotation in (
             "Message",

@@ -1,0 +1,160 @@
+"""Runs the demo: produces orders, watches what becomes of them, tells."""
+
+import logging
+import secrets
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from bridge.demo.fates import RETRYING, WAITING, Fates
+from bridge.demo.orders import HANDLERS, HANDLERS_MODULE, KINDS, TOPIC, Order, stream
+from bridge.demo.screen import Screen, table
+from bridge.demo.stack import STOP_SIGNALS, Stack
+from bridge.demo.watch import Watch
+from bridge.embedded import EmbeddedServerFailed
+from bridge.kafka import KafkaError, Producer, Record, producer_client
+
+#: Exit codes.
+OK, FAILED = 0, 1
+#: How many orders `--once` produces, unless told otherwise; enough for every kind of trouble.
+RECORDS: Final = 100
+#: Orders a second.
+RATE: Final = 10
+#: Seconds without an end of any delivery after which those that are open are given up.
+STALLED_AFTER: Final = 60.0
+TURN: Final = 0.1
+
+
+def run(*, once: bool, records: int | None, seed: int | None) -> int:
+    """Run the demo.
+
+    Parameters:
+        once: return when every record has ended; otherwise at Ctrl-C.
+        records: how many orders to produce; `None` is 100 with `once`, and no end without.
+        seed: makes the same orders again; `None` draws one.
+
+    Returns:
+        the exit code: 0, or 1 if a process failed or, with `once`, not every record has ended.
+    """
+    seed = secrets.randbelow(10_000) if seed is None else seed
+    signals = _Signals()
+    try:
+        with Stack(hurry=lambda: signals.count > 1) as stack:
+            logging.basicConfig(filename=stack.logs / "demo.log", level=logging.INFO)
+            return Demo(stack, signals, seed, once, RECORDS if once and records is None else records).run()
+    except EmbeddedServerFailed as error:
+        print(f"The demo does not start: {error}", file=sys.stderr)
+        return FAILED
+
+
+class _Signals:
+    """Counts what asks the demo to stop, so that it stops in order, wherever it is."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._received)
+
+    def _received(self, number: int, frame: Any) -> None:
+        self.count += 1
+
+
+class Demo:
+    """One run.
+
+    Parameters:
+        records: how many orders to produce, `None` for no end.
+    """
+
+    def __init__(self, stack: Stack, signals: _Signals, seed: int, once: bool, records: int | None) -> None:
+        self._stack, self._signals, self._once = stack, signals, once
+        self._console = Console()
+        self._handlers = [f"{HANDLERS_MODULE}.{name}" for name in HANDLERS]
+        self._fates = Fates(self._handlers)
+        self._orders = islice(stream(seed), records)
+        self._title = f"bridge demo, seed {seed}"
+        self._producer: Producer = producer_client({"bootstrap.servers": stack.bootstrap_servers})
+        self._unacknowledged = 0
+        self._produced_all = False
+        self._rejected: KafkaError | None = None
+
+    def run(self) -> int:
+        """Run to the end, tell what became of every record, and return the exit code."""
+        with ExitStack() as entered:
+            # Asking for a topic makes it, so that the bridge finds it at once.
+            self._producer.list_topics(TOPIC, timeout=10)
+            stack = self._stack
+            watch = Watch(self._fates, stack.bootstrap_servers, stack.redis_url, stack.worker_port)
+            entered.enter_context(watch)
+            stack.start_processes()
+            hint = f"Logs: {stack.logs}" + ("" if self._once else "   Ctrl-C ends it")
+            screen = entered.enter_context(Screen(self._fates, self._console, self._title, hint))
+            fault = self._loop(watch, screen)
+        if rows := self._fates.rows(kind.name for kind in KINDS):
+            self._console.print(table(rows, self._handlers))
+        if fault is None:
+            return OK
+        if not self._signals.count:
+            self._stack.keep_logs()
+            fault = f"{fault}\nLogs of worker and bridge: {self._stack.logs}"
+        self._console.print(Text(fault, style="red"), soft_wrap=True)
+        return FAILED
+
+    def _loop(self, watch: Watch, screen: Screen) -> str | None:
+        """Turn until it is over; returns what went wrong."""
+        started = time.monotonic()
+        produced = 0
+        open_before, moved = -1, started
+        while True:
+            due = int((time.monotonic() - started) * RATE) + 1 - produced
+            produced += self._produce(due)
+            self._producer.poll(TURN)
+            watch.look()
+            screen.show()
+            open_now = self._open()
+            if open_now != open_before or not self._produced_all:
+                open_before, moved = open_now, time.monotonic()
+            if self._signals.count:
+                return f"Stopped: {open_now} deliveries were open." if self._once and open_now else None
+            if fault := self._fault(open_now, moved):
+                return fault
+            if self._once and self._produced_all and not open_now:
+                return None
+
+    def _open(self) -> int:
+        counts = self._fates.counts()
+        return counts[WAITING] + counts[RETRYING] + self._unacknowledged * len(self._handlers)
+
+    def _fault(self, open_now: int, moved: float) -> str | None:
+        if name := self._stack.ended():
+            return f"The {name} has ended. The end of its log:\n{self._stack.log_end(name)}"
+        if self._rejected is not None:
+            return f"The embedded Kafka did not take an order: {self._rejected.str()}."
+        if self._once and time.monotonic() - moved > STALLED_AFTER:
+            return f"{open_now} deliveries are open, and none has ended for {STALLED_AFTER:g} s."
+        return None
+
+    def _produce(self, count: int) -> int:
+        orders = list(islice(self._orders, max(0, count)))
+        self._produced_all = self._produced_all or len(orders) < count
+        for order in orders:
+            self._send(order)
+        return len(orders)
+
+    def _send(self, order: Order) -> None:
+        def acknowledged(error: KafkaError | None, record: Record) -> None:
+            self._unacknowledged -= 1
+            if error is not None:
+                self._rejected = error
+                return
+            place = (record.topic(), record.partition(), record.offset())
+            self._fates.produced(order.kind, *place)  # type: ignore[arg-type]
+
+        self._unacknowledged += 1
+        self._producer.produce(TOPIC, order.value, order.key, headers={"source": b"web-shop"}, on_delivery=acknowledged)

@@ -1,0 +1,142 @@
+"""Looks at what becomes of deliveries: Celery's events, the dead-letter topic, the worker's counts.
+
+Events tell soonest, and may be missed: Redis keeps none for whoever is not there. What is dead is in Kafka for
+certain, and what is done the worker has counted: when the two make up all there is, nothing is open.
+"""
+
+import ast
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.request import urlopen
+
+from celery import Celery
+from prometheus_client.parser import text_string_to_metric_families
+
+from bridge.demo.fates import Fates
+from bridge.demo.orders import TOPIC
+from bridge.kafka import Consumer, Record, TopicPartition, admin_client, consumer_client
+from bridge.topics import TopicNames
+
+logger = logging.getLogger(__name__)
+
+#: The group of the demo's bridge, which is the default one.
+GROUP: Final = "bridge"
+#: Seconds between two looks at the worker's counts.
+COUNTS_EVERY: Final = 1.0
+
+
+class Watch:
+    """Tells `fates` what it sees, from `__enter__` on.
+
+    Parameters:
+        metrics_port: where the worker has its /metrics.
+    """
+
+    def __init__(self, fates: Fates, bootstrap_servers: str, redis_url: str, metrics_port: int) -> None:
+        self._fates = fates
+        self._kafka = {"bootstrap.servers": bootstrap_servers}
+        self._app = Celery("demo", broker=redis_url, set_as_current=False)
+        self._metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
+        self._next_counts = 0.0
+        self._stopping = threading.Event()
+        self._receiver: Any = None
+        self._follower = threading.Thread(target=self._follow_events, name="events", daemon=True)
+        self._dead_letters: Consumer | None = None
+
+    def __enter__(self) -> Self:
+        self._dead_letters = self._dead_letter_consumer()
+        self._follower.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        if self._receiver is not None:
+            self._receiver.should_stop = True
+        self._follower.join(3)
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+
+    def look(self) -> None:
+        """Read the dead letters that have come, and now and then what the worker has counted."""
+        assert self._dead_letters is not None
+        for record in self._dead_letters.consume(500, 0):
+            if record.error() is None:
+                self._read_dead_letter(record)
+        now = time.monotonic()
+        if now >= self._next_counts:
+            self._next_counts = now + COUNTS_EVERY
+            for handler, count in self._worker_counts():
+                self._fates.all_done(handler, count)
+
+    def _dead_letter_consumer(self) -> Consumer:
+        topic = TopicNames(GROUP).dead_letters(TOPIC)
+        # The embedded Kafka makes a topic when it is asked for it.
+        found = admin_client(self._kafka).list_topics(topic, timeout=10).topics[topic]
+        consumer = consumer_client(self._kafka, "bridge-demo")
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in found.partitions])
+        return consumer
+
+    def _read_dead_letter(self, record: Record) -> None:
+        headers: Any = record.headers()
+        header = {name: _text(value) for name, value in headers}
+        place = "-".join(header[f"origin_{name}"] for name in ("topic", "partition", "offset"))
+        error = f"{header['error_class']}: {header['error_message']}"
+        identity = f"{place}:{header['handler']}"
+        self._fates.dead(identity, header["reason"], int(header["attempts"]), error)
+
+    def _worker_counts(self) -> Iterator[tuple[str, int]]:
+        """Per handler, how often it has returned; nothing while the worker does not answer."""
+        with suppress(OSError, ValueError):
+            with urlopen(self._metrics_url, timeout=1) as page:
+                text = page.read().decode()
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    if sample.name == "worker_handled_total" and sample.labels["outcome"] == "done":
+                        yield sample.labels["handler"], int(sample.value)
+
+    def _follow_events(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with self._app.connection_for_read() as connection:
+                    handlers = {
+                        "task-received": self._on_received,
+                        "task-retried": self._on_retried,
+                        "task-succeeded": self._on_succeeded,
+                    }
+                    self._receiver = self._app.events.Receiver(connection, handlers=handlers)
+                    self._receiver.capture(limit=None, timeout=None, wakeup=False)
+            except Exception as error:
+                # Whatever is missed, dead letters and counts tell in the end.
+                logger.debug("events: %r", error)
+                self._stopping.wait(0.5)
+
+    def _on_received(self, event: Mapping[str, Any]) -> None:
+        if retries := event.get("retries"):
+            self._fates.sent_again(event["uuid"], retries)
+
+    def _on_retried(self, event: Mapping[str, Any]) -> None:
+        self._fates.failed(event["uuid"], _words(event.get("exception") or ""))
+
+    def _on_succeeded(self, event: Mapping[str, Any]) -> None:
+        self._fates.done(event["uuid"])
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
+
+
+def _words(exception: str) -> str:
+    """What an exception says, of its `repr()` in an event: `Failed('ConnectionError: …')`."""
+    inside = re.fullmatch(r"\w+\((['\"].*['\"])\)", exception, re.DOTALL)
+    if inside:
+        with suppress(ValueError, SyntaxError):
+            return str(ast.literal_eval(inside[1]))
+    return exception
