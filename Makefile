@@ -63,10 +63,10 @@ types: $(INSTALLED)
 check: lint types test
 
 chaos: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m chaos --timeout=900 $(ARGS)
+	$(BIN)/python -m pytest -m chaos --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 compose-test: $(INSTALLED)
-	$(BIN)/python -m pytest -m compose --timeout=900 tests/compose $(ARGS)
+	$(BIN)/python -m pytest -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)
 
 bench: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,153 @@
+"""`docker compose up` for real: the stack comes up, handles records, and buries what cannot be handled."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer
+
+from tests.compose.conftest import SERVICES, Stack
+from tests.processes import DeadLetter, eventually
+
+pytestmark = pytest.mark.compose
+HANDLER = "examples.orders.handlers.charge"
+
+
+def ask(url: str, credentials: tuple[str, str] | None = None) -> str:
+    request = urllib.request.Request(url)
+    if credentials:
+        token = base64.b64encode(":".join(credentials).encode()).decode()
+        request.add_header("Authorization", f"Basic {token}")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        body: bytes = answer.read()
+    return body.decode()
+
+
+def order(number: int, trouble: str = "") -> dict[str, Any]:
+    return {"id": number, "customer": "ann@example.com", "amount": 9.5, "currency": "EUR", "trouble": trouble}
+
+
+def produce(stack: Stack, value: dict[str, Any], **record: Any) -> Message:
+    """Produce an order from outside of the stack, and return what the broker acknowledged."""
+    acknowledged: list[Any] = []
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{stack.kafka_port}"})
+    producer.produce(
+        "orders",
+        json.dumps(value).encode(),
+        on_delivery=lambda error, message: acknowledged.append(error or message),
+        **record,
+    )
+    assert producer.flush(30) == 0
+    (record,) = acknowledged
+    assert isinstance(record, Message), record
+    return record
+
+
+def coordinates(record: Message) -> str:
+    return f"orders-{record.partition()}-{record.offset()}"
+
+
+def identity(record: Message) -> str:
+    return f"{coordinates(record)}:{HANDLER}"
+
+
+def ends(stack: Stack, record: Message, state: str) -> None:
+    """Wait until Flower's API has the record's delivery in this state."""
+    url = f"http://127.0.0.1:{stack.flower_port}/api/tasks"
+
+    def task_state() -> Any:
+        return json.loads(ask(url, stack.credentials)).get(identity(record), {}).get("state")
+
+    eventually(lambda: task_state() == state, 60, f"{identity(record)} ends as {state}")
+
+
+def dead_letter(stack: Stack, record: Message) -> DeadLetter:
+    """Wait for the dead letter of a record."""
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{stack.kafka_port}",
+        "group.id": "reader",
+        "auto.offset.reset": "earliest",
+        "topic.metadata.refresh.interval.ms": 1000,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe(["orders.dlq"])
+
+    def look() -> DeadLetter | None:
+        for found in consumer.consume(10, 0.5):
+            if found.error() is None and (dead := DeadLetter(found)).origin == coordinates(record):
+                return dead
+        return None
+
+    try:
+        dead: DeadLetter = eventually(look, 60, f"the dead letter of {coordinates(record)}")
+    finally:
+        consumer.close()
+    return dead
+
+
+def test_the_stack_comes_up_healthy(stack):
+    assert {service: stack.health(service) for service in SERVICES} == dict.fromkeys(SERVICES, "healthy")
+
+
+def test_every_port_is_open_to_this_machine_alone(stack):
+    published = [line for line in stack.compose("ps").splitlines() if "->" in line]
+    assert published
+    assert not [line for line in published if "0.0.0.0:" in line or ":::" in line]
+
+
+def test_no_process_of_ours_runs_as_root(stack):
+    for service in ("worker", "bridge", "flower"):
+        assert stack.compose("exec", "-T", service, "id", "-u").strip() == "10001"
+
+
+def test_a_record_goes_through_the_bridge_and_the_worker(stack):
+    ends(stack, produce(stack, order(1), key=b"customer-1"), "SUCCESS")
+
+
+def test_a_record_that_fails_for_a_while_is_retried_until_it_is_done(stack):
+    ends(stack, produce(stack, order(2, "bank away")), "SUCCESS")
+
+
+def test_a_poisoned_record_lands_in_the_dead_letters_as_it_was_with_the_reason(stack):
+    headers = [("trace", b"\x00\xff"), ("trace", b"2")]
+    record = produce(stack, order(3, "declined"), key=b"customer-3", headers=headers)
+    dead = dead_letter(stack, record)
+    assert (dead.record.key(), json.loads(dead.record.value() or b"")) == (b"customer-3", order(3, "declined"))
+    assert dead.theirs == headers
+    assert (dead.ours["handler"], dead.ours["bridge_group"]) == (HANDLER, "bridge")
+    assert (dead.ours["reason"], dead.ours["attempts"]) == ("permanent", "1")
+    assert dead.ours["error_class"].endswith("CardDeclined")
+    assert dead.ours["error_message"] == "insufficient funds"
+
+
+def test_the_sidecars_pages_answer(stack):
+    assert ask(f"http://127.0.0.1:{stack.bridge_port}/readyz") == "ok\n"
+    assert "# TYPE" in ask(f"http://127.0.0.1:{stack.bridge_port}/metrics")
+    assert "# TYPE" in ask(f"http://127.0.0.1:{stack.worker_port}/metrics")
+
+
+def test_flower_answers_nobody_without_the_password(stack):
+    for credentials in (None, ("operator", "wrong")):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(f"http://127.0.0.1:{stack.flower_port}/api/tasks", credentials)
+        assert refused.value.code == 401
+
+
+def test_flower_lists_the_worker(stack):
+    def workers() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            ask(f"http://127.0.0.1:{stack.flower_port}/api/workers?refresh=1", stack.credentials)
+        )
+        return found
+
+    assert [name for name in eventually(workers) if name.startswith("celery@")]
+
+
+def test_the_stack_goes_on_after_its_servers_are_restarted(stack):
+    ends(stack, produce(stack, order(4)), "SUCCESS")
+    stack.compose("restart", "kafka", "redis")
+    stack.wait_until_healthy()
+    ends(stack, produce(stack, order(5)), "SUCCESS")

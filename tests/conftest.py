@@ -1,0 +1,83 @@
+"""Servers for every test: one Kafka and one Redis for the whole run, and own ones for tests that stop them.
+
+A server that cannot be started here skips its tests with the reason; with CI=true it fails them.
+"""
+
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.servers import kafka as kafka_server
+from tests.servers import redis as redis_server
+from tests.servers.kafka import KafkaServer
+from tests.servers.redis import RedisServer
+
+
+def need(reason: str | None) -> None:
+    """Skip the test for this reason, or fail it in CI; None is no reason."""
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """The run's Kafka. Leave it running: stop `own_kafka` instead."""
+    need(kafka_server.missing())
+    with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[KafkaServer]:
+    """A Kafka that this test may stop, kill and freeze."""
+    need(kafka_server.missing())
+    with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_shared() -> Iterator[RedisServer]:
+    """The run's Redis. Leave it running: stop `own_redis` instead."""
+    need(redis_server.missing())
+    # Nobody kills it, so it need not wait for the disk at each write.
+    with RedisServer(appendfsync="everysec") as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_shared: RedisServer) -> str:
+    """An empty database of the run's Redis, this test's alone."""
+    return redis_shared.fresh_url()
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """A Redis that this test may stop, kill and freeze."""
+    need(redis_server.missing())
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """A start for the names of topics and groups that no other test has."""
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def new_topic(kafka: KafkaServer, topic_prefix: str) -> Callable[..., str]:
+    """Make a topic on the run's Kafka: `new_topic("orders", partitions=3)` returns its name."""
+    number = itertools.count(1)
+
+    def make(name: str = "", *, partitions: int = 1) -> str:
+        topic = f"{topic_prefix}.{name or next(number)}"
+        kafka.create_topics(topic, partitions=partitions)
+        return topic
+
+    return make

@@ -1,0 +1,167 @@
+"""A real Apache Kafka: one node, broker and controller in one (KRaft), on 127.0.0.1."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from bridge.kafka import AdminClient, NewTopic
+from tests.servers.process import ServerFailed, ServerProcess, free_port
+
+_JAVA = ["java", "-Xmx384M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+_LOG4J = """\
+Configuration:
+  Appenders:
+    Console: {name: STDOUT, PatternLayout: {pattern: "%d %p %m (%c)%n"}}
+  Loggers:
+    Root: {level: WARN, AppenderRef: [{ref: STDOUT}]}
+"""
+
+
+def jars() -> Path | None:
+    """The folder of Kafka's jars: .kafka/libs of this project (`make kafka`), else $KAFKA_LIBS, else None."""
+    folders = [Path(__file__).parents[2] / ".kafka" / "libs"]
+    if "KAFKA_LIBS" in os.environ:
+        folders.append(Path(os.environ["KAFKA_LIBS"]))
+    return next((folder.resolve() for folder in folders if any(folder.glob("kafka_*.jar"))), None)
+
+
+def missing() -> str | None:
+    """Why no Kafka can be started here and what to do about it, or None if one can."""
+    if shutil.which("java") is None:
+        return "no real Kafka: java is missing (on Debian: apt install default-jre-headless)"
+    if jars() is None:
+        return "no real Kafka: its jars are missing (`make kafka` fetches them; or set KAFKA_LIBS)"
+    return None
+
+
+class KafkaServer:
+    """A Kafka of its own on a free port, in a temporary folder that goes with it.
+
+    `stop`, `kill` and `freeze` take it away; `start` and `thaw` bring it back on the same port with the same
+    data. Topics are not made on first use unless `auto_create_topics`. `settings` are further lines of
+    server.properties. Raises ServerFailed, with the end of the server's log, if it does not come up.
+    """
+
+    def __init__(self, *, auto_create_topics: bool = False, settings: Mapping[str, str] | None = None):
+        self._folder = tempfile.TemporaryDirectory(prefix="kafka-", ignore_cleanup_errors=True)
+        self._port, self._controller_port = free_port(), free_port()
+        self._settings = {"auto.create.topics.enable": str(auto_create_topics).lower(), **(settings or {})}
+        self._formatted = False
+        libs = jars()
+        if libs is None:
+            raise ServerFailed(missing() or "no jars")
+        log4j = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.yaml'}"
+        self._java = [*_JAVA, log4j, "-cp", f"{libs}/*"]
+        command = [*self._java, "kafka.Kafka", "server.properties"]
+        self.process = ServerProcess(command, self.folder, self._answers, patience=60)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._folder.name)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Format the storage at the first start, then run and wait until it answers."""
+        if not self._formatted:
+            self._format()
+            self._formatted = True
+        self.process.start()
+
+    def stop(self) -> None:
+        self.process.stop()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def freeze(self) -> None:
+        self.process.freeze()
+
+    def thaw(self) -> None:
+        self.process.thaw()
+
+    def restart(self) -> None:
+        """Stop and start, on the same port and data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End it for good and remove its data."""
+        self.kill()
+        self._folder.cleanup()
+
+    def create_topics(self, *topics: str, partitions: int = 1) -> None:
+        """Create topics and return when they are there. Raises KafkaException, for one that exists too."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        futures = admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
+        for future in futures.values():
+            future.result(30)
+
+    def _answers(self) -> bool:
+        # A client of its own for each look: one that has seen a refused connection waits before the next.
+        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": "ready", "log_level": 0}
+        consumer = Consumer(settings)
+        try:
+            # The coordinator's log is made at its first use, and until then a group gets NOT_COORDINATOR.
+            consumer.committed([TopicPartition("ready", 0)], timeout=1)
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+        return True
+
+    def _format(self) -> None:
+        (self.folder / "log4j2.yaml").write_text(_LOG4J)
+        (self.folder / "server.properties").write_text(self._properties())
+        arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", "server.properties"]
+        done = subprocess.run([*self._java, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise ServerFailed(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+
+    def _properties(self) -> str:
+        controller = f"127.0.0.1:{self._controller_port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            # One, so that where one group finds its coordinator every group does.
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # So that a test of a killed consumer need not wait 6 s for its partitions.
+            "group.min.session.timeout.ms": "1000",
+            # After kill -9 the controller keeps the dead broker's seat for this long.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            **self._settings,
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
