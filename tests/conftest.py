@@ -64,6 +64,23 @@ def own_redis() -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def mortal_kafka() -> Iterator[KafkaServer]:
+    """A Kafka for tests that stop it, one after another."""
+    need(kafka_server.missing())
+    with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mortal_redis() -> Iterator[RedisServer]:
+    """A Redis for tests that stop or freeze it, one after another."""
+    need(redis_server.missing())
+    # It is stopped in order, and need not wait for the disk at each write.
+    with RedisServer(appendfsync="everysec") as server:
+        yield server
+
+
 @pytest.fixture
 def topic_prefix() -> str:
     """A start for the names of topics and groups that no other test has."""

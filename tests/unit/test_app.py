@@ -1,0 +1,71 @@
+"""The Celery app: the user's celeryconfig over our defaults."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from tasks.celery import DEFAULTS, make_app
+
+Make = Callable[..., Celery]
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Make]:
+    """Make the app with a celeryconfig of these lines and with these variables."""
+    for name in ("CELERY_BROKER_URL", "HANDLERS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    made: list[Celery] = []
+
+    def make(*lines: str, **environ: str) -> Celery:
+        (tmp_path / "theirconfig.py").write_text("\n".join(lines))
+        sys.modules.pop("theirconfig", None)
+        for name, value in {"CELERY_CONFIG_MODULE": "theirconfig", **environ}.items():
+            monkeypatch.setenv(name, value)
+        made.append(make_app())
+        made[-1].set_default()
+        return made[-1]
+
+    yield make
+    for app in made:
+        app.close()
+    import tasks
+
+    tasks.app.set_default()
+    tasks.app.set_current()
+
+
+def test_without_a_word_of_the_users_the_defaults_hold(make: Make):
+    conf = make().conf
+    assert {name: conf[name] for name in DEFAULTS} == DEFAULTS
+
+
+def test_what_a_user_sets_goes_over_the_defaults(make: Make):
+    conf = make("broker_url = 'redis://theirs/1'", "worker_prefetch_multiplier = 4", "task_acks_late = False").conf
+    assert conf.broker_url == "redis://theirs/1"
+    assert conf.worker_prefetch_multiplier == 4
+    assert conf.task_acks_late is False
+    assert conf.task_serializer == "json"
+
+
+def test_the_environment_goes_over_celeryconfig(make: Make):
+    app = make("broker_url = 'redis://theirs/1'", "imports = ('theirs',)", CELERY_BROKER_URL="redis://env/2",
+               HANDLERS="json, base64 ,")  # fmt: skip
+    assert app.conf.broker_url == "redis://env/2"
+    assert app.conf.imports == ("json", "base64")
+
+
+def test_transport_options_are_merged_key_by_key(make: Make):
+    options = make("broker_transport_options = {'visibility_timeout': 60, 'priority_steps': [0]}").conf
+    assert options.broker_transport_options == {
+        **DEFAULTS["broker_transport_options"],
+        "visibility_timeout": 60,
+        "priority_steps": [0],
+    }
+
+
+def test_the_imports_of_celeryconfig_hold_without_handlers(make: Make):
+    assert make("imports = ('theirs',)").conf.imports == ("theirs",)

@@ -1,0 +1,368 @@
+"""Declaring handlers."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from celery import Celery, Task
+from pydantic import BaseModel
+
+import tasks
+from bridge.message import Message
+from bridge.routes import read_routes
+from tasks.celery import DEFAULTS
+from tasks.errors import HandlerError, RetryAsked, Undecodable
+from tasks.handler import HandlerTask, declare
+from tasks.policy import Again, Bury, Policy
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+# Celery would rather have queue and priority in task_routes; they are options of a task all the same.
+pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")
+
+MESSAGE = Message("orders", 0, 7, b"k", b'{"id": 1}')
+
+
+class Order(BaseModel):
+    id: int
+
+
+@pytest.fixture
+def app() -> Iterator[Celery]:
+    app = Celery("handlers", set_as_current=False)
+    app.conf.update(DEFAULTS)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def handler(app: Celery) -> Callable[..., Any]:
+    return lambda *topics, **options: declare(app, topics, options)
+
+
+def test_a_handler_is_a_celery_task_of_celerys_own_name(app, handler):
+    @handler("orders")
+    def charge(order):
+        return order
+
+    assert isinstance(charge, Task)
+    assert isinstance(charge, HandlerTask)
+    assert charge.name == f"{__name__}.charge"
+    assert app.tasks[charge.name] is charge
+    assert charge.acks_late
+    assert charge.ignore_result
+
+
+def test_a_handler_called_directly_is_the_function(handler):
+    @handler("orders", max_retries=3)
+    def charge(order: dict[str, int]) -> int:
+        "Charges."
+        return order["id"]
+
+    assert charge({"id": 1}) == 1
+    assert charge(order={"id": 2}) == 2
+    assert charge.__doc__ == "Charges."
+    with pytest.raises(KeyError):
+        charge({})
+
+
+def test_the_public_decorator_declares_on_the_public_app():
+    @tasks.handler("unit.public", name="unit.public.handler")
+    def public(order):
+        return order
+
+    try:
+        assert tasks.app.tasks["unit.public.handler"] is public
+        assert public("x") == "x"
+    finally:
+        del tasks.app.tasks["unit.public.handler"]
+
+
+def test_the_public_names_are_those_of_the_contract():
+    assert {"handler", "Message", "DeadLetter", "RetryLater", "StopConsuming"} <= set(tasks.__all__)
+    assert all(hasattr(tasks, name) for name in tasks.__all__)
+
+
+def test_routes_are_read_off_the_app(app, handler):
+    handler("orders", "returns", queue="mail", batch=7, name="both")(_value)
+    handler("orders", name="one")(_value)
+    app.task(name="plain", shared=False)(_nothing)
+    routes = read_routes(app)
+    assert routes.topics == ["orders", "returns"]
+    assert routes.queues == ["celery", "mail"]
+    assert [found.name for found in routes.of("orders")] == ["both", "one"]
+    assert routes.handlers["both"].batch == 7
+    assert routes.topics_into("mail") == {"orders", "returns"}
+
+
+def test_without_options_everything_is_retried_five_times_with_backoff_and_jitter(handler):
+    made = handler("orders", name="plain")(_value)
+    assert made.policy == Policy(autoretry_for=(Exception,), max_retries=5, backoff=1, backoff_max=600, jitter=True)
+    assert made.max_retries == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"autoretry_for": (ConnectionError,)}, {"autoretry_for": (ConnectionError,)}),
+        ({"autoretry_for": [OSError]}, {"autoretry_for": (OSError,)}),
+        ({"dont_autoretry_for": (KeyError,)}, {"dont_autoretry_for": (KeyError,)}),
+        ({"dead_letter_for": (KeyError,)}, {"dead_letter_for": (KeyError,)}),
+        ({"dead_letter_for": KeyError}, {"dead_letter_for": (KeyError,)}),
+        ({"stop_for": (OSError,)}, {"stop_for": (OSError,)}),
+        ({"max_retries": 0}, {"max_retries": 0}),
+        ({"max_retries": None}, {"max_retries": None}),
+        ({"retry_kwargs": {"max_retries": 9}}, {"max_retries": 9}),
+        ({"retry_kwargs": {"countdown": 4}}, {"fixed_delay": 4}),
+        ({"default_retry_delay": 4}, {"fixed_delay": 4}),
+        ({"retry_backoff": True}, {"backoff": 1, "fixed_delay": None}),
+        ({"retry_backoff": False}, {"fixed_delay": 180}),
+        ({"retry_backoff": 7, "retry_backoff_max": 70}, {"backoff": 7, "backoff_max": 70}),
+        ({"retry_jitter": False}, {"jitter": False}),
+        ({"retry_delays": (1, 2.5)}, {"delays": (1, 2.5), "jitter": False}),
+        ({"retry_delays": [1], "retry_jitter": True}, {"delays": (1,), "jitter": True}),
+        ({"retry_delays": ()}, {"delays": ()}),
+        ({"give_up_after": 90}, {"give_up_after": 90}),
+    ],
+)
+def test_every_option_of_retrying_reaches_the_policy(handler, options, expected):
+    policy = handler("orders", name="some", **options)(_value).policy
+    assert {name: getattr(policy, name) for name in expected} == expected
+
+
+def test_retry_delays_are_as_many_retries_as_there_are_delays(handler):
+    made = handler("orders", name="some", retry_delays=(1, 2, 3), max_retries=99)(_value)
+    assert made.policy.retries == made.max_retries == 3
+
+
+def test_the_options_of_celery_are_kept(handler):
+    options: dict[str, Any] = {
+        "queue": "mail",
+        "rate_limit": "5/s",
+        "time_limit": 30,
+        "soft_time_limit": 20,
+        "priority": 3,
+        "expires": 60,
+        "track_started": True,
+        "ignore_result": False,
+    }
+    made = handler("orders", name="some", **options)(_value)
+    assert {name: getattr(made, name) for name in options} == options
+    assert made.longest_wait == 600
+    assert handler("o", name="b", time_limit=9000)(_value).longest_wait == 9000
+
+
+def test_throws_keeps_what_the_user_says(handler):
+    made = handler("orders", name="some", throws=(KeyError,))(_value)
+    assert set(made.throws) >= {KeyError, *HandlerTask.throws}
+
+
+def test_a_bound_handler_gets_its_task_first(handler):
+    @handler("orders", bind=True)
+    def charge(self, order, message):
+        return self.name, order, message
+
+    assert charge.call(MESSAGE) == (charge.name, {"id": 1}, MESSAGE)
+
+
+def test_a_base_class_of_the_users_is_under_the_handler(handler):
+    class Counting(Task):  # type: ignore[type-arg]
+        calls = 0
+
+        def before_start(self, task_id, args, kwargs):
+            type(self).calls += 1
+
+    made = handler("orders", name="some", base=Counting)(_value)
+    assert isinstance(made, Counting)
+    assert isinstance(made, HandlerTask)
+    assert made.call(MESSAGE) == {"id": 1}
+
+
+def _value(order):
+    return order
+
+
+def _value_and_message(order, message):
+    return order, message
+
+
+def _annotated(order, what: Message):
+    return order, what
+
+
+def _keyword(order, *, message):
+    return order, message
+
+
+def _message_alone(what: Message):
+    return what
+
+
+def _as_text(order, what: "Message"):
+    return order, what
+
+
+def _message_first(record: Message, order):
+    return order, record
+
+
+def _value_called_message(message):
+    return message
+
+
+def _nothing():
+    return "ran"
+
+
+def _anything(*args, **kwargs):
+    return args, kwargs
+
+
+def _defaulted(order, limit=5):
+    return order, limit
+
+
+VALUE = {"id": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "returned"),
+    [
+        (_value, VALUE),
+        (_value_and_message, (VALUE, MESSAGE)),
+        (_annotated, (VALUE, MESSAGE)),
+        (_keyword, (VALUE, MESSAGE)),
+        (_message_alone, MESSAGE),
+        (_as_text, (VALUE, MESSAGE)),
+        (_value_called_message, VALUE),
+        (_nothing, "ran"),
+        (_defaulted, (VALUE, 5)),
+    ],
+)
+def test_a_handler_gets_the_value_and_the_message_if_it_asks_for_it(handler, function, returned):
+    assert handler("orders")(function).call(MESSAGE) == returned
+
+
+def test_a_message_may_stand_before_the_value(handler):
+    assert handler("orders")(_message_first).call(MESSAGE) == (VALUE, MESSAGE)
+
+
+def test_a_handler_of_any_arguments_gets_the_value(handler):
+    assert handler("orders")(_anything).call(MESSAGE) == ((VALUE,), {})
+
+
+def test_an_annotation_validates(handler):
+    @handler("orders")
+    def charge(order: Order):
+        return order
+
+    assert charge.call(MESSAGE) == Order(id=1)
+    with pytest.raises(Undecodable):
+        charge.call(Message("orders", 0, 0, value=b'{"id": "x"}'))
+
+
+def test_an_annotation_may_be_written_as_text(handler):
+    @handler("orders")
+    def charge(order: "list[Order]"):
+        return order
+
+    assert charge.call(Message("orders", 0, 0, value=b'[{"id": 1}]')) == [Order(id=1)]
+
+
+def test_an_annotation_that_cannot_be_read_names_the_handler(handler):
+    def charge(order: "Decimal"):
+        return order
+
+    with pytest.raises(HandlerError, match=r"charge: the annotation 'Decimal' cannot be read"):
+        handler("orders")(charge)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batch": 0}, "batch takes a whole number"),
+        ({"batch": True}, "batch takes a whole number"),
+        ({"batch": 1.5}, "batch takes a whole number"),
+        ({"batch": 10_001}, "batch takes a whole number"),
+        ({"codec": "json"}, "codec takes bytes"),
+        ({"autoretry_for": ("ValueError",)}, "exception classes are wanted"),
+        ({"autoretry_for": ValueError()}, "exception classes are wanted"),
+        ({"dont_autoretry_for": 5}, "exception classes are wanted"),
+        ({"dead_letter_for": (int,)}, "exception classes are wanted"),
+        ({"stop_for": "x"}, "exception classes are wanted"),
+        ({"max_retries": -1}, "max_retries"),
+        ({"max_retries": "5"}, "max_retries"),
+        ({"max_retries": 2.5}, "max_retries"),
+        ({"retry_delays": (1, -1)}, "retry_delays"),
+        ({"retry_delays": (1, "x")}, "retry_delays"),
+        ({"retry_delays": 300}, "retry_delays"),
+        ({"retry_delays": (float("nan"),)}, "retry_delays"),
+        ({"retry_delays": "300"}, "retry_delays"),
+        ({"retry_backoff": -1}, "retry_backoff"),
+        ({"retry_backoff": "x"}, "retry_backoff"),
+        ({"retry_backoff_max": float("inf")}, "retry_backoff_max"),
+        ({"retry_kwargs": {"countdown": -4}}, "countdown"),
+        ({"give_up_after": -1}, "give_up_after"),
+        ({"give_up_after": "1h"}, "give_up_after"),
+    ],
+    ids=repr,
+)
+def test_an_option_that_cannot_be_is_an_error_that_names_the_handler(handler, options, words):
+    with pytest.raises(HandlerError) as refused:
+        handler("orders", name="orders.handlers.charge", **options)(_value)
+    assert str(refused.value).startswith("orders.handlers.charge: ")
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("topics", [(), ("",), (5,), (None,), (b"orders",)])
+def test_topics_that_are_none_are_refused(handler, topics):
+    with pytest.raises(HandlerError, match="@handler takes the names of topics"):
+        handler(*topics)
+
+
+def test_a_decorator_without_brackets_is_refused(handler):
+    with pytest.raises(HandlerError, match="@handler takes the names of topics"):
+        handler(_value)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda order, message, more: None, lambda order, *, more: None, lambda order, other: None]
+)
+def test_a_function_that_wants_more_than_there_is_names_the_parameter(handler, function):
+    with pytest.raises(HandlerError, match="nothing is there to fill"):
+        handler("orders", name="some")(function)
+
+
+def test_two_handlers_of_one_name_are_an_error(handler):
+    handler("orders", name="some")(_value)
+    with pytest.raises(HandlerError, match="'some' twice"):
+        handler("returns", name="some")(_annotated)
+
+
+def test_a_module_that_is_imported_twice_is_no_error(handler):
+    def declared():
+        return handler("orders", name="some")(_value)
+
+    assert declared() is declared()
+
+
+def test_a_handler_keeps_the_signature_of_its_function(handler):
+    made = handler("orders")(_value_and_message)
+    assert list(inspect.signature(made.run).parameters) == ["order", "message"]
+
+
+def test_retry_of_a_direct_call_is_celerys_own(handler):
+    @handler("orders", bind=True)
+    def charge(self, order):
+        raise self.retry(exc=ConnectionError("by hand"))
+
+    with pytest.raises(ConnectionError, match="by hand"):
+        charge({})
+
+
+def test_what_self_retry_asks_for_goes_to_the_policy():
+    policy = Policy()
+    assert policy.decide(RetryAsked(5, 3, None), 2) == Again(5)
+    assert policy.decide(RetryAsked(5, 3, None), 3) == Bury("exhausted")

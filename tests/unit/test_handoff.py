@@ -1,0 +1,165 @@
+"""What is handed off is what Celery itself would send."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.signals import before_task_publish
+
+from bridge.errors import HandoffFailed
+from bridge.handoff import Handoff
+from bridge.message import HEADER, Delivery, Message, to_header
+from tasks.celery import DEFAULTS
+from tasks.handler import HandlerTask, declare
+
+pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")
+
+MESSAGE = Message("orders", 3, 1234, b"k", b"\x00value", (("timelimit", b"5"), ("id", b"x")), 1_700_000_000_000)
+
+
+def charge(order):
+    return order
+
+
+def bound(self, order):
+    return order
+
+
+@pytest.fixture
+def queue() -> str:
+    """memory:// is one for the whole process."""
+    return f"queue-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def app(queue: str) -> Iterator[Celery]:
+    app = Celery("handoff", set_as_current=False)
+    app.add_defaults(lambda: {**DEFAULTS, "broker_url": "memory://", "task_default_queue": queue})
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def taken(app: Celery, queue: str) -> Callable[[], dict[str, Any]]:
+    """The next message of the queue, as it lies there."""
+
+    def take() -> dict[str, Any]:
+        with app.connection_for_read() as connection:
+            channel: Any = connection.default_channel
+            raw: dict[str, Any] = json.loads(json.dumps(channel._get(queue), default=str))
+            return raw
+
+    return take
+
+
+def unlike(raw: dict[str, Any]) -> dict[str, Any]:
+    """Without what is another in each message, what apply_async's own options leave behind, and where Celery's
+    RPC results would go: the bridge wants none."""
+    for name in ("delivery_tag", "argsrepr", "reply_to"):
+        raw["properties"].pop(name, None)
+    return raw
+
+
+def by_celery(task: HandlerTask, delivery: Delivery) -> None:
+    send: Any = task.apply_async
+    send(
+        (),
+        {},
+        task_id=delivery.task_id,
+        headers={HEADER: to_header(delivery)},
+        argsrepr=f"({delivery.message.coordinates})",
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict[str, Any](),
+        {"time_limit": 30, "soft_time_limit": 20},
+        {"priority": 7},
+        {"ignore_result": False},
+        {"serializer": "json", "rate_limit": "5/s", "bind": True},
+    ],
+    ids=repr,
+)
+def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, taken, options):
+    task = declare(app, ["orders"], {"name": "charge", **options})(bound if options.get("bind") else charge)
+    delivery = Delivery(MESSAGE, "charge", number=2, attempts=1, failures=1, first_failed_at=5)
+    Handoff(app).publish([delivery])
+    ours = taken()
+    by_celery(task, delivery)
+    theirs = taken()
+    ours, theirs = unlike(ours), unlike(theirs)
+    assert ours["properties"] == theirs["properties"]
+    assert ours["headers"] == theirs["headers"]
+    assert ours == theirs
+    assert ours["headers"]["id"] == "orders-3-1234:charge#2"
+    assert ours["headers"][HEADER] == to_header(delivery)
+    assert ours["headers"]["timelimit"] == [options.get("time_limit"), options.get("soft_time_limit")]
+
+
+def test_deliveries_keep_their_order_and_their_own(app, taken):
+    declare(app, ["orders"], {"name": "charge"})(charge)
+    deliveries = [Delivery(Message("orders", 0, offset, value=str(offset).encode()), "charge") for offset in range(9)]
+    Handoff(app).publish(deliveries)
+    found = [taken()["headers"] for _ in deliveries]
+    assert [headers["id"] for headers in found] == [delivery.task_id for delivery in deliveries]
+    assert [headers["root_id"] for headers in found] == [delivery.task_id for delivery in deliveries]
+    assert [headers[HEADER] for headers in found] == [to_header(delivery) for delivery in deliveries]
+
+
+def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
+    app.conf.task_routes = {"routed": {"queue": f"{queue}.routed"}}
+    declare(app, ["orders"], {"name": "own", "queue": f"{queue}.own"})(charge)
+    declare(app, ["orders"], {"name": "routed"})(charge)
+    declare(app, ["orders"], {"name": "default"})(charge)
+    handoff = Handoff(app)
+    handoff.publish(Delivery(MESSAGE, name) for name in ("own", "routed", "routed", "default"))
+    assert handoff.lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
+        queue: 1,
+        f"{queue}.own": 1,
+        f"{queue}.routed": 2,
+        f"{queue}.none": 0,
+    }
+
+
+def test_expires_counts_from_the_hand_off(app, taken):
+    task = declare(app, ["orders"], {"name": "charge", "expires": 60})(charge)
+    Handoff(app).publish([Delivery(MESSAGE, "charge")])
+    ours = taken()["headers"]["expires"]
+    by_celery(task, Delivery(MESSAGE, "charge"))
+    theirs = taken()["headers"]["expires"]
+    assert ours[:16] == theirs[:16] or ours < theirs
+    assert len(ours) == len(theirs)
+
+
+def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
+    declare(app, ["orders"], {"name": "charge"})(charge)
+    seen = []
+
+    def look(sender: str, headers: dict[str, Any], routing_key: str, **_: Any) -> None:
+        headers["traced"] = "yes"
+        seen.append((sender, headers["id"]))
+
+    before_task_publish.connect(look)
+    try:
+        Handoff(app).publish([Delivery(MESSAGE, "charge")])
+    finally:
+        before_task_publish.disconnect(look)
+    assert seen == [("charge", "orders-3-1234:charge")]
+    assert taken()["headers"]["traced"] == "yes"
+
+
+def test_a_broker_that_is_away_is_one_kind_of_error():
+    app = Celery("away", set_as_current=False)
+    app.add_defaults(lambda: {**DEFAULTS, "broker_url": "redis://:secret@127.0.0.1:1/0"})
+    declare(app, ["orders"], {"name": "charge"})(charge)
+    handoff = Handoff(app)
+    for ask in (lambda: handoff.publish([Delivery(MESSAGE, "charge")]), lambda: handoff.lengths(["celery"])):
+        with pytest.raises(HandoffFailed) as failed:
+            ask()
+        assert "secret" not in str(failed.value)
+    app.close()

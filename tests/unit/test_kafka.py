@@ -1,0 +1,39 @@
+"""The clients of Kafka, as far as they need none."""
+
+import logging
+
+import pytest
+
+from bridge.kafka import Seldom, property_fault
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("sasl.username", "me", None),
+        ("session.timeout.ms", "6000", None),
+        ("home", "/opt/kafka", "unknown"),
+        ("session.timeout.ms", "soon", "Invalid value"),
+        ("session.timeout.ms", "-5", "outside allowed range"),
+        ("security.protocol", "none", "Invalid value"),
+    ],
+)
+def test_librdkafka_itself_says_which_properties_it_takes(name, value, fault):
+    found = property_fault(name, value)
+    assert found == fault or (fault is not None and found is not None and fault in found)
+
+
+def line(text: str) -> logging.LogRecord:
+    return logging.LogRecord("bridge.librdkafka", logging.ERROR, __file__, 1, text, (), None)
+
+
+def test_a_line_that_repeats_itself_is_let_through_once_a_minute(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("bridge.kafka.time.monotonic", lambda: now)
+    seldom = Seldom()
+    assert seldom.filter(line("FAIL connect to h:9092 (after 1ms)"))
+    now += 59
+    assert not seldom.filter(line("FAIL connect to h:9092 (after 27ms)"))
+    assert seldom.filter(line("FAIL connect to other:9092 (after 1ms)"))
+    now += 2
+    assert seldom.filter(line("FAIL connect to h:9092 (after 3ms)"))

@@ -1,0 +1,144 @@
+"""(attempt, error) → what to do."""
+
+import pytest
+from billiard.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import Ignore, Reject
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
+from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Hold, Policy
+
+
+class CardDeclined(ValueError):
+    pass
+
+
+exact = Policy(jitter=False)
+narrow = Policy(autoretry_for=(ConnectionError,), jitter=False)
+spared = Policy(dont_autoretry_for=(KeyError,), dead_letter_for=(CardDeclined,), jitter=False)
+stopping = Policy(stop_for=(OSError,), dead_letter_for=(ConnectionError,), jitter=False)
+forever = Policy(max_retries=None, jitter=False)
+never = Policy(max_retries=0)
+listed = Policy(delays=(3, 7), jitter=False)
+budgeted = Policy(give_up_after=10, jitter=False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "failures", "age", "decision"),
+    [
+        (exact, ConnectionError(), 0, 0, Again(1)),
+        (exact, ConnectionError(), 1, 0, Again(2)),
+        (exact, ConnectionError(), 4, 0, Again(16)),
+        (exact, ConnectionError(), 5, 0, Bury(EXHAUSTED)),
+        (exact, ConnectionError(), 99, 0, Bury(EXHAUSTED)),
+        (exact, MemoryError(), 0, 0, Again(1)),
+        (exact, SoftTimeLimitExceeded(), 0, 0, Again(1)),
+        (exact, SystemExit(3), 0, 0, Again(1)),
+        (exact, GeneratorExit(), 5, 0, Bury(EXHAUSTED)),
+        (exact, DeadLetter("no"), 0, 0, Bury(PERMANENT)),
+        (exact, Undecodable("no"), 0, 0, Bury(UNDECODABLE)),
+        (exact, StopConsuming("no"), 99, 0, Hold()),
+        (exact, RetryLater(7), 99, 0, Again(7.0, spent=False)),
+        (exact, Ignore(), 0, 0, Drop()),
+        (exact, Reject("no"), 0, 0, Bury(PERMANENT)),
+        (exact, Reject("no", requeue=True), 3, 0, Again(1, spent=False)),
+        (exact, RetryAsked(9, 2, None), 1, 0, Again(9)),
+        (exact, RetryAsked(9, 2, None), 2, 0, Bury(EXHAUSTED)),
+        (exact, RetryAsked(9, None, None), 99, 0, Again(9)),
+        (narrow, ConnectionRefusedError(), 0, 0, Again(1)),
+        (narrow, ValueError(), 0, 0, Bury(PERMANENT)),
+        (narrow, SystemExit(), 0, 0, Again(1)),
+        (spared, KeyError(), 0, 0, Bury(PERMANENT)),
+        (spared, CardDeclined(), 0, 0, Bury(PERMANENT)),
+        (spared, ValueError(), 0, 0, Again(1)),
+        (stopping, ConnectionError(), 0, 0, Hold()),
+        (stopping, OSError(), 99, 0, Hold()),
+        (forever, ConnectionError(), 10_000, 0, Again(600)),
+        (never, ConnectionError(), 0, 0, Bury(EXHAUSTED)),
+        (listed, ConnectionError(), 0, 0, Again(3)),
+        (listed, ConnectionError(), 1, 0, Again(7)),
+        (listed, ConnectionError(), 2, 0, Bury(EXHAUSTED)),
+        (budgeted, ConnectionError(), 0, 9, Again(1)),
+        (budgeted, ConnectionError(), 0, 9.5, Bury(EXPIRED)),
+        (budgeted, RetryLater(11), 0, 0, Bury(EXPIRED)),
+        (budgeted, RetryAsked(11, None, None), 0, 0, Bury(EXPIRED)),
+        (budgeted, ConnectionError(), 5, 0, Bury(EXHAUSTED)),
+        (Policy(fixed_delay=180), ConnectionError(), 3, 0, Again(180)),
+        (Policy(backoff=3, jitter=False), ConnectionError(), 2, 0, Again(12)),
+    ],
+)
+def test_each_error_has_its_decision(policy, error, failures, age, decision):
+    assert policy.decide(error, failures, age) == decision
+
+
+policies = st.builds(
+    Policy,
+    max_retries=st.integers(0, 20),
+    delays=st.none() | st.lists(st.floats(0, 10_000), max_size=8).map(tuple),
+    fixed_delay=st.none() | st.floats(0, 10_000),
+    backoff=st.floats(0, 100),
+    backoff_max=st.integers(0, 10_000),
+    jitter=st.booleans(),
+    give_up_after=st.none() | st.floats(0, 10_000),
+)
+
+
+@given(policies)
+def test_a_delivery_that_always_fails_ends_after_as_many_retries_as_were_promised(policy):
+    failures, age = 0, 0.0
+    while isinstance(decision := policy.decide(ConnectionError(), failures, age), Again):
+        assert decision.spent
+        failures, age = failures + 1, age + decision.delay
+        assert failures <= (policy.retries or 0)
+    assert decision == Bury(EXHAUSTED) or policy.give_up_after is not None
+    if decision == Bury(EXHAUSTED):
+        assert failures == policy.retries
+
+
+@given(policies, st.floats(0, 20_000), st.floats(0, 20_000), st.booleans())
+def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
+    error = RetryLater(delay) if asked else ConnectionError()
+    decision = policy.decide(error, 0, age)
+    if policy.give_up_after is not None and isinstance(decision, Again):
+        assert age + decision.delay <= policy.give_up_after
+
+
+@given(policies, st.integers(0, 10_000))
+def test_no_delay_is_longer_than_the_longest_and_none_is_negative(policy, failures):
+    if policy.delays is None or failures < len(policy.delays):
+        assert 0 <= policy.delay(failures) <= policy.longest_delay
+
+
+@given(st.integers(0, 40), st.integers(1, 60), st.integers(1, 4_000))
+def test_without_jitter_each_delay_is_twice_the_one_before_up_to_the_longest(failures, backoff, most):
+    policy = Policy(backoff=backoff, backoff_max=most, jitter=False)
+    assert policy.delay(failures) == min(most, backoff * 2**failures)
+
+
+def test_jitter_draws_between_nothing_and_the_backoff():
+    drawn = {Policy(backoff=8).delay(1) for _ in range(500)}
+    assert min(drawn) <= 2
+    assert 14 <= max(drawn) <= 16
+
+
+@given(policies, st.integers(0, 100), st.floats(0, 20_000))
+def test_what_a_retry_cannot_cure_dies_at_once_whatever_the_options(policy, failures, age):
+    assert policy.decide(DeadLetter(), failures, age) == Bury(PERMANENT)
+    assert policy.decide(Undecodable(), failures, age) == Bury(UNDECODABLE)
+
+
+@given(policies, st.integers(0, 100), st.floats(0, 20_000))
+def test_a_message_whose_handler_stops_is_kept_whatever_the_options(policy, failures, age):
+    assert isinstance(policy.decide(StopConsuming(), failures, age), Hold)
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), -0.001])
+def test_retry_later_takes_no_delay_that_is_none(delay):
+    with pytest.raises(ValueError, match="seconds, 0 or more"):
+        RetryLater(delay)
+
+
+def test_retry_later_reads_well():
+    assert str(RetryLater(2.5, "busy")) == "again in 2.5 s: busy"
+    assert str(RetryLater(2)) == "again in 2 s"

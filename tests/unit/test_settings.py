@@ -1,0 +1,238 @@
+"""Settings: read from celeryconfig and the environment, every fault at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from bridge.errors import SettingsError
+from bridge.routes import Handler, Routes
+from bridge.settings import Settings, check_routes, hide_password, is_redis, load
+from tasks.celery import DEFAULTS
+
+SECRET = "s3cr3t"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Settings]:
+    """Load settings from celeryconfig's values and an environment."""
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+
+    def read(config: dict[str, Any] | None = None, **environ: str) -> Settings:
+        app = Celery("settings", set_as_current=False)
+        app.add_defaults(lambda: DEFAULTS)
+        app.conf.update(config or {})
+        return load(app, environ)
+
+    return read
+
+
+def faults(read: Callable[..., Settings], config: dict[str, Any] | None = None, **environ: str) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as wrong:
+        read(config, **environ)
+    return wrong.value.faults
+
+
+def test_the_defaults_are_those_of_the_contract(read):
+    settings = read()
+    assert settings.kafka == {"bootstrap.servers": "localhost:9092"}
+    assert settings.group == "bridge"
+    assert (settings.environment.BRIDGE_HTTP_PORT, settings.environment.WORKER_METRICS_PORT) == (8090, 8091)
+    assert settings.file.kafka_park_after == 60
+    assert settings.file.kafka_create_topics
+    assert settings.names.dead_letters("orders") == "orders.dlq"
+    assert settings.ledger_url == "redis://localhost:6379/0"
+    assert settings.topic("orders").commit == "handoff"
+
+
+def test_kafka_variables_are_librdkafkas_properties(read):
+    settings = read(
+        KAFKA_BOOTSTRAP_SERVERS="a:1,b:2",
+        KAFKA_SASL_USERNAME="me",
+        KAFKA_AUTO_OFFSET_RESET="latest",
+        KAFKA_SSL_CA_LOCATION="/ca.pem",
+        KAFKA_EMPTY="",
+        UNRELATED="x",
+    )
+    assert settings.kafka == {
+        "bootstrap.servers": "a:1,b:2",
+        "sasl.username": "me",
+        "auto.offset.reset": "latest",
+        "ssl.ca.location": "/ca.pem",
+    }
+
+
+def test_variables_that_librdkafka_does_not_know_are_left_out_and_listed(read):
+    settings = read(KAFKA_PORT="tcp://10.0.0.1:9092", KAFKA_HOME="/opt/kafka")
+    assert settings.ignored == ("KAFKA_HOME", "KAFKA_PORT")
+    assert settings.kafka == {"bootstrap.servers": "localhost:9092"}
+
+
+def test_the_environment_and_topics_are_read(read):
+    settings = read(
+        {"kafka_topics": {"orders": {"commit": "completion", "order": "key", "sequence": ["a", "b"]}}},
+        BRIDGE_GROUP="billing",
+        BRIDGE_HTTP_PORT="0",
+        LEDGER_URL="rediss://other/1",
+    )
+    assert settings.group == "billing"
+    assert settings.environment.BRIDGE_HTTP_PORT == 0
+    assert settings.ledger_url == "rediss://other/1"
+    assert settings.topic("orders").sequence == ("a", "b")
+
+
+def test_every_fault_is_listed_at_once(read):
+    found = faults(
+        read,
+        {
+            "kafka_topics": {"orders": {"comit": "handoff"}, "returns": {"commit": "never"}},
+            "kafka_parkafter": 5,
+            "task_acks_late": False,
+            "accept_content": ["json", "pickle"],
+        },
+        BRIDGE_HTTP_PORT="many",
+        WORKER_METRICS_PORT="70000",
+        KAFKA_SESSION_TIMEOUT_MS="soon",
+        KAFKA_ENABLE_AUTO_COMMIT="true",
+    )
+    for words in (
+        "'kafka_topics.orders.comit'",
+        "kafka_topics.returns.commit",
+        "'kafka_parkafter'",
+        "task_acks_late = True",
+        "accept_content = ['json']",
+        "BRIDGE_HTTP_PORT",
+        "WORKER_METRICS_PORT",
+        "KAFKA_SESSION_TIMEOUT_MS",
+        "KAFKA_ENABLE_AUTO_COMMIT: the bridge sets enable.auto.commit itself",
+    ):
+        assert any(words in fault for fault in found), words
+    assert len(found) == 9
+
+
+@pytest.mark.parametrize(
+    ("config", "environ", "words"),
+    [
+        ({"kafka_pause_above": 10, "kafka_resume_below": 10}, {}, "must be less than"),
+        ({"kafka_pause_above": 0}, {}, "kafka_pause_above"),
+        ({"kafka_park_after": 0}, {}, "kafka_park_after"),
+        ({"kafka_retry_topic": "{topic}.retry"}, {}, "must contain {delay}"),
+        ({"kafka_retry_topic": "retry.{delay}"}, {}, "must contain {topic}"),
+        ({"kafka_replay_topic": "replay"}, {}, "must contain {topic}"),
+        ({"kafka_dead_letter_topic": "{topik}.dlq"}, {}, "may use {topic}, {delay} and {group} only"),
+        ({"kafka_dead_letter_topic": "{}.dlq"}, {}, "may use {topic}"),
+        ({"kafka_dead_letter_topic": "{topic"}, {}, "may use {topic}"),
+        ({"kafka_dead_letter_topic": "{topic} dead"}, {}, "does not take for a topic"),
+        ({"kafka_topics": {"o": {"order": "key"}}}, {}, "needs commit='completion'"),
+        ({"kafka_topics": {"o": {"order": "random", "commit": "completion"}}}, {}, "kafka_topics.o.order"),
+        ({"kafka_topics": ["o"]}, {}, "kafka_topics"),
+        ({"task_always_eager": True}, {}, "task_always_eager = False"),
+        ({"task_protocol": 1}, {}, "task_protocol = 2"),
+        ({"task_acks_on_failure": False}, {}, "task_acks_on_failure"),
+        ({"task_acks_on_timeout": False}, {}, "task_acks_on_timeout"),
+        ({"task_serializer": "pickle"}, {}, "task_serializer"),
+        ({}, {"BRIDGE_GROUP": "no spaces"}, "BRIDGE_GROUP"),
+        ({}, {"LEDGER_URL": "amqp://rabbit"}, "LEDGER_URL must be that of a Redis"),
+        ({}, {"KAFKA_GROUP_ID": "mine"}, "the bridge sets group.id itself"),
+        ({}, {"KAFKA_ACKS": "1"}, "the bridge sets acks itself"),
+        ({}, {"KAFKA_SECURITY_PROTOCOL": "nonsense"}, "KAFKA_SECURITY_PROTOCOL"),
+    ],
+    ids=repr,
+)
+def test_each_fault_is_found_and_named(read, config, environ, words):
+    (fault,) = faults(read, config, **environ)
+    assert words in fault
+
+
+@pytest.mark.parametrize("option", [{"commit": "completion"}, {"handoff_durability": "fsync"}, {"sequence": ["a"]}])
+def test_without_redis_what_needs_it_is_refused_by_name(read, option):
+    config = {"broker_url": "amqp://rabbit", "kafka_topics": {"orders": option}}
+    (fault,) = faults(read, config)
+    assert f"{next(iter(option))}=" in fault
+    assert "set LEDGER_URL" in fault
+    assert read(config, LEDGER_URL="redis://ledger").ledger_url == "redis://ledger"
+
+
+def test_without_redis_the_rest_works(read):
+    assert read({"broker_url": "amqp://rabbit"}).ledger_url is None
+
+
+@pytest.mark.parametrize(
+    ("url", "redis"),
+    [
+        ("redis://h", True),
+        ("rediss://h", True),
+        ("sentinel://h;sentinel://i", True),
+        ("redis+socket:///tmp/s", True),
+        ("amqp://h", False),
+        ("memory://", False),
+        ("", False),
+    ],
+)
+def test_a_redis_is_known_by_its_url(url, redis):
+    assert is_redis(url) is redis
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://:pw@h:6379/0", "redis://…@h:6379/0"),
+        ("rediss://user:p%40w@h/1", "rediss://…@h/1"),
+        ("amqp://u:p@w@h//", "amqp://…@h//"),
+        ("sentinel://:pw@a:1;sentinel://:pw@b:2/0", "sentinel://…@a:1;sentinel://…@b:2/0"),
+        ("redis://h/0", "redis://h/0"),
+        ("redis://:p/w@h/0", "redis://…@h/0"),
+        ("redis://h/0?password=pw", "redis://h/0?password=…"),
+        ("rediss://h/0?ssl_keyfile=/k&password=pw&x=1", "rediss://h/0?ssl_keyfile=/k&password=…&x=1"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url, shown):
+    assert hide_password(url) == shown
+
+
+def test_no_secret_is_in_any_text_of_the_settings(read):
+    settings = read(
+        {"broker_url": f"rediss://:{SECRET}@h/0"},
+        KAFKA_SASL_PASSWORD=SECRET,
+        KAFKA_SSL_KEY_PASSWORD=SECRET,
+        LEDGER_URL=f"redis://:{SECRET}@h/1",
+    )
+    assert settings.kafka["sasl.password"] == SECRET
+    for shown in (repr(settings), str(settings), f"{settings.environment!r} {settings.file!r}"):
+        assert SECRET not in shown
+
+
+def test_no_secret_is_in_a_fault(read):
+    found = faults(
+        read,
+        {"kafka_pause_above": 0},
+        KAFKA_SSL_KEY_PEM=f"-----{SECRET}",
+        KAFKA_SASL_OAUTHBEARER_METHOD=f"{SECRET}",
+        LEDGER_URL=f"amqp://:{SECRET}@h",
+        BRIDGE_GROUP="no spaces",
+    )
+    texts = [fault for fault in found if "OAUTHBEARER_METHOD" not in fault]
+    assert SECRET not in "".join(texts)
+
+
+def some_routes(*topics: str) -> Routes:
+    return Routes({"charge": Handler("charge", topics, "celery", 1, 600)}) if topics else Routes({})
+
+
+def test_the_routes_are_checked_against_the_settings(read):
+    settings = read({"kafka_topics": {"orders": {"sequence": ["charge", "nobody"], "commit": "completion"}}})
+    with pytest.raises(SettingsError) as wrong:
+        check_routes(settings, some_routes("orders", "orders.dlq"))
+    assert len(wrong.value.faults) == 2
+    assert "'orders.dlq' is consumed" in wrong.value.faults[0]
+    assert "'nobody', which is no handler" in wrong.value.faults[1]
+
+
+def test_without_any_handler_it_says_where_to_name_them(read):
+    with pytest.raises(SettingsError, match="HANDLERS"):
+        check_routes(read(), some_routes())
+
+
+def test_an_entry_without_a_handler_is_no_fault(read):
+    check_routes(read({"kafka_topics": {"other": {}}}), some_routes("orders"))
