@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-ALL = ("handoff", "end_to_end", "memory")
+ALL = ("handoff", "end_to_end", "memory", "transport", "waiting", "recovery")
 
 for name in sys.argv[1:] or ALL:
     if name not in ALL:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from celery import Celery
 
@@ -12,6 +12,7 @@ from bridge.errors import KafkaUnavailable, SettingsError
 from bridge.kafka import KafkaException, admin_client, consumer_client
 from bridge.routes import Routes, read_routes
 from bridge.settings import Settings, hide_password, is_redis
+from lossless.transport import risks
 
 #: Seconds for each connection.
 ANSWER_WITHIN: Final = 5.0
@@ -31,7 +32,10 @@ class Finding:
 
 def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Check settings, handlers and connections; a fault of one does not hide those of another."""
-    routes = read_routes(app)
+    try:
+        routes = read_routes(app)
+    except SettingsError as error:
+        return list(_faults(error))
     try:
         chosen = settings.load(app, environ)
     except SettingsError as error:
@@ -99,8 +103,8 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
         yield Finding("ok", f"the Celery broker at {shown} answers.")
         if is_redis(url):
-            channel: Any = connection.default_channel
-            yield from _redis(channel.client)
+            yield from (Finding("warning", f"Redis: {risk}.") for risk in risks(connection))
+        else:
             yield from _visibility(app, routes)
     except Exception as error:
         # Whatever the transport raises: the report must go on, and name it.
@@ -114,38 +118,13 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
         connection.release()
 
 
-def _redis(client: Any) -> Iterator[Finding]:
-    version = tuple(int(part) for part in str(client.info("server")["redis_version"]).split(".")[:2])
-    if version < (6, 2):
-        yield Finding("fault", f"Redis {version[0]}.{version[1]} is too old: 6.2 or newer is needed.")
-    try:
-        config = {**client.config_get("appendonly"), **client.config_get("maxmemory-policy")}
-    except Exception as error:
-        yield Finding(
-            "warning",
-            f"Redis does not tell its configuration ({type(error).__name__}): see that appendonly is yes.",
-        )
-        return
-    if config.get("appendonly") != "yes":
-        yield Finding(
-            "warning",
-            "Redis has appendonly no: when it is restarted, every delivery in the queue is lost. Set appendonly yes.",
-        )
-    if config.get("maxmemory-policy") != "noeviction":
-        yield Finding(
-            "warning",
-            f"Redis has maxmemory-policy {config.get('maxmemory-policy')}: when it is full it throws away "
-            "whole queues. Set noeviction.",
-        )
-
-
 def _visibility(app: Celery, routes: Routes) -> Iterator[Finding]:
-    """On kombu's own transport a message held for longer than the visibility timeout runs again."""
-    timeout = app.conf.broker_transport_options.get("visibility_timeout", 3600)
+    """Where a transport has a visibility timeout (SQS, for one), a message held for longer runs again."""
+    timeout = app.conf.broker_transport_options.get("visibility_timeout")
     for handler in routes:
-        if handler.longest_wait >= timeout:
+        if timeout is not None and handler.longest_wait >= timeout:
             yield Finding(
                 "fault",
-                f"{handler.name} may hold a message for {handler.longest_wait:g} s (a time limit or a delay), but after "
-                f"{timeout:g} s it is run a second time: raise broker_transport_options['visibility_timeout'].",
+                f"{handler.name} may hold a message for {handler.longest_wait:g} s (a time limit or a delay), but "
+                f"after {timeout:g} s it is run a second time: raise broker_transport_options['visibility_timeout'].",
             )

@@ -7,8 +7,9 @@ from typing import Any
 
 from celery import Celery
 from celery.app.utils import find_app
+from celery.exceptions import QueueNotFound
 
-from bridge.errors import AppNotFound
+from bridge.errors import AppNotFound, SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,29 @@ def find_celery_app(name: str) -> Celery:
 
 
 def read_routes(app: Celery) -> Routes:
-    """The handlers among the tasks of an app: those made with `@handler`."""
-    found = {}
+    """The handlers among the tasks of an app: those made with `@handler`.
+
+    Raises:
+        SettingsError: `task_routes` sends handlers to queues that nobody declares.
+    """
     tasks: Mapping[str, Any] = app.tasks
+    found, faults = {}, []
     for name, task in tasks.items():
         if topics := getattr(task, "source_topics", ()):
+            try:
+                queue = queue_of(app, task)
+            except QueueNotFound as error:
+                faults.append(f"{name}: {error.args[0]}: name it there, or as the handler's queue=.")
+                continue
             found[name] = Handler(
                 name=name,
                 topics=tuple(topics),
-                queue=queue_of(app, task),
+                queue=queue,
                 batch=task.batch,
                 longest_wait=task.longest_wait,
             )
+    if faults:
+        raise SettingsError(faults)
     return Routes(found)
 
 

@@ -18,7 +18,7 @@ from bridge.publisher import Publisher
 from tasks import metrics
 from tasks.celery import app
 from tasks.execution import publish_delay, send_again
-from tasks.policy import PERMANENT, REASONS
+from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     """Publish the dead letter of what the main process gave up; as long as Kafka cannot take it, try again.
 
     Parameters:
-        letter: `task`, `headers`, `reason`, `error_class`, `error_message`, `error_traceback` and `failed_at`
-            (ms since the epoch) of the message; `lost`, how many processes it has cost.
+        letter: a `lossless.burial.Burial`.
     """
     name = str(letter.get("task"))
     try:
@@ -52,9 +51,12 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     logger.error("%s is dead (%s): %s", delivery, dead.reason, dead.failure)
 
 
+#: What the worker's main process calls the ends that it finds, in the words of our headers.
+_REASONS: Final = {"unknown_task": UNKNOWN_HANDLER, "poison": POISON, "expired": EXPIRED}
+
+
 def _reason(letter: dict[str, Any]) -> str:
-    reason = str(letter.get("reason"))
-    return reason if reason in REASONS else PERMANENT
+    return _REASONS.get(str(letter.get("reason")), PERMANENT)
 
 
 def _failure(letter: dict[str, Any]) -> Failure:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from celery import Celery
 
+from lossless import transport
+
 #: What the promises rest on or what Celery's defaults would break; each with its reason.
 DEFAULTS: Final[dict[str, Any]] = {
     "broker_url": "redis://localhost:6379/0",
@@ -15,16 +17,24 @@ DEFAULTS: Final[dict[str, Any]] = {
     # False loses or loops on Redis (celery/worker/request.py on_failure): failures are settled before.
     "task_acks_on_failure": True,
     "task_acks_on_timeout": True,
-    # A killed child's message goes back instead of being acknowledged.
-    "task_reject_on_worker_lost": True,
+    # lossless.request counts lost processes itself: Celery's own ways loop for ever, or count them as failures.
+    "task_reject_on_worker_lost": False,
+    "task_retry_on_worker_lost": False,
+    # What arrives and no task can be run with is dead-lettered through this task.
+    "worker_consumer": "lossless.consumer:Consumer",
+    "burial_task": "tasks.bury",
+    # Seconds that running handlers have after SIGTERM; Kubernetes kills after 30.
+    "worker_soft_shutdown_timeout": 20,
     # Results are Kafka's and the ledger's business; a result backend that is down would fail tasks
     # before on_failure (celery/app/trace.py handle_failure).
     "task_ignore_result": True,
     "task_store_errors_even_if_ignored": False,
     "result_backend": None,
+    # Celery's own, named because settings.py refuses others: only JSON is read back, records travel in protocol 2.
     "task_serializer": "json",
     "accept_content": ["json"],
     "task_protocol": 2,
+    # A retry outlasts a Redis that restarts: Celery's policy gives up after 0.6 s.
     "task_publish_retry": True,
     "task_publish_retry_policy": {
         "max_retries": 5,
@@ -34,7 +44,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     },
     # What is prefetched waits behind what runs; 1 keeps the queue fair.
     "worker_prefetch_multiplier": 1,
-    # Two copies would run side by side after a reconnect.
+    # After a lost connection brokers other than Redis give out again what still runs: two copies would run at once.
     "worker_cancel_long_running_tasks_on_connection_loss": True,
     # For Flower. Events of each send would give a series per producer process (Flower's metrics).
     "worker_send_task_events": True,
@@ -44,20 +54,23 @@ DEFAULTS: Final[dict[str, Any]] = {
     "broker_connection_retry_on_startup": True,
     "broker_connection_max_retries": None,
     "broker_channel_error_retry": True,
+    # A mistyped queue would get a list that nobody reads; handlers' own queues are declared for them.
+    "task_create_missing_queues": False,
     "broker_transport_options": {
-        # A frozen Redis would block a publish for ever.
+        # kombu's default is none: a frozen Redis would block a publish for ever.
         "socket_timeout": 15,
         "socket_connect_timeout": 5,
+        # A firewall that forgets an idle connection would cut off remote control, and nobody would notice.
         "socket_keepalive": True,
         "health_check_interval": 25,
-        # Longer than any delay or time limit, or messages run twice (kombu/transport/redis.py).
-        "visibility_timeout": 7200,
     },
 }
 
 
 def make_app() -> Celery:
     """The app that `celery -A tasks` and the bridge use."""
+    # Before any connection is made: kombu chooses a transport by the URL's scheme.
+    transport.use()
     made = Celery("tasks")
     if module := _config_module():
         made.config_from_object(module)

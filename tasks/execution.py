@@ -1,11 +1,13 @@
 """Runs a delivery in the worker's child process, and settles it."""
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery import Task
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
@@ -52,6 +54,7 @@ def execute(task: "HandlerTask", header: object) -> Any:
         raise
     except BaseException as error:
         # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
+        _leave_if_told_to(error)
         metrics.ran(task.name, "failed", time.monotonic() - started)
         caught = error
         return _settling(task, delivery, lambda: _act(task, delivery, caught))
@@ -125,8 +128,19 @@ def _settling(task: "HandlerTask", delivery: Delivery, settle: Callable[[], Any]
     except (Retry, DeadLettered):
         raise
     except BaseException as error:
+        _leave_if_told_to(error)
         logger.exception("%s could not be settled and stays in the queue: %s", delivery, type(error).__name__)
         raise Reject(f"{delivery} could not be settled: {type(error).__name__}", requeue=True) from None
+
+
+def _leave_if_told_to(error: BaseException) -> None:
+    """End the process if that is why the handler ended: a hard time limit, a revoke, a shutdown.
+
+    billiard ends a child by SIGTERM, which raises SystemExit in whatever it runs. What becomes of the delivery is
+    then the main process's to say (lossless/request.py); settled here as well, it would run twice.
+    """
+    if terminate_handler_fired():
+        raise error if isinstance(error, SystemExit) else SystemExit(os.EX_SOFTWARE)
 
 
 def _act(task: "HandlerTask", delivery: Delivery, error: BaseException) -> Any:

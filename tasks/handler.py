@@ -44,6 +44,7 @@ class HandlerTask(Task):  # type: ignore[type-arg]
     """
 
     abstract = True
+    Request = "lossless.request:Request"
     acks_late = True
     ignore_result = True
     # The arguments of a delivery are made from its record; there are none to check when it is sent.
@@ -141,6 +142,7 @@ def _make_task(
         decode = decoder(options.pop("codec", None), annotation)
     except HandlerError as error:
         raise HandlerError(f"{name}: {error}") from None
+    _declare_queue(app, options.get("queue"))
     base = options.pop("base", None)
     options["throws"] = (*HandlerTask.throws, *options.get("throws", ()))
     options["max_retries"] = policy.retries
@@ -158,6 +160,15 @@ def _make_task(
         **options,
     )(function)
     return task
+
+
+def _declare_queue(app: Celery, queue: Any) -> None:
+    """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says."""
+    if queue is None:
+        return
+    queues: Any = app.amqp.queues
+    if getattr(queue, "name", queue) not in queues:
+        queues.add(queues.new_missing(queue) if isinstance(queue, str) else queue)
 
 
 def _refuse_second(app: Celery, name: str, function: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 """What a worker does at its start and its end, through Celery's own signals."""
 
+import logging
 import os
 import sys
 from typing import Any
@@ -8,8 +9,12 @@ from celery.signals import worker_init, worker_ready, worker_shutdown
 
 from bridge import settings
 from bridge.errors import SettingsError
+from bridge.settings import is_redis
+from lossless.transport import risks
 from tasks import metrics
 from tasks.celery import app
+
+logger = logging.getLogger(__name__)
 
 
 @worker_init.connect(weak=False)
@@ -25,8 +30,12 @@ def check_and_count(**_: Any) -> None:
 
 
 @worker_ready.connect(weak=False)
-def serve_metrics(**_: Any) -> None:
-    """Serve the counts of all children."""
+def warn_and_serve(**_: Any) -> None:
+    """Name the risks of this broker, and serve the counts of all children."""
+    if is_redis(str(app.conf.broker_url)):
+        with app.connection_for_read() as connection:
+            for risk in risks(connection):
+                logger.warning("Redis: %s.", risk)
     metrics.serve(settings.load(app, os.environ).environment.WORKER_METRICS_PORT)
 
 

@@ -372,9 +372,26 @@ class Stack:
             return [json.loads(raw)["headers"]["id"] for raw in client.lrange(queue, 0, -1)]
 
     def held_ids(self) -> list[str]:
-        """The task ids of what workers have taken and not acknowledged."""
+        """The task ids of what workers have taken and not acknowledged, and of what waits for its time."""
         with self.redis() as client:
-            return sorted(json.loads(raw)[0]["headers"]["id"] for raw in client.hvals("unacked"))
+            entries: Any = client.eval(_HELD, 0)
+        return sorted(json.loads(entry.partition(b"\0")[2])["headers"]["id"] for entry in entries)
+
+
+#: At one instant: what all owners hold (the field @ is no message), and what waits (lossless/scripts.py).
+_HELD = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '_taken.*')) do
+  local held = redis.call('HGETALL', key)
+  for i = 1, #held, 2 do
+    if held[i] ~= '@' then found[#found + 1] = held[i + 1] end
+  end
+end
+for _, key in ipairs(redis.call('KEYS', '_waiting.*')) do
+  for _, entry in ipairs(redis.call('ZRANGE', key, 0, -1)) do found[#found + 1] = entry end
+end
+return found
+"""
 
 
 def _run(data: dict[str, Any]) -> Run:

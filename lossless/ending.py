@@ -1,0 +1,64 @@
+"""How a task's run ended, as the worker's main process sees it (pure)."""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.exceptions import Ignore, Reject, Retry
+from kombu.exceptions import OperationalError
+
+LOSSES = (WorkerLostError, TimeLimitExceeded, MemoryError)
+REQUEUE_PAUSES = (1, 2, 4, 8, 16, 32, 60)
+
+
+class Ending(Enum):
+    """What a run's end asks for."""
+
+    SETTLED = auto()  # the child saw to it: done, retried, ignored, or Task.on_failure went through
+    LOST = auto()  # the process went, or was not fit to say how it ended
+    REQUEUED = auto()  # it is to run again, unchanged
+    REJECTED = auto()  # the task refused the message
+    FAILED = auto()  # it raised, and nobody took note
+
+
+def ending_of(error: BaseException, *, returned: bool, internal: bool) -> Ending:
+    """The ending that an exception reported to `Request.on_failure` stands for.
+
+    `returned`: Celery's `return_ok`, the child came back from its trace. `internal`: Celery's
+    `ExceptionInfo.internal`: what failed was the trace itself (a raising `Task.on_failure`, a result backend
+    that is down), so `Task.on_failure` cannot be relied on, although the child did return
+    (celery/app/trace.py, `report_internal_error`). Reject and Ignore are marked internal as well.
+    """
+    if isinstance(error, (Retry, Ignore)):
+        return Ending.SETTLED
+    if isinstance(error, Reject):
+        return Ending.REQUEUED if _requeues(error) else Ending.REJECTED
+    if returned and not internal:
+        return Ending.SETTLED
+    if isinstance(error, LOSSES) or not isinstance(error, Exception):
+        return Ending.LOST
+    return Ending.FAILED
+
+
+def raised(exception: BaseException) -> BaseException:
+    """The exception itself, out of the wrapper it travels between processes in."""
+    inner = getattr(exception, "exc", None) if type(exception).__name__ == "ExceptionWithTraceback" else None
+    return inner if isinstance(inner, BaseException) else exception
+
+
+def pause_after(times: int, pauses: Sequence[float]) -> float:
+    """Seconds to wait after the `times`-th time (from 1); the last pause goes on for ever."""
+    return pauses[min(max(times, 1), len(pauses)) - 1]
+
+
+def reason_of(reject: Reject) -> object:
+    """Why a task rejected its message: what it gave to Reject, often a text or an exception."""
+    return getattr(reject, "reason", None)
+
+
+def _requeues(reject: Reject) -> bool:
+    # Task.retry raises Reject(exc, requeue=False) when its message cannot be published (celery/app/task.py).
+    # A broker that is away is no reason to give a delivery up.
+    reason = reason_of(reject)
+    away = isinstance(reason, (OperationalError, OSError)) or type(reason).__module__ == "redis.exceptions"
+    return away or bool(getattr(reject, "requeue", False))

@@ -1,0 +1,38 @@
+"""A connection that the event loop polls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import redis
+
+
+class Line:
+    """A connection on which one command at a time is sent, and read when the poller says so."""
+
+    def __init__(self, connection: Any, on_readable: Callable[[Line], None]) -> None:
+        self.connection = connection
+        self.on_readable = on_readable
+        self.fd: int | None = None
+        self.sent_at: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is to come."""
+        return self.sent_at is not None
+
+    def send(self, *command: Any) -> None:
+        """Send a command."""
+        self.connection.send_command(*command)
+        self.sent_at = monotonic()
+
+    def read(self) -> Any:
+        """Read the answer. Raises redis-py's errors."""
+        if not self.busy:
+            raise redis.ConnectionError("Redis closed an idle connection")
+        try:
+            return self.connection.read_response()
+        finally:
+            self.sent_at = None

@@ -1,0 +1,112 @@
+"""The poller: which sockets the event loop watches, and what a failure of Redis does to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from kombu.log import get_logger
+from kombu.transport import redis as _kombu_redis
+
+from lossless.keeping import UNAVAILABLE, Keeper
+from lossless.line import Line
+
+logger = get_logger("lossless.transport")
+kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
+
+
+class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
+    """kombu's poller, polling the lines of takers instead of ``BRPOP`` connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: True under an event loop: failures of Redis are waited out instead of raised, since a consumer that
+        #: is started anew would forget what its tasks hold.
+        self.endures = False
+        self.keeper: Keeper | None = None
+        self._listen_failed_at = 0.0
+        #: The event loop's readers, by file descriptor.
+        self.watched: Mapping[int, Any] = {}
+
+    @property
+    def fds(self) -> dict[int, Any]:
+        """What the event loop does not watch yet: kombu has it register all of them at every turn."""
+        return {fd: entry for fd, entry in self._fd_to_chan.items() if fd not in self.watched}
+
+    def watch(self, channel: Any, line: Line) -> None:
+        """Poll a line."""
+        sock = line.connection._sock
+        line.fd = sock.fileno()
+        self._fd_to_chan[line.fd] = (channel, line)
+        self._chan_to_sock[channel, line, "LINE"] = sock
+        self.poller.register(sock, self.eventflags)
+
+    def unwatch(self, line: Line) -> None:
+        """Poll a line no longer."""
+        if line.fd is None:
+            return
+        fd, line.fd = line.fd, None
+        channel, _ = self._fd_to_chan.pop(fd, (None, None))
+        self._chan_to_sock.pop((channel, line, "LINE"), None)
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            self._unregister_from_poll(fd)
+
+    def on_poll_start(self) -> None:
+        """Send what is to be sent, on all channels."""
+        for channel in tuple(self._channels):
+            if channel.active_queues or channel.holder is not None:
+                channel.taker.turn()
+            if channel.active_fanout_queues:
+                self._listen(channel)
+
+    def _listen(self, channel: Any) -> None:
+        if not self.endures or self.keeper is None:
+            self._register_LISTEN(channel)
+        elif self.keeper.contact_at >= self._listen_failed_at:
+            try:
+                self._register_LISTEN(channel)
+            except UNAVAILABLE as exc:
+                self._listen_failed(channel, exc)
+
+    def _listen_failed(self, channel: Any, exc: Exception) -> None:
+        logger.warning("Listening for remote control and events stopped: %r", exc)
+        self._listen_failed_at = monotonic()
+        if self.keeper is not None:
+            self.keeper.probe()
+        channel.stop_listening()
+
+    def on_readable(self, fileno: int) -> Any:
+        """Read the answer on a line, or a published message."""
+        channel, kind = self._fd_to_chan.get(fileno, (None, None))
+        if isinstance(kind, Line):
+            return kind.on_readable(kind)
+        try:
+            return super().on_readable(fileno)
+        except UNAVAILABLE as exc:
+            if channel is None or not self.endures or self.keeper is None:
+                raise
+            self._listen_failed(channel, exc)
+
+    def handle_event(self, fileno: int, event: int) -> Any:
+        """Handle what the poll has shown (used without an event loop)."""
+        _, kind = self._fd_to_chan.get(fileno, (None, None))
+        if isinstance(kind, Line):
+            return kind.on_readable(kind), self
+        return super().handle_event(fileno, event)
+
+    def maybe_check_brpop_health(self) -> None:
+        """There is no ``BRPOP``; takers look after their lines."""
+
+    def maybe_restore_messages(self) -> None:
+        """Put back what workers on the plain transport left in ``unacked``, as the plain transport does."""
+        try:
+            super().maybe_restore_messages()
+        except UNAVAILABLE as exc:
+            logger.debug("Looking at unacked failed: %r", exc)
+
+    def on_poll_init(self, poller: Any) -> None:
+        """Use the event loop's poller."""
+        self.poller = poller
+        self.maybe_restore_messages()

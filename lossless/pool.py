@@ -1,0 +1,80 @@
+"""What a pool must do so that every end of a task is reported, and which pools can."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery import Celery
+from celery.concurrency import prefork, solo, thread
+from celery.exceptions import ImproperlyConfigured, WorkerShutdown, WorkerTerminate
+from celery.utils.functional import noop
+from celery.utils.log import get_logger
+
+logger = get_logger(__name__)
+
+
+def prepare(app: Celery, pool: Any) -> None:
+    """Make `pool` report every end of a task.
+
+    prefork does. `threads` and `solo` report no exception that leaves Celery's own trace (a raising
+    Task.on_failure, MemoryError, sys.exit): `threads` leaves the message unacknowledged for ever, `solo` ends
+    the worker (celery/concurrency/base.py, `apply_target`); here they report it. A crash of the process is a
+    crash of the whole worker there, and time limits are not enforced: a warning says so.
+
+    Raises `ImproperlyConfigured` for other pools: greenlets have no event loop to wait in.
+    """
+    if isinstance(pool, prefork.TaskPool):
+        return
+    if not isinstance(pool, (thread.TaskPool, solo.TaskPool)):
+        raise ImproperlyConfigured(
+            f"the pool {type(pool).__module__} is not supported: its workers have no event loop, so ends of "
+            "tasks could not be settled without blocking; use prefork, threads or solo"
+        )
+    limited = limited_tasks(app)
+    if limited:
+        logger.warning(
+            "This pool (%s) enforces no time limits: those of %s have no effect here; use prefork",
+            type(pool).__module__, ", ".join(limited),
+        )  # fmt: skip
+    pool.on_apply = reporting(pool.on_apply)  # type: ignore[method-assign]
+
+
+def limited_tasks(app: Celery) -> list[str]:
+    """What has a time limit: names of tasks, and of settings."""
+    settings = [name for name in ("task_time_limit", "task_soft_time_limit") if app.conf[name]]
+    tasks = [name for name, task in app.tasks.items() if task.time_limit or task.soft_time_limit]
+    return settings or sorted(tasks)
+
+
+def reporting(on_apply: Callable[..., Any]) -> Callable[..., Any]:
+    """A pool's `on_apply` that calls `error_callback` for whatever leaves the target."""
+
+    def apply(
+        target: Callable[..., Any],
+        args: Any = (),
+        kwargs: Any = None,
+        callback: Callable[[Any], None] = noop,
+        error_callback: Callable[[Any], None] = noop,
+        **options: Any,
+    ) -> Any:
+        return on_apply(partial(_report, target, callback, error_callback), args, kwargs, callback=noop, **options)
+
+    return apply
+
+
+def _report(
+    target: Callable[..., Any],
+    callback: Callable[[Any], None],
+    error_callback: Callable[[Any], None],
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    try:
+        result = target(*args, **kwargs)
+    except (WorkerShutdown, WorkerTerminate):
+        raise
+    except BaseException:
+        error_callback(ExceptionInfo())
+    else:
+        callback(result)

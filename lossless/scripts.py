@@ -1,0 +1,201 @@
+"""The Lua scripts of the transport: every step that moves a message from one place to another.
+
+A message is always in exactly one of three places: the list of its queue (kombu's own form), the hash of
+the owner that has taken it (``_taken.<owner>``), or the sorted set of its queue's waiting messages
+(``_waiting.<queue>``). A taken or waiting message is stored as ``<list key> NUL <message as it lay in the
+list>``, so it can be put back byte for byte without decoding it.
+
+Three rules hold in all of them:
+
+* A push comes before the removal that it replaces, and a refused push (``pcall``) skips the removal: Redis
+  does not roll a script back, and a repeated message is better than a lost one.
+* A full Redis (``maxmemory``, ``noeviction``) refuses a script's first growing command, but none after the
+  script has written. Each script therefore begins with a removal, so that a full Redis can still be
+  drained.
+* Time is the server's (``TIME``), so that clocks of workers need not agree. Needs Redis 6.2 (``BLMOVE``, and
+  replication of a script's effects).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Lua script and the name under which Redis remembers it."""
+
+    text: str
+    sha: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", hashlib.sha1(self.text.encode()).hexdigest())
+
+
+#: The field of an owner's hash that holds its epoch, never a message.
+EPOCH_FIELD = "@"
+
+#: Acknowledges, then takes. KEYS: the owner's hash, then lists, highest priority first, ``ARGV[4]`` of each
+#: priority. ARGV: epoch, first field, most to take, lists per priority, "1" to serve those in turn ("0":
+#: drain the first list first), "1" per list that is consumed without acknowledgement else "0", then fields
+#: to acknowledge. Returns 1 (0: the epoch is not the owner's, nothing was taken), the server's time, then
+#: list index and message for each one taken; those that must be acknowledged have the fields first, first +
+#: 1 ...
+TAKE = Script("""
+local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
+if #ARGV > 6 then redis.call('HDEL', held, unpack(ARGV, 7)) end
+local now = redis.call('TIME')
+local reply = {1, string.format('%d.%06d', now[1], now[2])}
+if most == 0 then return reply end
+if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
+  reply[1] = 0
+  return reply
+end
+local taken = 0
+local function pop(i)
+  local raw = redis.call('RPOP', KEYS[i])
+  if not raw then return false end
+  if string.sub(ARGV[6], (i - 2) % size + 1, (i - 2) % size + 1) == '0' then
+    redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\\0' .. raw)
+  end
+  field, taken = field + 1, taken + 1
+  reply[#reply + 1] = i - 2
+  reply[#reply + 1] = raw
+  return true
+end
+for first = 2, #KEYS, size do
+  local more = true
+  while more and taken < most do
+    more = false
+    for i = first, first + size - 1 do
+      while taken < most and pop(i) do
+        more = true
+        if ARGV[5] == '1' then break end
+      end
+    end
+  end
+  if taken == most then break end
+end
+return reply
+""")
+
+#: Ends what was taken. KEYS: the owner's hash, the set of queues with waiting messages. ARGV, six a message:
+#: how ("ack", "front": next to run, "back": last to run, "wait"), field, key to push to, message, due time in
+#: seconds, queue. What is no longer the owner's is left alone. Returns the fields whose push was refused.
+SETTLE = Script("""
+redis.call('HDEL', KEYS[1], '')
+local refused = {}
+for i = 1, #ARGV, 6 do
+  local how, field, key, raw = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if redis.call('HEXISTS', KEYS[1], field) == 1 then
+    local done
+    if how == 'front' then done = redis.pcall('RPUSH', key, raw)
+    elseif how == 'back' then done = redis.pcall('LPUSH', key, raw)
+    elseif how == 'wait' then
+      done = redis.pcall('ZADD', key, ARGV[i + 4], raw)
+      redis.call('SADD', KEYS[2], ARGV[i + 5])
+    end
+    if type(done) == 'table' and done.err then refused[#refused + 1] = field
+    else redis.call('HDEL', KEYS[1], field) end
+  end
+end
+return refused
+""")
+
+#: Makes (or finds again) an owner. KEYS: its hash, the owners. ARGV: owner, epoch. Returns the fields it
+#: holds.
+REGISTER = Script("""
+redis.call('HDEL', KEYS[2], '')
+redis.call('HINCRBY', KEYS[2], ARGV[1], 1)
+redis.call('HSET', KEYS[1], '@', ARGV[2])
+return redis.call('HKEYS', KEYS[1])
+""")
+
+#: Puts back what an owner holds without having heard of it. KEYS: its hash. ARGV: fields, newest first.
+PUT_BACK = Script("""
+redis.call('HDEL', KEYS[1], '')
+for _, field in ipairs(ARGV) do
+  local value = redis.call('HGET', KEYS[1], field)
+  local cut = value and string.find(value, '\\0', 1, true)
+  if cut then
+    redis.call('RPUSH', string.sub(value, 1, cut - 1), string.sub(value, cut + 1))
+    redis.call('HDEL', KEYS[1], field)
+  end
+end
+return #ARGV
+""")
+
+#: Ends an owner that holds nothing. KEYS: its hash, the owners. ARGV: owner. Returns how many it still holds.
+LEAVE = Script("""
+local left = redis.call('HLEN', KEYS[1]) - redis.call('HEXISTS', KEYS[1], '@')
+if left == 0 then
+  redis.call('DEL', KEYS[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
+end
+return left
+""")
+
+#: Shows that owners live. KEYS: the owners. ARGV: owners. Returns those that somebody has swept meanwhile.
+BEAT = Script("""
+redis.call('HDEL', KEYS[1], '')
+local gone = {}
+for _, owner in ipairs(ARGV) do
+  if redis.call('HEXISTS', KEYS[1], owner) == 1 then redis.call('HINCRBY', KEYS[1], owner, 1)
+  else gone[#gone + 1] = owner end
+end
+return gone
+""")
+
+#: Puts back what a dead owner held. KEYS: its hash, the owners. ARGV: owner, the beat it stopped at, then
+#: three a message, newest first: field, key to push to, message. Returns how many were put back, -1 if the
+#: owner lives.
+SWEEP = Script("""
+if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then return -1 end
+redis.call('HDEL', KEYS[1], '')
+local n = 0
+for i = 3, #ARGV, 3 do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then
+    local done = redis.pcall('RPUSH', ARGV[i + 1], ARGV[i + 2])
+    if type(done) ~= 'table' then
+      redis.call('HDEL', KEYS[1], ARGV[i])
+      n = n + 1
+    end
+  end
+end
+if redis.call('HLEN', KEYS[1]) - redis.call('HEXISTS', KEYS[1], '@') == 0 then
+  redis.call('DEL', KEYS[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
+end
+return n
+""")
+
+#: Lets a message wait. KEYS: the queue's waiting set, the set of queues. ARGV: due time, stored message,
+#: queue.
+WAIT = Script("""
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+redis.call('SADD', KEYS[2], ARGV[3])
+return 1
+""")
+
+#: Moves what is due to the back of its list. KEYS: the set of queues with waiting messages. ARGV: the
+#: waiting sets' key without the queue, most to move of each queue. Returns how many were moved of the queue
+#: with the most.
+MOVE_DUE = Script("""
+redis.call('SREM', KEYS[1], '')
+local time = redis.call('TIME')
+local now = string.format('%d.%06d', time[1], time[2])
+local most = 0
+for _, queue in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  local waiting = ARGV[1] .. queue
+  local due = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))
+  for _, value in ipairs(due) do
+    local cut = string.find(value, '\\0', 1, true)
+    local done = redis.pcall('LPUSH', string.sub(value, 1, cut - 1), string.sub(value, cut + 1))
+    if type(done) ~= 'table' then redis.call('ZREM', waiting, value) end
+  end
+  most = math.max(most, #due)
+  if redis.call('EXISTS', waiting) == 0 then redis.call('SREM', KEYS[1], queue) end
+end
+return most
+""")

@@ -1,0 +1,87 @@
+"""How messages lie in Redis: the names of the transport's keys, and the form of what is stored there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu.utils.json import dumps, loads
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The names of the transport's own keys, ``prefix`` being kombu's ``global_keyprefix``."""
+
+    prefix: str = ""
+
+    @property
+    def owners(self) -> str:
+        """The hash of owners and how often each has shown that it lives."""
+        return f"{self.prefix}_taken"
+
+    def taken(self, owner: str) -> str:
+        """The hash of what ``owner`` holds."""
+        return f"{self.prefix}_taken.{owner}"
+
+    @property
+    def waiting_queues(self) -> str:
+        """The set of queues that have waiting messages."""
+        return f"{self.prefix}_waiting"
+
+    def waiting(self, queue: str) -> str:
+        """The sorted set of the messages of ``queue`` that are not due."""
+        return f"{self.prefix}_waiting.{queue}"
+
+    @property
+    def undecodable(self) -> str:
+        """The list of messages that were no kombu messages, as they lay in their queue."""
+        return f"{self.prefix}_undecodable"
+
+
+def stored(key: str, raw: bytes) -> bytes:
+    """Return the form in which a taken or waiting message of the list ``key`` is stored."""
+    return key.encode() + b"\0" + raw
+
+
+def marked(raw: bytes, restored: bool = False) -> bytes:
+    """Return a message marked as redelivered, the way kombu marks it.
+
+    Parameters:
+        raw: the message as it lay in its list.
+        restored: count it in the header ``restored`` too, because its owner died.
+
+    What is not a kombu message is returned as it is.
+    """
+    try:
+        message = decoded(raw)
+        message["headers"]["redelivered"] = True
+        message["properties"]["delivery_info"]["redelivered"] = True
+        if restored:
+            count = message["headers"].get("restored")
+            message["headers"]["restored"] = (count if isinstance(count, int) else 0) + 1
+        return str(dumps(message)).encode()
+    except Exception:  # whatever is wrong with it, it must not be lost here
+        return raw
+
+
+def decoded(raw: bytes) -> Any:
+    """Return what ``raw`` encodes; kombu's slower decoder only where its type markers occur."""
+    return loads(raw) if b'"__type__"' in raw else json.loads(raw)
+
+
+def eta_of(message: dict[str, Any]) -> float | None:
+    """Return when a Celery message is due, in seconds since the epoch; None if it is, or if its eta is no
+    time.
+
+    An eta without an offset is UTC, as Celery has it (celery/worker/request.py ``maybe_make_aware``).
+    """
+    eta = message["headers"].get("eta")
+    if not isinstance(eta, str):
+        return None
+    try:
+        when = datetime.fromisoformat(eta)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

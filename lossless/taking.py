@@ -1,0 +1,326 @@
+"""Taking messages from the queues of one channel, without blocking the event loop.
+
+One connection (the take line) carries the TAKE script: it acknowledges what has ended, and moves up to as
+many messages as the prefetch limit allows from the queues, in fair turn and by priority, into the owner's
+hash, all in one trip. When all queues are empty, one connection per list waits for a message with ``BLMOVE
+list list RIGHT RIGHT``: that leaves the message where it is, so a wait takes nothing, and a worker that is
+frozen or killed while it waits holds nothing back. A wait that ends makes the next take.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+
+from lossless.holding import Holder
+from lossless.keeping import UNAVAILABLE
+from lossless.line import Line
+from lossless.scripts import TAKE
+from lossless.stored import decoded, eta_of
+
+logger = get_logger("lossless.transport")
+
+#: Seconds that a wait blocks. Only how soon a dead wait connection is noticed hangs on it.
+WAIT_SECONDS = 10
+
+#: Seconds after which the queues are looked at even though no wait has ended: a wait may have been cut off.
+LOOK_AGAIN = 5.0
+
+#: Unsettled moves (messages on their way to wait, or back) beyond which nothing more is taken.
+MOST_UNSETTLED = 1000
+
+
+class Taker:
+    """Takes for one channel.
+
+    Parameters:
+        channel: the transport's channel: its queues, its prefetch limit, its poller.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self._line: Line | None = None
+        self._waits: dict[str, Line] = {}
+        self._arrived: deque[tuple[str, dict[str, Any]]] = deque()
+        self._failed_at = 0.0
+        self._hungry = True
+        self._looked_at = 0.0
+        self._known = False
+        # of the take under way
+        self._acks: list[str] = []
+        self._asked = 0
+        self._first = 0
+        self._lists: list[tuple[str, str]] = []
+        self._lists_kept: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+
+    @property
+    def holder(self) -> Holder | None:
+        """The channel's owner, None while it consumes only what needs no acknowledgement."""
+        return self.channel.holder  # type: ignore[no-any-return]
+
+    # -- one turn
+
+    def turn(self) -> None:
+        """Deliver what has arrived, and send the next take or wait where it is time to."""
+        self.deliver()
+        with self._redis():
+            if self._held_off():
+                return
+            self._check_overdue()
+            if self.holder is not None and self.holder.stale:
+                if self._line is not None and self._line.busy:
+                    self._drop(self._line)
+                self.holder.register()
+            self._next_command()
+
+    def _next_command(self) -> None:
+        if self._line is not None and self._line.busy:
+            return
+        credit = self._credit()
+        if monotonic() - self._looked_at > LOOK_AGAIN:
+            self._hungry = True
+        most = credit if self._hungry else 0
+        acks = self.holder.acks_to_send() if self.holder is not None and self.holder.acks_ride else []
+        if most or acks:
+            self._send_take(most, acks)
+        if credit and not self._hungry:
+            self._send_waits()
+
+    def _credit(self) -> int:
+        qos = self.channel.qos
+        if not self.channel.active_queues or not qos.can_consume():
+            return 0
+        if self.holder is not None and self.holder.backlog > MOST_UNSETTLED:
+            return 0
+        if "can_consume" in vars(qos):  # Celery's worker_disable_prefetch: its limit is not known, so one by one
+            return 0 if self._arrived else 1
+        credit = qos.can_consume_max_estimate()
+        limit: int = self.channel.take_limit
+        credit = limit if credit is None else min(credit, limit)
+        return max(0, credit - len(self._arrived))
+
+    # -- the take line
+
+    def _send_take(self, most: int, acks: list[str]) -> None:
+        self._acks = acks
+        keys, args = self._take(self.channel.queues_in_turn(), most)
+        args += acks
+        command = ("EVALSHA", TAKE.sha) if self._known else ("EVAL", TAKE.text)
+        if self._line is None:
+            self._line = self._open(self._on_taken)
+        self._line.send(*command, len(keys), *keys, *args)
+
+    def _take(self, queues: list[str], most: int) -> tuple[list[str], list[Any]]:
+        """Return the keys and arguments of a TAKE, and note what is asked for."""
+        channel, holder = self.channel, self.holder
+        self._asked = most
+        self._lists = self._lists_of(tuple(queues))
+        self._first = holder.reserve(most) if holder is not None and most else 0
+        keys = ["" if holder is None else holder.keys.taken(holder.owner), *(key for _, key in self._lists)]
+        in_turn = int(channel.queue_order_strategy == "round_robin")
+        no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
+        return keys, ["" if holder is None else holder.epoch, self._first, most, len(queues), in_turn, no_ack]
+
+    def _lists_of(self, queues: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return (queue, list key), highest priority first: a rotation of few queues, so each is kept."""
+        if queues not in self._lists_kept:
+            channel = self.channel
+            self._lists_kept[queues] = [
+                (queue, channel.list_key(queue, step)) for step in channel.priority_steps for queue in queues
+            ]
+        return self._lists_kept[queues]
+
+    def take_one(self, queue: str) -> dict[str, Any] | None:
+        """Take one message of a queue now, for ``basic_get``. Raises redis-py's errors."""
+        holder = self.holder
+        if holder is None or (self._line is not None and self._line.busy):
+            raise RuntimeError("basic_get and consuming on one channel at a time")
+        while not self._arrived:
+            if holder.stale:
+                holder.register()
+            try:
+                alive, now, *taken = holder.run(TAKE, *self._take([queue], 1))
+            except UNAVAILABLE:
+                holder.stale = True
+                raise
+            holder.stale = not alive
+            if alive and not taken:
+                return None
+            self._note(taken, float(now))
+        return self._arrived.popleft()[1]
+
+    def _on_taken(self, line: Line) -> None:
+        with self._redis():
+            self._read_take(line)
+        self.deliver()
+
+    def _read_take(self, line: Line) -> None:
+        try:
+            alive, now, *taken = line.read()
+        except redis.exceptions.NoScriptError:
+            self._known = False
+            self._acks_failed()
+            return
+        self._known = True
+        holder = self.holder
+        if holder is not None and self._acks:
+            holder.acked(self._acks)
+        self._acks = []
+        if not alive and holder is not None:
+            holder.stale = True
+            return
+        if self._asked:
+            self._hungry = len(taken) == 2 * self._asked
+            self._looked_at = monotonic()
+            self._note(taken, float(now))
+
+    def _note(self, taken: list[Any], now: float) -> None:
+        number = self._first
+        last_queue = None
+        for index, raw in zip(taken[::2], taken[1::2], strict=True):
+            last_queue, key = self._lists[index]
+            self._arrive(last_queue, key, raw, number, now)
+            number += 1
+        if last_queue is not None:
+            self.channel.served(last_queue)
+
+    def _arrive(self, queue: str, key: str, raw: bytes, number: int, now: float) -> None:
+        holder = None if queue in self.channel.no_ack_queues else self.holder
+        tag = holder.add(number, queue, key, raw) if holder is not None else None
+        try:
+            message = decoded(raw)
+            properties = message["properties"]
+            properties["delivery_info"]["routing_key"]
+            properties["delivery_tag"] = tag or properties["delivery_tag"]
+            due = eta_of(message)
+            self.channel.check_body(message)
+        except Exception as exc:
+            self._unreadable(tag, raw, queue, exc)
+            return
+        if due is not None and due - now > self.channel.wait_from and holder is not None and tag is not None:
+            holder.wait(tag, due)
+        else:
+            self._arrived.append((queue, message))
+
+    def _unreadable(self, tag: str | None, raw: bytes, queue: str, exc: Exception) -> None:
+        """Have a message that is none replaced by what the consumer makes of it, else set it aside."""
+        if tag is None or self.holder is None:
+            logger.error("Took an entry of queue %r that is no message (%r), without acknowledgement", queue, exc)
+            return
+        if self.channel.on_unreadable is not None:
+            try:
+                self.channel.on_unreadable(tag, raw, queue, exc)
+                return
+            except Exception:
+                logger.exception("An entry of queue %r that is no message could not be replaced", queue)
+        key = self.holder.keys.undecodable
+        logger.error("Took an entry of queue %r that is no message (%r): moved to the list %r", queue, exc, key)
+        self.holder.set_aside(tag)
+
+    def deliver(self) -> None:
+        """Hand what has arrived to the consumers; if one raises, the rest is kept for the next turn."""
+        while self._arrived:
+            queue, message = self._arrived.popleft()
+            if queue in self.channel.active_queues:
+                self.channel.connection._deliver(message, queue)
+            elif self.holder is not None:  # cancelled meanwhile
+                self.holder.give_back(message["properties"]["delivery_tag"], front=True)
+
+    # -- the wait lines
+
+    def _send_waits(self) -> None:
+        wanted = {
+            self.channel.list_key(queue, step)
+            for queue in self.channel.active_queues
+            for step in self.channel.priority_steps
+        }
+        for key in set(self._waits) - wanted:
+            self._drop(self._waits.pop(key))
+        for key in wanted:
+            line = self._waits.get(key)
+            if line is None:
+                line = self._waits[key] = self._open(self._on_wait_over)
+            if not line.busy:
+                line.send("BLMOVE", key, key, "RIGHT", "RIGHT", WAIT_SECONDS)
+
+    def _on_wait_over(self, line: Line) -> None:
+        with self._redis():
+            if line.read() is not None:
+                self._hungry = True
+        raise Empty
+
+    # -- connections
+
+    def _open(self, on_readable: Callable[[Line], None]) -> Line:
+        pool = self.channel.pool
+        line = Line(pool.connection_class(**pool.connection_kwargs), on_readable)
+        line.connection.connect()
+        self.channel.poller.watch(self.channel, line)
+        return line
+
+    def _drop(self, line: Line) -> None:
+        self.channel.poller.unwatch(line)
+        with suppress(*UNAVAILABLE):
+            line.connection.disconnect()
+        line.sent_at = None
+        if line is self._line:
+            self._line = None
+            self._acks_failed()
+            if self._asked and self.holder is not None:
+                self.holder.stale = True  # it may hold what it has not heard of
+
+    def _acks_failed(self) -> None:
+        if self._acks and self.holder is not None:
+            self.holder.not_acked(self._acks)
+        self._acks = []
+
+    def _check_overdue(self) -> None:
+        now = monotonic()
+        patience = self.channel.socket_timeout or WAIT_SECONDS
+        lines = [(self._line, patience), *((line, WAIT_SECONDS + patience) for line in self._waits.values())]
+        for line, most in lines:
+            if line is not None and line.sent_at is not None and now - line.sent_at > most:
+                raise redis.TimeoutError("Redis owes an answer for too long")
+
+    @contextmanager
+    def _redis(self) -> Iterator[None]:
+        """Drop all connections at any failure of Redis; they are made anew when the keeper reaches it."""
+        try:
+            yield
+        except UNAVAILABLE as exc:
+            self.drop()
+            self._failed_at = monotonic()
+            if not self.channel.poller.endures:
+                raise
+            self.channel.poller.keeper.probe()
+            logger.warning("Taking messages stopped: %r. It goes on as soon as Redis answers", exc)
+            if isinstance(exc, redis.ResponseError):
+                self.channel.forget_connections()  # the master may be another one by now
+
+    def _held_off(self) -> bool:
+        """Whether Redis has not answered the keeper since the last failure."""
+        keeper = self.channel.poller.keeper
+        return self.channel.poller.endures and keeper is not None and keeper.contact_at < self._failed_at
+
+    def drop(self) -> None:
+        """Drop all connections."""
+        for line in [self._line, *self._waits.values()]:
+            if line is not None:
+                self._drop(line)
+        self._waits.clear()
+        self._hungry = True
+
+    def close(self) -> None:
+        """Drop all connections, and give back what was not delivered."""
+        self.drop()
+        while self._arrived:
+            _, message = self._arrived.pop()
+            if self.holder is not None:
+                self.holder.give_back(message["properties"]["delivery_tag"], front=True)

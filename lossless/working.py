@@ -1,0 +1,39 @@
+"""Which taken messages this Celery worker is working on, read off Celery's own state."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def _state() -> Any:
+    return sys.modules.get("celery.worker.state")
+
+
+def stopping() -> bool:
+    """Return whether this is a worker that was told to stop, warm or cold."""
+    state = _state()
+    # the exit code to stop with, which may be 0
+    return state is not None and any(
+        code is not None and code is not False for code in (state.should_stop, state.should_terminate)
+    )
+
+
+def running_tags() -> set[str]:
+    """Return the delivery tags of the tasks that run now."""
+    state = _state()
+    return set() if state is None else {request.message.delivery_tag for request in tuple(state.active_requests)}
+
+
+def started_tags() -> set[str]:
+    """Return the delivery tags of the tasks that run or have been given to the pool, which may run them any
+    moment.
+
+    The rest waits for a free process (celery/worker/request.py sets ``_apply_result`` when the pool has the
+    task).
+    """
+    state = _state()
+    if state is None:
+        return set()
+    given = (r for r in tuple(state.reserved_requests) if getattr(r, "_apply_result", None) is not None)
+    return running_tags() | {request.message.delivery_tag for request in given}

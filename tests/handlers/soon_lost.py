@@ -1,0 +1,3 @@
+"""celeryconfig of workers whose messages come back soon after a kill -9."""
+
+broker_transport_options = {"dead_after": 2}

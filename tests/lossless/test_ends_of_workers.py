@@ -1,0 +1,227 @@
+"""Workers that stop, brokers that refuse, and settings that would lose something."""
+
+import contextlib
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lossless.harness import ENDS_APP, Broker, Worker, entry, sender, wait_until, worker
+
+NOTICED_WITHIN = 3
+#: The ends hold on kombu's own transport too; of some of them the quick tests show one.
+TRANSPORTS = ["lossless", pytest.param("kombu", marks=pytest.mark.slow)]
+PREFORK: dict[str, dict[str, Any]] = {"fork": {}, "spawn": {"worker_pool_start_method": "spawn"}}
+
+
+@contextlib.contextmanager
+def ends(broker: Broker, folder: Path, transport: str, *arguments: str, **settings: Any) -> Iterator[Worker]:
+    """A worker on which tasks come to their ends."""
+    with worker(broker.url, folder, *arguments, app=ENDS_APP, transport=transport, **settings) as running:
+        yield running
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_on_sigterm_what_runs_has_its_time_and_the_rest_is_given_back_at_once(
+    broker: Broker, tmp_path: Path, transport: str, start: str
+):
+    waits_in_redis = transport == "lossless"
+    settings = {"worker_soft_shutdown_timeout": 2, "worker_prefetch_multiplier": 4, **PREFORK[start]}
+    with ends(broker, tmp_path, transport, "-c", "3", **settings) as first, sender(broker) as app:
+        app.send_task("sleeps", (1,), task_id="short")
+        app.send_task("sleeps", (60,), task_id="long")
+        app.send_task("deaf", (60,), task_id="deaf")
+        wait_until(lambda: len(broker.noted("runs")) == 3, 15, "three run")
+        for name in ("one", "two", "three"):
+            app.send_task("done", task_id=name)
+        broker.push(entry("done", "due", eta=(datetime.now(UTC) + timedelta(hours=1)).isoformat()))
+        wait_until(lambda: broker.taken() == 7 - waits_in_redis, 15, "the worker holds all")
+        began = time.monotonic()
+        first.signal(signal.SIGTERM)
+        wait_until(lambda: len(broker.queued()) == 4, 3, "what had not started is back")
+        assert first.ends(15) == 0
+        assert 1.5 < time.monotonic() - began < 9
+    assert broker.noted("done") == ["short"]
+    assert broker.taken() == 0
+    back = {message["headers"]["id"]: message for message in broker.queued()}
+    assert set(back) == {"long", "deaf", "one", "two", "three", "due"}
+    assert all("lost" not in message["headers"] for message in back.values())
+    assert [name for _, name, _ in broker.noted("runs")].count("short") == 1
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_on_sigterm_a_worker_that_runs_nothing_ends_at_once(broker: Broker, tmp_path: Path, transport: str):
+    with ends(broker, tmp_path, transport, worker_soft_shutdown_timeout=60) as idle:
+        began = time.monotonic()
+        assert idle.terminate() == 0
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_message_waits_with_its_worker_while_the_broker_refuses_what_is_to_replace_it(
+    broker: Broker, tmp_path: Path, transport: str
+):
+    with ends(broker, tmp_path, transport, lost_limit=1) as running, sender(broker) as app:
+        app.send_task("killed_after", (1,), task_id="killed")
+        wait_until(lambda: broker.noted("runs"), what="it runs")
+        broker.client.config_set("maxmemory", 1)
+        if transport == "kombu":
+            wait_until(lambda: running.count("could not be replaced") >= 3, what="three attempts")
+        else:
+            wait_until(lambda: "SIGKILL" in running.text, what="its process is lost")
+        # This transport's scripts free before they grow: there it is the burial that cannot note anything.
+        assert (broker.taken() if transport == "kombu" else broker.left()) == 1
+        broker.client.config_set("maxmemory", 0)
+        (burial,) = wait_until(lambda: broker.noted("buried"), 15, "buried after all")
+        assert (burial["id"], burial["reason"]) == ("killed", "poison")
+        wait_until(lambda: not broker.left(), what="nothing is held")
+        if transport == "lossless":
+            return  # its keeper repeats by itself
+        pauses = [int(pause) for pause in re.findall(r"next attempt in (\d+) s", running.text)]
+        assert pauses == sorted(pauses)
+        assert pauses[:3] == [1, 2, 4]
+
+
+@pytest.mark.slow
+def test_events_say_retried_and_in_the_end_failed(broker: Broker, tmp_path: Path):
+    seen: list[dict[str, Any]] = []
+
+    def states(name: str) -> list[str]:
+        return [event["type"] for event in seen if event.get("uuid") == name]
+
+    with (
+        ends(broker, tmp_path, "lossless", "-E", lost_pauses=(0.1,)),
+        sender(broker) as app,
+        app.connection_for_read() as connection,
+    ):
+        others = broker.client.pubsub_numpat()
+        receiver = app.events.Receiver(connection, handlers={"*": seen.append})
+        listening = threading.Thread(target=receiver.capture, kwargs={"wakeup": False})
+        listening.start()
+        try:
+            wait_until(lambda: broker.client.pubsub_numpat() > others, what="it listens")
+            app.send_task("killed", task_id="killed")
+            app.send_task("rejected", task_id="rejected")
+            wait_until(lambda: states("killed")[-1:] == states("rejected")[-1:] == ["task-failed"], 20)
+        finally:
+            receiver.should_stop = True
+            listening.join(10)
+    again = ["task-received", "task-started", "task-retried"]
+    assert states("killed") == [*again, *again, "task-received", "task-started", "task-failed"]
+    assert states("rejected") == ["task-received", "task-started", "task-failed"]
+    assert "SIGKILL" in next(event for event in seen if event["type"] == "task-retried")["exception"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["lossless", "kombu"])
+def test_a_lost_process_comes_back_after_one_second_and_then_after_five(broker: Broker, tmp_path: Path, transport: str):
+    with ends(broker, tmp_path, transport) as running, sender(broker) as app:
+        app.send_task("killed", task_id="killed")
+        app.send_task("done", task_id="innocent")
+        (burial,) = wait_until(lambda: broker.noted("buried"), 20, "buried")
+        assert burial["lost"] == 3
+        assert broker.noted("done") == ["innocent"]
+        starts = [at for name, _, at in broker.noted("runs") if name == "killed"]
+        first, second = (after - before for before, after in pairwise(starts))
+        assert 1 <= first < 1 + NOTICED_WITHIN
+        assert 5 <= second < 5 + NOTICED_WITHIN
+        assert not running.exited
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_comes_back_after_a_lost_process_is_the_message_that_was_sent(
+    broker: Broker, tmp_path: Path, transport: str
+):
+    sent = entry("killed", "killed", custom={"a": [1]}, retries=2)
+    sent["properties"]["priority"] = 3
+    with ends(broker, tmp_path, transport, lost_pauses=(3600,)):
+        broker.push(sent)
+        (back,) = wait_until(lambda: counted(broker))
+    assert back["headers"] == sent["headers"] | {"lost": 1, "eta": back["headers"]["eta"]}
+    assert back["body"] == sent["body"]
+    changed = {"delivery_tag", "delivery_info"}
+    kept = {name: value for name, value in sent["properties"].items() if name not in changed}
+    assert {name: value for name, value in back["properties"].items() if name not in changed} == kept
+    assert back["properties"]["delivery_info"]["redelivered"] is True
+    assert back["properties"]["delivery_tag"] != sent["properties"]["delivery_tag"]
+
+
+def counted(broker: Broker) -> list[dict[str, Any]]:
+    """The copies that are counted as lost; on the plain transport the worker takes and holds them."""
+    held = [json.loads(raw)[0] for raw in broker.client.hvals("unacked")]
+    return [message for message in [*broker.queued(), *held] if "lost" in message["headers"]]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_two_workers_died_with_waits_and_is_poison_in_the_end(broker: Broker, tmp_path: Path, transport: str):
+    with ends(broker, tmp_path, transport) as running:
+        broker.push(entry("done", "second", restored=2))
+        broker.push(entry("done", "sixth", restored=6))
+        (burial,) = wait_until(lambda: broker.noted("buried"), what="buried")
+        assert (burial["id"], burial["reason"], burial["restored"]) == ("sixth", "poison", 6)
+        wait_until(lambda: broker.noted("done") == ["second"], what="the other ran")
+        assert "2 workers died while they held it" in running.text
+
+
+def over(victim: Worker, broker: Broker) -> bool:
+    return victim.exited or bool(broker.noted("buried"))
+
+
+@pytest.mark.slow
+def test_a_message_that_kills_whole_workers_is_found_among_innocent_ones(broker: Broker, tmp_path: Path):
+    settings = {"broker_transport_options": {"dead_after": 1}, "restored_limit": 4}
+    innocent = [f"innocent {number}" for number in range(3)]
+    with sender(broker) as app:
+        app.send_task("kills_its_worker", task_id="killer")
+        for name in innocent:
+            app.send_task("sleeps", (0.02,), task_id=name)
+    deaths = 0
+    while not broker.noted("buried"):
+        with ends(broker, tmp_path, "lossless", "-c", "4", wait=False, **settings) as victim:
+            wait_until(partial(over, victim, broker), 30)
+            deaths += victim.exited
+    with ends(broker, tmp_path, "lossless", **settings):
+        wait_until(lambda: not broker.left(), 20)
+    (burial,) = broker.noted("buried")
+    assert (burial["id"], burial["reason"], burial["restored"]) == ("killer", "poison", 4)
+    assert deaths == 4
+    assert set(broker.noted("done")) == set(innocent)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_burial_is_never_buried_but_done_again(broker: Broker, tmp_path: Path, transport: str):
+    settings = {"burial_task": "killed", "lost_limit": 1, "lost_pauses": (0.1,)}
+    with ends(broker, tmp_path, transport, **settings):
+        broker.push(entry("killed", "the burial"))
+        wait_until(lambda: len(broker.noted("runs")) >= 4, what="it is done again and again")
+    assert broker.noted("buried") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"burial_task": "nowhere"}, "the task 'nowhere' (setting burial_task) is not registered"),
+        ({"accept_content": ["yaml"]}, "accept_content must include json"),
+    ],
+)
+def test_a_worker_that_would_lose_something_does_not_start(
+    broker: Broker, tmp_path: Path, settings: dict[str, Any], said: str
+):
+    with worker(broker.url, tmp_path, app=ENDS_APP, wait=False, **settings) as refused:
+        assert refused.ends(20) != 0
+        assert said in refused.text
+
+
+def test_a_pool_without_time_limits_says_whose_have_no_effect(broker: Broker, tmp_path: Path):
+    with ends(broker, tmp_path, "lossless", "-P", "threads") as running:
+        assert "enforces no time limits: those of hard_limit, soft_limit have no effect" in running.text

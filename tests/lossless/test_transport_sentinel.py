@@ -1,0 +1,97 @@
+"""Through Redis Sentinel: the master fails over while a worker holds messages, and the worker goes on."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from tests.lossless.harness import TRANSPORT_APP, Broker, wait_until, worker
+from tests.servers.process import ServerProcess, free_port
+from tests.servers.redis import RedisServer
+
+DOZE = f"{TRANSPORT_APP}.doze"
+NOOP = f"{TRANSPORT_APP}.noop"
+
+
+class Sentinel:
+    """A master, a replica, and one sentinel that watches them."""
+
+    def __init__(self, folder: Path, one: RedisServer, two: RedisServer) -> None:
+        self.one, self.two = Broker(one), Broker(two)
+        self.two.client.replicaof("127.0.0.1", str(self.one.port))
+        self.port = free_port()
+        self.client = redis.Redis(port=self.port, socket_timeout=5)
+        conf = folder / "sentinel.conf"
+        conf.write_text(
+            f"port {self.port}\nsentinel monitor mymaster 127.0.0.1 {self.one.port} 1\n"
+            "sentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 3000\n"
+        )
+        command = ["redis-server", str(conf), "--sentinel"]
+        self.process = ServerProcess(command, folder, self._answers, patience=20)
+
+    @property
+    def url(self) -> str:
+        return f"sentinel://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, and wait until it knows of a replica that follows."""
+        self.process.start()
+        wait_until(lambda: len(self.client.execute_command("SENTINEL", "REPLICAS", "mymaster")) == 1, 20)
+        wait_until(lambda: self.two.client.info("replication")["master_link_status"] == "up")
+
+    def close(self) -> None:
+        self.process.kill()
+        for client in (self.client, self.one, self.two):
+            client.close()
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            return False
+
+
+@pytest.fixture
+def sentinel(tmp_path: Path) -> Iterator[Sentinel]:
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(RedisServer(appendfsync="everysec")) for _ in range(2))
+        sentinel = Sentinel(tmp_path, one, two)
+        stack.callback(sentinel.close)
+        sentinel.start()
+        yield sentinel
+
+
+def published(app: Celery) -> bool:
+    try:
+        return bool(app.send_task(NOOP, retry=False))
+    except Exception:  # whatever a broker raises that fails over
+        time.sleep(0.2)
+        return False
+
+
+@pytest.mark.slow
+def test_a_failover_ends_nothing(sentinel: Sentinel, tmp_path: Path):
+    options: dict[str, Any] = {"master_name": "mymaster", "dead_after": 3}
+    options |= {"socket_timeout": 2, "socket_connect_timeout": 2}
+    app = Celery(broker=sentinel.url, broker_transport_options=options)
+    two = sentinel.two
+    with app, worker(sentinel.url, tmp_path, broker_transport_options=options) as running:
+        for _ in range(20):
+            app.send_task(NOOP)
+        wait_until(lambda: running.count("succeeded") == 20)
+        app.send_task(DOZE, (3,))
+        app.send_task(NOOP, countdown=2)
+        wait_until(lambda: "doze" in running.text.rpartition("ready.")[2])
+        wait_until(lambda: two.taken() == 1, what="replicated")
+        sentinel.client.execute_command("SENTINEL", "FAILOVER", "mymaster")
+        wait_until(lambda: two.client.role()[0] == b"master", 20)
+        wait_until(lambda: published(app), 20)
+        wait_until(lambda: running.count("succeeded") >= 22, 25)
+        wait_until(lambda: not two.taken(), 15)
+        assert not running.exited
+        assert running.count(" ready.") == 1

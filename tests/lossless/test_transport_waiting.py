@@ -1,0 +1,115 @@
+"""What is not due yet waits in Redis: in no worker's memory, through any crash, once, and on time."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu import Connection
+from kombu.transport.redis import Transport as PlainTransport
+
+from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until
+
+Start = Callable[..., Worker]
+Send = Callable[..., Any]
+Ran = Callable[[], list[int]]
+MARK = f"{TRANSPORT_APP}.mark"
+
+
+def when(broker: Broker) -> dict[int, float]:
+    """Return when each task ran."""
+    return dict(broker.noted("ran"))
+
+
+def test_a_countdown_survives_every_worker_and_runs_once_on_time(
+    broker: Broker, start_worker: Start, send: Send, ran: Ran
+) -> None:
+    worker = start_worker()
+    due = time.time() + 2
+    send("mark", 1, countdown=2)
+    assert broker.client.llen("celery") == 0
+    assert broker.client.zcard("_waiting.celery") == 1
+    worker.kill()
+    for _ in range(2):
+        start_worker()
+    wait_until(lambda: ran() == [1], 10)
+    assert 0 <= when(broker)[1] - due < 1.0
+    time.sleep(0.5)
+    assert ran() == [1]
+    assert not broker.client.exists("_waiting.celery", "_waiting")
+
+
+def test_waiting_messages_are_on_time_and_not_held(
+    broker: Broker, start_worker: Start, producer: Celery, ran: Ran
+) -> None:
+    start_worker("-c", "2")
+    start = time.time() + 1.5
+    with producer.producer_or_acquire() as sender, sender.batch():
+        for number in range(300):
+            producer.send_task(MARK, (number,), countdown=1.5 + number / 300, producer=sender)
+    assert broker.client.zcard("_waiting.celery") > 250
+    assert broker.taken() == 0
+    wait_until(lambda: len(ran()) >= 300, 15)
+    assert sorted(ran()) == list(range(300))
+    late = sorted(at - start - number / 300 for number, at in when(broker).items())
+    assert late[0] >= -0.3  # published within the first moments
+    assert late[296] < 1.0
+
+
+@pytest.mark.slow
+def test_a_plain_clients_countdown_waits_in_redis_too(broker: Broker, start_worker: Start, ran: Ran) -> None:
+    app = Celery()
+    start_worker()
+    with Connection(broker.url, transport=PlainTransport) as connection:
+        for number in range(50):
+            app.send_task(MARK, (number,), countdown=3, connection=connection)
+    wait_until(lambda: broker.client.zcard("_waiting.celery") == 50, 2.5)
+    wait_until(lambda: not broker.taken())
+    wait_until(lambda: len(ran()) == 50)
+    assert sorted(ran()) == list(range(50))
+
+
+@pytest.mark.slow
+def test_a_restart_of_redis_keeps_what_waits(broker: Broker, start_worker: Start, send: Send, ran: Ran) -> None:
+    start_worker()
+    send("mark", 1, countdown=2)
+    broker.restart()
+    wait_until(lambda: ran() == [1], 10)
+
+
+def test_priorities_and_queues_are_kept_while_waiting(broker: Broker, producer: Celery, start_worker: Start) -> None:
+    producer.send_task(MARK, (1,), queue="other", priority=9, countdown=0.5)
+    assert broker.client.zcard("_waiting.other") == 1
+    start_worker("-Q", "third")
+    wait_until(lambda: broker.client.llen("other\x06\x169") == 1)
+
+
+def test_purging_and_deleting_a_queue_covers_what_waits_for_it(broker: Broker, producer: Celery) -> None:
+    for number in range(3):
+        producer.send_task(MARK, (number,), countdown=60)
+    producer.send_task(MARK, (3,))
+    with producer.connection_for_write() as connection:
+        channel: Any = connection.default_channel
+        assert channel.queue_purge("celery") == 4
+        assert broker.client.keys("*waiting*") == []
+        producer.send_task(MARK, (1,), countdown=60)
+        queue = producer.amqp.queues["celery"](channel)
+        queue.declare()
+        queue.delete(if_empty=True)
+        assert broker.client.zcard("_waiting.celery") == 1
+        queue.delete()
+        assert broker.client.keys("*waiting*") == []
+
+
+def test_an_eta_that_is_no_time_or_never_comes_harms_nobody(
+    broker: Broker, start_worker: Start, send: Send, producer: Celery, ran: Ran
+) -> None:
+    with producer.producer_or_acquire() as sender:
+        for eta in ("soon", 7, "9999-12-31T23:59:59.999999"):
+            sender.publish([[1], {}, {}], routing_key="celery", headers={"id": "x", "task": MARK, "eta": eta})
+    worker = start_worker()
+    send("mark", 2)
+    wait_until(lambda: ran() == [2])
+    wait_until(lambda: not broker.taken())
+    assert not worker.exited

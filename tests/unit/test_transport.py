@@ -1,0 +1,122 @@
+"""The transport's pure decisions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu import Connection
+from kombu import transport as _kombu_transport
+from kombu.exceptions import VersionMismatch
+
+from lossless import transport
+from lossless.channel import refuse_old_redis
+from lossless.keeping import Watch
+from lossless.stored import Keys, decoded, eta_of, marked, stored
+
+kombu_transport: Any = _kombu_transport
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "6.2.14", "7.0.15", "8.0", "", "unknown"])
+def test_a_redis_that_can_do_it_is_taken(version: str) -> None:
+    refuse_old_redis({"redis_version": version})
+
+
+@pytest.mark.parametrize("version", ["6.0.20", "5.0.14", "2.8.4"])
+def test_a_redis_that_is_too_old_is_refused_by_name(version: str) -> None:
+    with pytest.raises(VersionMismatch, match=rf"Redis {version}; this transport needs Redis 6\.2"):
+        refuse_old_redis({"redis_version": version})
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [("redis://h", "Transport"), ("rediss://h", "Transport"), ("sentinel://h", "SentinelTransport")],
+)
+def test_urls_stay_as_they_are(url: str, name: str) -> None:
+    before = dict(kombu_transport.TRANSPORT_ALIASES)
+    try:
+        transport.use()
+        assert Connection(url).get_transport_cls() is getattr(transport, name)
+    finally:
+        kombu_transport.TRANSPORT_ALIASES.update(before)
+        kombu_transport._transport_cache.clear()
+
+
+@pytest.mark.parametrize(
+    ("eta", "due"),
+    [
+        ("1970-01-01T00:00:10+00:00", 10.0),
+        ("1970-01-01T00:00:10Z", 10.0),
+        ("1970-01-01T01:00:10+01:00", 10.0),
+        ("1970-01-01T00:00:10.500000", 10.5),
+        (None, None),
+        ("soon", None),
+        (17, None),
+    ],
+)
+def test_an_eta_is_a_time_or_nothing(eta: Any, due: float | None) -> None:
+    assert eta_of({"headers": {"eta": eta}}) == due
+
+
+def test_a_marked_message_is_redelivered_and_counted() -> None:
+    raw = json.dumps({"body": "x", "headers": {}, "properties": {"delivery_info": {}}}).encode()
+    once = marked(raw, restored=True)
+    twice = decoded(marked(marked(once), restored=True))
+    assert decoded(marked(raw))["headers"] == {"redelivered": True}
+    assert decoded(once)["headers"] == {"redelivered": True, "restored": 1}
+    assert twice["headers"] == {"redelivered": True, "restored": 2}
+    assert twice["properties"]["delivery_info"] == {"redelivered": True}
+    assert twice["body"] == "x"
+
+
+@given(st.binary())
+def test_whatever_cannot_be_marked_stays_as_it_is(raw: bytes) -> None:
+    assert marked(raw) == raw
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")), st.binary())
+def test_what_is_stored_can_be_taken_apart(key: str, raw: bytes) -> None:
+    name, _, rest = stored(key, raw).partition(b"\0")
+    assert (name.decode(), rest) == (key, raw)
+
+
+def test_every_key_has_the_prefix() -> None:
+    keys = Keys("team.")
+    names = [keys.owners, keys.taken("o"), keys.waiting("q"), keys.waiting_queues, keys.undecodable]
+    assert all(name.startswith("team._") for name in names)
+    assert len(set(names)) == len(names)
+
+
+def test_an_owner_that_stops_beating_is_dead_after_the_time() -> None:
+    watch = Watch(30)
+    found = {at: watch.dead({"a": "7", "b": str(at)}, at) for at in range(0, 61, 5)}
+    assert found[25] == []
+    assert found[30] == ["a"]
+    assert all("b" not in dead for dead in found.values())
+
+
+def test_a_watcher_that_was_away_watches_anew() -> None:
+    watch = Watch(30)
+    for at in range(0, 26, 5):
+        assert watch.dead({"a": "7"}, at) == []
+    assert watch.dead({"a": "7"}, 100) == []
+    for at in range(105, 130, 5):
+        assert watch.dead({"a": "7"}, at) == []
+    assert watch.dead({"a": "7"}, 130) == ["a"]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 40), st.booleans()), max_size=40),
+    st.integers(2, 60),
+)
+def test_nobody_is_dead_who_beat_within_the_time(turns: list[tuple[float, bool]], dead_after: int) -> None:
+    watch, now, beat, beat_at = Watch(dead_after), 0.0, 0, 0.0
+    for pause, beats in turns:
+        now += pause
+        if beats:
+            beat, beat_at = beat + 1, now
+        if watch.dead({"a": str(beat)}, now):
+            assert now - beat_at >= dead_after
