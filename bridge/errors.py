@@ -45,3 +45,11 @@ class HandoffFailed(BridgeError):
 
 class KafkaUnavailable(BridgeError):
     """Kafka did not answer in time."""
+
+
+class LedgerUnavailable(BridgeError):
+    """The ledger's Redis did not do what it was asked; nothing may be settled or committed on the strength of it."""
+
+
+class LedgerCannotFsync(LedgerUnavailable):
+    """The ledger's Redis can never say that its append-only file is on disk."""

@@ -25,11 +25,12 @@ class RedisServer:
     """A Redis of its own on a free port, in a temporary folder that goes with it.
 
     `stop`, `kill` and `freeze` take it away; `start` and `thaw` bring it back on the same port with the same
-    data (appended to its file before every answer: `appendfsync always`). `settings` are further options of
-    redis-server, by name. Raises ServerFailed, with the end of the server's log, if it does not come up.
+    data (appended to its file before every answer: `appendfsync always`). `program` is the server (Valkey's is one
+    too), `settings` are further options of it, by name. Raises ServerFailed, with the end of the server's log, if
+    it does not come up.
     """
 
-    def __init__(self, **settings: str):
+    def __init__(self, program: str = "redis-server", **settings: str):
         self._folder = tempfile.TemporaryDirectory(prefix="redis-", ignore_cleanup_errors=True)
         self._port = free_port()
         self._database = itertools.count(1)
@@ -44,8 +45,21 @@ class RedisServer:
             "maxmemory-policy": "noeviction",
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }
-        command = ["redis-server", *(part for name, value in options.items() for part in (f"--{name}", value))]
+        command = [program, *(part for name, value in options.items() for part in (f"--{name}", value))]
         self.process = ServerProcess(command, Path(self._folder.name), self._answers, patience=20)
+
+    @property
+    def folder(self) -> Path:
+        """Its working directory, with its files."""
+        return Path(self._folder.name)
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def client(self) -> "redis.Redis":
+        """A client of database 0; close it."""
+        return redis.Redis(port=self._port, protocol=2)
 
     @property
     def url(self) -> str:

@@ -1,0 +1,9 @@
+"""The ledger: the fate of every delivery, half a byte each, in Redis."""
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.epoch import State
+from bridge.ledger.fates import SETTLED, Fate
+from bridge.ledger.pages import Account
+from bridge.ledger.writes import HandOff, Mark
+
+__all__ = ["SETTLED", "Account", "Fate", "HandOff", "Ledger", "Mark", "State"]

@@ -1,0 +1,342 @@
+"""Fates in Redis: half a byte per delivery, written only through one Lua script (script.py).
+
+Every write may be repeated after a lost answer: a transition that happened does not happen again, and an
+entry is pushed only while its offsets are open.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, NoScriptError
+from redis.retry import Retry
+
+from bridge.errors import LedgerCannotFsync, LedgerUnavailable
+from bridge.ledger import fates, script
+from bridge.ledger.epoch import State
+from bridge.ledger.fates import Fate
+from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
+from bridge.ledger.writes import Call, HandOff, Mark, Written
+
+_SHA = hashlib.sha1(script.WRITE.encode(), usedforsecurity=False).hexdigest()
+_PAGES_AT_ONCE = 32
+_ADVICE: tuple[tuple[type[Exception], str], ...] = (
+    (redis.AuthenticationError, "check the user and password in LEDGER_URL"),
+    (NoPermissionError, "allow this Redis user what it was refused (ACL SETUSER)"),
+    (redis.ReadOnlyError, "it is a replica: point LEDGER_URL at the primary"),
+    (redis.OutOfMemoryError, "raise its maxmemory or free some: nothing is taken until then"),
+    (redis.BusyLoadingError, "it is reading its files after a start: wait"),
+    (redis.ConnectionError, "start it or mend the network, and ask again"),
+    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and ask again"),
+)
+
+
+class Count(NamedTuple):
+    """How many offsets have each fate, and how many lie on pages that expired or were never written."""
+
+    fates: dict[Fate, int]
+    pageless: int
+
+
+class Ledger:
+    """The fates of one consumer group on one Kafka cluster.
+
+    Args:
+        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
+        cluster: the Kafka cluster's id.
+        group: the consumer group.
+        keep: days that a page is kept after its last write.
+        timeout: seconds to wait for an answer.
+
+    Connects when first asked. Every method raises LedgerUnavailable when Redis does not do what it was asked.
+    Safe to share between threads, and to inherit through a fork.
+
+    Raises:
+        ValueError: `url` is no Redis address.
+    """
+
+    def __init__(self, url: str, cluster: str, group: str, keep: float = 7, timeout: float = 5) -> None:
+        self.cluster, self.group = cluster, group
+        self._keep = max(1, int(keep * 86_400))
+        self._timeout = timeout
+        self._redis = _client(url, timeout)
+        settings = self._redis.connection_pool.connection_kwargs
+        self._where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
+        self._writes = key("writes")
+        self._prefixes: dict[Account, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._where}, cluster={self.cluster!r}, group={self.group!r})"
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._redis.close()
+
+    def write(self, items: Sequence[Mark | HandOff]) -> list[Written]:
+        """Do all `items` in one atomic step, in order, and return what each found.
+
+        Repeating a write changes nothing. A page's time to live begins anew with each write that changes it.
+
+        Raises:
+            ValueError: offsets that are not ascending; or a hand-off whose entries are neither one, nor one
+            for
+                each offset.
+        """
+        if not items:
+            return []
+        call = self._call()
+        for item in items:
+            call.add(item)
+        return call.written(self._run("write fates", call))
+
+    def forget(self, account: Account, first: int, last: int) -> None:
+        """Make every fate from `first` to `last` open, done too: for a person who asks to run again."""
+        for page, start, end in by_page(first, last):
+            call = self._call()
+            offsets = range(page * PAGE + start, page * PAGE + end + 1)
+            call.add_stretches(account, offsets, script.FORGET, "mark", 0)
+            self._run("forget fates", call)
+
+    def fates(self, account: Account, first: int, last: int) -> bytes:
+        """Return the fates from `first` to `last`, both included, one byte each; without a page: open."""
+        return self.fates_many([(account, first, last)])[0]
+
+    def fates_many(self, questions: Sequence[tuple[Account, int, int]]) -> list[bytes]:
+        """Return, for many (account, first, last), what `fates` does for one, in one round trip."""
+        spans = [(account, list(by_page(first, last))) for account, first, last in questions]
+        with self.asking("read fates") as pipe:
+            for account, pages in spans:
+                for page, start, end in pages:
+                    pipe.getrange(self._key(account, page), start >> 1, end >> 1)
+            answers = iter(pipe.execute())
+        return [b"".join(_cut(next(answers), start, end) for _, start, end in pages) for _, pages in spans]
+
+    def fates_of(self, questions: Sequence[tuple[Account, Sequence[int]]]) -> list[bytes]:
+        """Return the fates, one byte each, of many offsets (ascending) of many accounts in one round trip.
+
+        So a worker asks before it runs a batch: own coordinates and origins together (see fates.to_skip).
+        """
+        spans = [(account, stretches(offsets)) for account, offsets in questions]
+        with self.asking("read fates") as pipe:
+            for account, some in spans:
+                for page, first, mask in some:
+                    pipe.getrange(self._key(account, page), first, first + len(mask) - 1)
+            answers = iter(pipe.execute())
+        return [
+            b"".join(chosen(next(answers).ljust(len(mask), b"\0"), mask) for _, _, mask in some) for _, some in spans
+        ]
+
+    def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
+        """Return the first offset from `first` to `last` with one of these fates (without a page: open)."""
+        while first <= last:
+            end = min(last, first - first % PAGE + PAGE * _PAGES_AT_ONCE - 1)
+            at = fates.find(self.fates(account, first, end), wanted)
+            if at >= 0:
+                return first + at
+            first = end + 1
+        return None
+
+    def runs(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> Iterator[range]:
+        """Yield the offsets from `first` to `last` whose fate is one of `wanted`, in unbroken runs cut at
+        pages.
+
+        Offsets without a page, expired or never written, are left out, even when open is wanted. So what is
+        unaccounted for is ``runs(account, {Fate.OPEN}, joined, committed - 1)``.
+        """
+        for base, found in self._pages(account, first, last):
+            if found is not None:
+                yield from (range(base + run.start, base + run.stop) for run in fates.runs(found, wanted))
+
+    def count(self, account: Account, first: int, last: int) -> Count:
+        """Count the fates from offset `first` to `last`, both included."""
+        total, seen = dict.fromkeys(Fate, 0), 0
+        for _, found in self._pages(account, first, last):
+            if found is not None:
+                seen += len(found)
+                for fate, number in fates.count(found).items():
+                    total[fate] += number
+        return Count(total, max(0, last - first + 1) - seen)
+
+    def join(self, account: Account, first: int) -> int:
+        """Note that the ledger answers for the handler from offset `first` on, and return the offset that
+        holds.
+
+        What was noted before holds, unless the page right below `first` is gone: expired, or lost with a
+        Redis that went back. Then nothing is known of what was committed below, and nothing there is
+        unaccounted for.
+        """
+        names = (key(self.cluster, self.group, "joined"), key(*account))
+        with self.asking("note where a handler begins") as pipe:
+            pipe.hsetnx(*names, str(first))
+            pipe.hget(*names)
+            pipe.exists(self._key(account, max(0, first - 1) // PAGE))
+            _, joined, known = pipe.execute()
+            if int(joined) >= first or known:
+                return int(joined)
+            pipe.hset(*names, str(first))
+            pipe.execute()
+            return first
+
+    def joined(self, account: Account) -> int | None:
+        """Return the offset that `join` noted, or None if the handler was never there."""
+        with self.asking("read where a handler begins") as pipe:
+            pipe.hget(key(self.cluster, self.group, "joined"), key(*account))
+            (found,) = pipe.execute()
+        return None if found is None else int(found)
+
+    def state(self) -> State:
+        """Return the ledger's state, to compare with an earlier one (State.doubt); a new data set is given an
+        epoch.
+
+        Ask after the reads and writes that a commit rests on, and before the commit.
+        """
+        with self.asking("read the ledger's state") as pipe:
+            self._ask_state(pipe)
+            return _state(pipe.execute())
+
+    def since(self) -> float:
+        """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
+
+        What was settled before may be open again, be it that the server's last second was lost.
+        """
+        with self.asking("read since when the ledger has all") as pipe:
+            self._ask_state(pipe)
+            _, epoch, _, server = pipe.execute()
+        begun = epoch.rpartition(b"-")[2]
+        return max(time.time() - int(server["uptime_in_seconds"]), int(begun) if begun.isdigit() else 0)
+
+    def fsync(self, seconds: float) -> State:
+        """Wait until all that anyone wrote so far is on disk in the append-only file; return the state then.
+
+        A server that started again since the writes has synced nothing of them: compare with the state
+        before.
+
+        Raises:
+            LedgerCannotFsync: this server never can.
+            LedgerUnavailable: not within `seconds`.
+            ValueError: `seconds` is not less than the ledger's `timeout`.
+        """
+        if seconds >= self._timeout:
+            raise ValueError(f"{seconds:g} s for the disk is no less than the {self._timeout:g} s for any answer.")
+        with self.asking("wait for the append-only file") as pipe:
+            # Redis syncs in order: waiting for a write of this connection waits for everybody's before it.
+            pipe.incr(self._writes)
+            pipe.execute_command("WAITAOF", 1, 0, int(seconds * 1000))
+            self._ask_state(pipe)
+            _, synced, *state = pipe.execute(raise_on_error=False)
+            self._check_synced(synced, seconds)
+            return _state([_raised(answer) for answer in state])
+
+    @contextmanager
+    def asking(self, doing: str) -> Iterator[Any]:
+        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable."""
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                yield pipe
+        except (redis.RedisError, OSError) as error:
+            advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")
+            raise LedgerUnavailable(
+                f"The ledger (Redis at {self._where}) could not {doing}: {type(error).__name__}: {error}; {advice}."
+            ) from error
+
+    def index_key(self, account: Account) -> str:
+        """Return the key of the account's index of hand-off times (stuck.py)."""
+        return self._key(account, "handed")
+
+    def _key(self, account: Account, what: int | str) -> str:
+        prefix = self._prefixes.get(account)
+        if prefix is None:
+            prefix = self._prefixes[account] = key(self.cluster, self.group, "fates", *account)
+        return f"{prefix}:{what}"
+
+    def _call(self) -> Call:
+        return Call(self._writes, self._keep, self._key)
+
+    def _run(self, doing: str, call: Call) -> list[list[bytes]]:
+        with self.asking(doing) as pipe:
+            pipe.execute_command("EVALSHA", _SHA, len(call.keys), *call.keys, *call.args)
+            (answer,) = pipe.execute(raise_on_error=False)
+            if isinstance(answer, NoScriptError):  # a new server, or SCRIPT FLUSH: EVAL loads it for the next time
+                pipe.execute_command("EVAL", script.WRITE, len(call.keys), *call.keys, *call.args)
+                (answer,) = pipe.execute(raise_on_error=False)
+            found: list[list[bytes]] = _raised(answer)
+            return found
+
+    def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes | None]]:
+        """Yield (first offset, fates or None where there is no page) for the pages from `first` to `last`."""
+        spans = by_page(first, last)
+        while some := list(islice(spans, _PAGES_AT_ONCE)):
+            with self.asking("read fates") as pipe:
+                for page, start, end in some:
+                    pipe.exists(self._key(account, page))
+                    pipe.getrange(self._key(account, page), start >> 1, end >> 1)
+                answers = pipe.execute()
+            for (page, start, end), there, found in zip(some, answers[::2], answers[1::2], strict=True):
+                yield page * PAGE + start, _cut(found, start, end) if there else None
+
+    def _ask_state(self, pipe: Any) -> None:
+        pipe.set(key("epoch"), f"{secrets.token_hex(8)}-{int(time.time())}", nx=True)
+        pipe.get(key("epoch"))
+        pipe.get(self._writes)
+        pipe.info("server")
+
+    def _check_synced(self, synced: Any, seconds: float) -> None:
+        refusal = str(synced).lower() if isinstance(synced, redis.ResponseError) else ""
+        if "unknown command" in refusal:
+            raise LedgerCannotFsync(
+                f"Redis at {self._where} has no WAITAOF, which came with Redis and Valkey 7.2: "
+                'update it, or do without handoff_durability="fsync".'
+            )
+        if "appendonly" in refusal:
+            raise LedgerCannotFsync(
+                f"Redis at {self._where} keeps no append-only file: set appendonly yes there, "
+                'or do without handoff_durability="fsync".'
+            )
+        if _raised(synced)[0] < 1:
+            raise LedgerUnavailable(
+                f"Redis at {self._where} did not bring its append-only file to disk within {seconds:g} s: "
+                "look at its disk; nothing may be committed until it does."
+            )
+
+
+def _client(url: str, timeout: float) -> redis.Redis:
+    """Make the client. A second try covers a stale connection; to go on is the caller's matter."""
+    if url.startswith("redis+socket://"):  # kombu's name for it
+        url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
+    try:
+        return redis.Redis.from_url(
+            url,
+            protocol=2,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            socket_keepalive=True,
+            health_check_interval=25,
+            retry=Retry(NoBackoff(), 1),
+        )
+    except ValueError:  # its text may hold a part of the password
+        raise ValueError(
+            "LEDGER_URL is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
+        ) from None
+
+
+def _cut(found: bytes, start: int, end: int) -> bytes:
+    """Return the fates from `start` to `end` of a page, given its bytes from `start // 2` on."""
+    halves = found.ljust((end >> 1) - (start >> 1) + 1, b"\0")
+    return fates.unpack(halves)[start & 1 :][: end - start + 1]
+
+
+def _raised(answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _state(answers: Sequence[Any]) -> State:
+    _, epoch, writes, server = answers
+    return State(epoch.decode(), int(writes or 0), str(server["run_id"]))

@@ -1,0 +1,105 @@
+"""Where a delivery stands, which fate may follow which, and many fates at once as bytes (pure).
+
+In Redis a fate is half a byte; in Python many fates are a ``bytes`` with one byte per offset, so that
+counting, searching and comparing a million of them runs in C.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from enum import IntEnum
+from functools import lru_cache
+
+
+class Fate(IntEnum):
+    """Where a delivery stands. The numbers are stored: never renumber them."""
+
+    OPEN = 0
+    HANDED = 1
+    DONE = 2
+    PARKED = 3
+    DEAD = 4
+    DISCARDED = 5
+    GAP = 6
+    """No record lies at this offset (compaction, a transaction marker): nothing to handle, or missing."""
+
+
+SETTLED = frozenset({Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED})
+UNSETTLED = frozenset({Fate.OPEN, Fate.HANDED})
+
+OVERWRITES: Mapping[Fate, frozenset[Fate]] = {
+    # Only what a bridge declared stuck is opened again; the rest goes back on purpose alone (Ledger.forget).
+    Fate.OPEN: frozenset({Fate.HANDED}),
+    Fate.HANDED: frozenset({Fate.OPEN, Fate.GAP}),
+    # Work that happened, happened: done may follow anything, nothing may follow done.
+    Fate.DONE: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.DISCARDED, Fate.GAP}),
+    # A dead letter that was replayed may be parked on its new way.
+    Fate.PARKED: frozenset({Fate.OPEN, Fate.HANDED, Fate.DEAD, Fate.GAP}),
+    Fate.DEAD: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.GAP}),
+    Fate.DISCARDED: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.GAP}),
+    # A gap is inferred from what Kafka left out: a record that does turn up overwrites it.
+    Fate.GAP: frozenset({Fate.OPEN}),
+}
+"""For each fate, the ones that it may overwrite. The ledger's Lua script is generated from this table."""
+
+_FROM_HEX = bytes(int(chr(c), 16) if chr(c) in "0123456789abcdef" else 0 for c in range(256))
+_TO_HEX = bytes(b"0123456789abcdef"[c] if c < 16 else ord("?") for c in range(256))
+_FLAGS = {
+    wanted: bytes(old in [int(fate) for fate in allowed] for old in range(256))
+    for wanted, allowed in OVERWRITES.items()
+}
+
+
+def follow(old: Fate, wanted: Fate) -> Fate:
+    """Return the fate that a delivery with fate `old` has after `wanted` was written to it."""
+    return wanted if old in OVERWRITES[wanted] else old
+
+
+def changes(before: bytes, wanted: Fate) -> bytes:
+    """Return 1 for each fate in `before` that `wanted` may overwrite, else 0."""
+    return before.translate(_FLAGS[wanted])
+
+
+def unpack(halves: bytes) -> bytes:
+    """Return one byte per fate for bytes of a page (two fates each, the lower offset in the high half)."""
+    return halves.hex().encode().translate(_FROM_HEX)
+
+
+def pack(fates: bytes) -> bytes:
+    """Return the stretch of a page for an even number of fates, one byte each.
+
+    Raises:
+        ValueError: a fate above 15, or an odd number of fates.
+    """
+    return bytes.fromhex(fates.translate(_TO_HEX).decode())
+
+
+def count(fates: bytes) -> dict[Fate, int]:
+    """Return how many of `fates` there are of each."""
+    return {fate: fates.count(fate) for fate in Fate}
+
+
+def find(fates: bytes | bytearray, wanted: Collection[Fate], start: int = 0) -> int:
+    """Return the index of the first fate at or after `start` that is one of `wanted`, or -1."""
+    match = _any_of(frozenset(wanted)).search(fates, start)
+    return match.start() if match else -1
+
+
+def runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
+    """Yield the indexes of each unbroken run of fates that are among `wanted`."""
+    for match in _any_of(frozenset(wanted)).finditer(fates):
+        yield range(*match.span())
+
+
+def to_skip(own: Fate, origin: Fate = Fate.OPEN) -> bool:
+    """Tell whether a worker skips a delivery: its record is settled in any way, its origin done or discarded.
+
+    `own` is the fate at the record's own coordinates, `origin` the one at its origin's (a record on a source
+    topic is its own origin). A parked or dead origin is what a retry or a replay is for, so it does not
+    count.
+    """
+    return own in SETTLED or origin in (Fate.DONE, Fate.DISCARDED)
+
+
+@lru_cache(maxsize=64)
+def _any_of(wanted: frozenset[Fate]) -> re.Pattern[bytes]:
+    return re.compile(b"[" + b"".join(re.escape(bytes([fate])) for fate in sorted(wanted)) + b"]+")

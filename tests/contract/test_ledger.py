@@ -1,0 +1,216 @@
+"""What any ledger keeps: the one in Redis, and the one in memory that the model test runs on."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
+from bridge.ledger.pages import PAGE, Account
+from bridge.ledger.writes import HandOff, Mark
+from tests.memory_ledger import MemoryLedger
+
+CHARGE = Account("orders.handlers.charge", "orders", "topic-id", 3)
+NOTIFY = CHARGE._replace(handler="orders.handlers.notify")
+
+
+class Kept:
+    """A ledger and a look at its broker's queue; `url` of the Redis that holds both."""
+
+    def __init__(self, ledger: Ledger | MemoryLedger, url: str = "") -> None:
+        self.ledger, self._url = ledger, url
+
+    def queued(self, queue: str) -> list[bytes]:
+        if isinstance(self.ledger, MemoryLedger):
+            return self.ledger.queues[queue]
+        with redis.Redis.from_url(self._url) as client:
+            found: list[bytes] = client.lrange(queue, 0, -1)
+            return found[::-1]
+
+    def clear(self) -> None:
+        if isinstance(self.ledger, MemoryLedger):
+            self.ledger.wipe()
+        else:
+            with redis.Redis.from_url(self._url) as client:
+                client.flushdb()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    if request.param == "memory":
+        yield Kept(MemoryLedger())
+        return
+    url: str = request.getfixturevalue("redis_url")
+    ledger = Ledger(url, "cluster", "bridge")
+    yield Kept(ledger, url)
+    ledger.close()
+
+
+def test_a_handed_delivery_is_in_the_queue_and_marked(kept: Kept) -> None:
+    (written,) = kept.ledger.write([HandOff(CHARGE, [5, 6, 7], "celery", [b"five", b"six", b"seven"])])
+    assert list(written.changed) == [5, 6, 7]
+    assert kept.queued("celery") == [b"five", b"six", b"seven"]
+    assert kept.ledger.fates(CHARGE, 4, 8) == bytes([0, 1, 1, 1, 0])
+    assert kept.ledger.fates(NOTIFY, 4, 8) == bytes(5)
+
+
+def test_only_what_is_still_open_is_pushed(kept: Kept) -> None:
+    kept.ledger.write([Mark(CHARGE, [6], Fate.DONE), Mark(CHARGE, [7], Fate.HANDED)])
+    (written,) = kept.ledger.write([HandOff(CHARGE, [5, 6, 7, 8], "celery", [b"5", b"6", b"7", b"8"])])
+    assert list(written.changed) == [5, 8]
+    assert written.before == bytes([0, 2, 1, 0])
+    assert kept.queued("celery") == [b"5", b"8"]
+    assert kept.ledger.fates(CHARGE, 5, 8) == bytes([1, 2, 1, 1])
+
+
+def test_an_entry_that_carries_a_batch_is_pushed_whole_or_not_at_all(kept: Kept) -> None:
+    kept.ledger.write([Mark(CHARGE, [6], Fate.DONE)])
+    (refused,) = kept.ledger.write([HandOff(CHARGE, [5, 6, 7], "celery", [b"batch"])])
+    assert (list(refused.changed), list(refused.free)) == ([], [5, 7])
+    assert kept.queued("celery") == []
+    assert kept.ledger.fates(CHARGE, 5, 7) == bytes([0, 2, 0])
+    (taken,) = kept.ledger.write([HandOff(CHARGE, refused.free, "celery", [b"smaller"])])
+    assert list(taken.changed) == [5, 7]
+    assert kept.queued("celery") == [b"smaller"]
+
+
+def test_handing_off_twice_pushes_once(kept: Kept) -> None:
+    for expected in ([1, 2], []):
+        (written,) = kept.ledger.write([HandOff(CHARGE, [1, 2], "celery", [b"batch"])])
+        assert list(written.changed) == expected
+    assert kept.queued("celery") == [b"batch"]
+
+
+@pytest.mark.parametrize("old", list(Fate))
+@pytest.mark.parametrize("wanted", list(Fate))
+def test_a_fate_follows_only_where_the_table_allows_it(kept: Kept, old: Fate, wanted: Fate) -> None:
+    ways = {
+        Fate.OPEN: [],
+        Fate.HANDED: [Fate.HANDED],
+        Fate.GAP: [Fate.GAP],
+        **{fate: [fate] for fate in SETTLED},
+    }
+    for offset in range(10, 14):  # both halves of a byte, and each with its neighbour in another fate
+        kept.ledger.write([Mark(CHARGE, [offset], fate) for fate in ways[old]])
+    kept.ledger.write([Mark(CHARGE, [9], Fate.DONE), Mark(CHARGE, [14], Fate.PARKED)])
+    (written,) = kept.ledger.write([Mark(CHARGE, [10, 13], wanted)])
+    assert written.before == bytes([old, old])
+    assert bool(written.changed) == (old in OVERWRITES[wanted])
+    new = follow(old, wanted)
+    assert kept.ledger.fates(CHARGE, 9, 14) == bytes([Fate.DONE, new, old, old, new, Fate.PARKED])
+
+
+def test_a_stuck_delivery_is_opened_again_but_a_finished_one_is_not(kept: Kept) -> None:
+    kept.ledger.write([HandOff(CHARGE, [1, 2], "celery", [b"batch"]), Mark(CHARGE, [1], Fate.DONE)])
+    (written,) = kept.ledger.write([Mark(CHARGE, [1, 2], Fate.OPEN)])
+    assert list(written.changed) == [2]
+    (again,) = kept.ledger.write([HandOff(CHARGE, [2], "celery", [b"again"])])
+    assert list(again.changed) == [2]
+
+
+def test_forgetting_is_the_way_back_from_done(kept: Kept) -> None:
+    kept.ledger.write([Mark(CHARGE, range(PAGE - 5, PAGE + 5), Fate.DONE)])
+    kept.ledger.forget(CHARGE, PAGE - 2, PAGE + 2)
+    assert kept.ledger.fates(CHARGE, PAGE - 5, PAGE + 4) == bytes([2, 2, 2, 0, 0, 0, 0, 0, 2, 2])
+
+
+def test_many_offsets_of_many_accounts_are_answered_at_once(kept: Kept) -> None:
+    far = 70 * PAGE + 1
+    kept.ledger.write([Mark(CHARGE, [1, far], Fate.DONE), Mark(NOTIFY, [4], Fate.DEAD)])
+    answers = kept.ledger.fates_of([(CHARGE, [1, 2, far]), (NOTIFY, []), (NOTIFY, [3, 4])])
+    assert answers == [bytes([2, 0, 2]), b"", bytes([0, 4])]
+
+
+def test_a_search_finds_the_first_and_counts_all(kept: Kept) -> None:
+    kept.ledger.write([Mark(CHARGE, range(PAGE * 3), Fate.DONE), Mark(CHARGE, [PAGE * 3 + 7], Fate.HANDED)])
+    assert kept.ledger.find(CHARGE, {Fate.HANDED}, 0, PAGE * 40) == PAGE * 3 + 7
+    assert kept.ledger.find(CHARGE, {Fate.OPEN, Fate.HANDED}, 0, PAGE * 40) == PAGE * 3
+    assert kept.ledger.find(CHARGE, {Fate.DEAD}, 0, PAGE * 40) is None
+    assert kept.ledger.find(CHARGE, {Fate.DONE}, 5, 4) is None
+    count = kept.ledger.count(CHARGE, 10, PAGE * 5 - 1)
+    assert count.fates[Fate.DONE] == PAGE * 3 - 10
+    assert count.fates[Fate.HANDED] == 1
+    assert count.fates[Fate.OPEN] == PAGE - 1
+    assert count.pageless == PAGE
+
+
+def test_what_is_unaccounted_for_is_open_on_a_page_that_is_there(kept: Kept) -> None:
+    kept.ledger.write([Mark(CHARGE, [1, 2, 3, 6, PAGE * 2], Fate.DONE), Mark(CHARGE, [4], Fate.GAP)])
+    assert list(kept.ledger.runs(CHARGE, {Fate.OPEN}, 1, PAGE * 2 - 1)) == [range(5, 6), range(7, PAGE)]
+    assert list(kept.ledger.runs(CHARGE, {Fate.DONE}, 0, PAGE * 3))[-1] == range(PAGE * 2, PAGE * 2 + 1)
+
+
+def test_a_handler_joins_once(kept: Kept) -> None:
+    assert kept.ledger.join(CHARGE, 500) == 500
+    kept.ledger.write([Mark(CHARGE, [899], Fate.DONE)])
+    assert kept.ledger.join(CHARGE, 900) == 500
+    assert kept.ledger.join(CHARGE, 100) == 500
+    assert kept.ledger.join(NOTIFY, 900) == 900
+
+
+def test_a_handler_joins_anew_where_the_page_below_is_gone(kept: Kept) -> None:
+    assert kept.ledger.join(CHARGE, 500) == 500
+    kept.ledger.write([Mark(CHARGE, [PAGE - 1], Fate.DONE)])
+    assert kept.ledger.join(CHARGE, PAGE) == 500
+    assert kept.ledger.join(CHARGE, PAGE + 1) == PAGE + 1
+    assert kept.ledger.join(CHARGE, PAGE + 1) == PAGE + 1
+
+
+def test_the_state_counts_writes_and_a_wipe_changes_the_epoch(kept: Kept) -> None:
+    first = kept.ledger.state()
+    kept.ledger.write([Mark(CHARGE, [1], Fate.HANDED)])
+    second = kept.ledger.state()
+    assert second.doubt(first) is None
+    assert second.writes > first.writes
+    kept.clear()
+    doubt = kept.ledger.state().doubt(second)
+    assert doubt is not None
+    assert "wiped" in doubt
+
+
+@pytest.mark.parametrize("offsets", [[2, 1], [1, 1, 3], [3, 3]])
+def test_offsets_out_of_order_are_refused_before_anything_is_written(kept: Kept, offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascending"):
+        kept.ledger.write([Mark(CHARGE, [9], Fate.DONE), Mark(CHARGE, offsets, Fate.DONE)])
+    assert kept.ledger.fates(CHARGE, 9, 9) == bytes([0])
+
+
+def test_entries_that_do_not_fit_their_offsets_are_refused(kept: Kept) -> None:
+    with pytest.raises(ValueError, match="entries"):
+        kept.ledger.write([HandOff(CHARGE, [1, 2, 3], "celery", [b"a", b"b"])])
+    with pytest.raises(ValueError, match="entries"):
+        kept.ledger.write([HandOff(CHARGE, [], "celery", [b"a"])])
+
+
+_WIDE = 3 * PAGE
+_OFFSETS = st.one_of(
+    st.lists(st.integers(0, _WIDE), unique=True, max_size=40).map(sorted),
+    st.builds(lambda a, n: list(range(a, a + n)), st.integers(0, _WIDE), st.integers(0, 300)),
+    st.lists(st.integers(PAGE - 30, PAGE + 30), unique=True, max_size=40).map(sorted),
+)
+
+
+@st.composite
+def _writes(draw: st.DrawFn) -> Mark | HandOff:
+    account, offsets = draw(st.sampled_from([CHARGE, NOTIFY])), draw(_OFFSETS)
+    if not offsets or draw(st.booleans()):
+        return Mark(account, offsets, draw(st.sampled_from(list(Fate))))
+    entries: Sequence[bytes] = [f"{account.handler}{offset}".encode() for offset in offsets]
+    return HandOff(account, offsets, "celery", entries if draw(st.booleans()) else [b"whole"])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(_writes(), max_size=4), max_size=6))
+def test_redis_and_memory_agree_on_any_writes(redis_url: str, calls: list[list[Mark | HandOff]]) -> None:
+    memory, real = MemoryLedger(), Ledger(redis_url, "any", "bridge")
+    Kept(real, redis_url).clear()
+    for call in calls:
+        expected, found = memory.write(call), real.write(call)
+        assert [(w.before, list(w.changed)) for w in found] == [(w.before, list(w.changed)) for w in expected]
+    for account in (CHARGE, NOTIFY):
+        assert real.fates(account, 0, _WIDE + 400) == memory.fates(account, 0, _WIDE + 400)
+    assert Kept(real, redis_url).queued("celery") == memory.queues["celery"]
+    real.close()

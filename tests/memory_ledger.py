@@ -1,0 +1,108 @@
+"""A ledger in memory, with its broker's queue, that keeps the contract of the one in Redis."""
+
+import copy
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from bridge.ledger import fates
+from bridge.ledger.client import Count
+from bridge.ledger.epoch import State
+from bridge.ledger.fates import Fate, follow
+from bridge.ledger.pages import PAGE, Account, by_page
+from bridge.ledger.writes import HandOff, Mark, Written
+
+
+class MemoryLedger:
+    """Fates in dictionaries. `queues` holds the entries, first out first."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, list[bytes]] = defaultdict(list)
+        self._fates: dict[tuple[Account, int], Fate] = {}
+        self._joined: dict[Account, int] = {}
+        self._state = State(secrets.token_hex(8), 0, secrets.token_hex(8))
+
+    def write(self, items: Sequence[Mark | HandOff]) -> list[Written]:
+        for item in items:
+            if isinstance(item, HandOff) and (not item.offsets or len(item.entries) not in (1, len(item.offsets))):
+                raise ValueError("entries")
+            if list(item.offsets) != sorted(set(item.offsets)):
+                raise ValueError("ascending")
+        return [self._write(item) for item in items]
+
+    def _write(self, item: Mark | HandOff) -> Written:
+        before = bytes(self._fates.get((item.account, offset), Fate.OPEN) for offset in item.offsets)
+        written = Written(item.offsets, before, item.fate, isinstance(item, HandOff) and item.whole)
+        changed = set(written.changed)
+        if isinstance(item, HandOff):
+            entries = item.entries if changed or not item.whole else []
+            carried = item.offsets if not item.whole else item.offsets[: len(entries)]
+            self.queues[item.queue] += [e for e, o in zip(entries, carried, strict=True) if o in changed]
+        for offset in changed:
+            old = self._fates.get((item.account, offset), Fate.OPEN)
+            self._fates[item.account, offset] = follow(old, item.fate)
+        if changed:
+            self._state = self._state._replace(writes=self._state.writes + 1)
+        return written
+
+    def forget(self, account: Account, first: int, last: int) -> None:
+        for offset in range(first, last + 1):
+            if (account, offset) in self._fates:
+                self._fates[account, offset] = Fate.OPEN
+
+    def fates(self, account: Account, first: int, last: int) -> bytes:
+        return bytes(self._fates.get((account, offset), Fate.OPEN) for offset in range(first, last + 1))
+
+    def fates_of(self, questions: Sequence[tuple[Account, Sequence[int]]]) -> list[bytes]:
+        return [bytes(self._fates.get((a, o), Fate.OPEN) for o in offsets) for a, offsets in questions]
+
+    def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
+        there = {offset // PAGE for owner, offset in self._fates if owner == account}
+        for page, start, end in by_page(first, last):
+            if page not in there and Fate.OPEN in wanted:
+                return page * PAGE + start
+            if page in there:
+                at = fates.find(self.fates(account, page * PAGE + start, page * PAGE + end), wanted)
+                if at >= 0:
+                    return page * PAGE + start + at
+        return None
+
+    def runs(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> Iterator[range]:
+        for base, found in self._pages(account, first, last):
+            yield from (range(base + run.start, base + run.stop) for run in fates.runs(found, wanted))
+
+    def count(self, account: Account, first: int, last: int) -> Count:
+        total, seen = dict.fromkeys(Fate, 0), 0
+        for _, found in self._pages(account, first, last):
+            seen += len(found)
+            for fate, number in fates.count(found).items():
+                total[fate] += number
+        return Count(total, max(0, last - first + 1) - seen)
+
+    def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        there = {offset // PAGE for owner, offset in self._fates if owner == account}
+        for page, start, end in by_page(first, last):
+            if page in there:
+                yield page * PAGE + start, self.fates(account, page * PAGE + start, page * PAGE + end)
+
+    def join(self, account: Account, first: int) -> int:
+        joined = self._joined.setdefault(account, first)
+        if joined < first and not list(self._pages(account, first - 1, first - 1)):
+            self._joined[account] = first
+        return self._joined[account]
+
+    def state(self) -> State:
+        return self._state
+
+    def wipe(self) -> None:
+        """FLUSHALL."""
+        self.__init__()  # type: ignore[misc]
+
+    def remember(self) -> "MemoryLedger":
+        """What its append-only file holds."""
+        return copy.deepcopy(self)
+
+    def go_back(self, remembered: "MemoryLedger") -> None:
+        """Start again from what an append-only file held."""
+        self.__dict__ = copy.deepcopy(remembered).__dict__
+        self._state = self._state._replace(run_id=secrets.token_hex(8))

@@ -1,0 +1,24 @@
+"""Whether the ledger may have lost something."""
+
+import pytest
+
+from bridge.ledger.epoch import State
+
+BEFORE = State("epoch", 100, "run")
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (State("epoch", 100, "run"), None),
+        (State("epoch", 150, "run"), None),
+        (State("other", 150, "run"), "wiped"),
+        (State("other", 1, "other"), "wiped"),
+        (State("epoch", 99, "run"), "went back"),
+        (State("epoch", 99, "other"), "went back"),
+        (State("epoch", 150, "other"), "started again"),
+    ],
+)
+def test_a_doubt_is_named(now: State, said: str | None) -> None:
+    doubt = now.doubt(BEFORE)
+    assert (doubt is None) if said is None else (said in str(doubt))
