@@ -6,6 +6,7 @@ COPY requirements-image.lock ./
 RUN /venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-image.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY bridge bridge
+COPY lossless lossless
 COPY tasks tasks
 COPY examples examples
 RUN /venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .

@@ -23,7 +23,7 @@ help:
 	@echo 'make test          the tests: unit, contract, integration, acceptance'
 	@echo 'make check         lint, types and tests'
 	@echo 'make lint types    ruff; mypy'
-	@echo 'make chaos         the tests that kill and stop things for minutes'
+	@echo 'make chaos         the tests that take their time: kills, stops, and what is slow'
 	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
@@ -63,7 +63,7 @@ types: $(INSTALLED)
 check: lint types test
 
 chaos: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m chaos --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest -m 'chaos or slow' --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 compose-test: $(INSTALLED)
 	$(BIN)/python -m pytest -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)

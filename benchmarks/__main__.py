@@ -3,7 +3,19 @@
 import importlib
 import sys
 
-ALL = ("handoff", "end_to_end", "memory", "transport", "waiting", "recovery")
+ALL = (
+    "handoff",
+    "end_to_end",
+    "memory",
+    "transport",
+    "waiting",
+    "recovery",
+    "batches",
+    "order",
+    "storm",
+    "killed",
+    "ledger",
+)
 
 for name in sys.argv[1:] or ALL:
     if name not in ALL:

@@ -4,7 +4,9 @@ from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
 
 ROUNDS = 3
 COUNT = 6_000
-WORKER = ("celery", "-A", "tasks", "worker", "-c", "2", "--without-mingle", "--without-gossip", "-l", "WARNING")
+_OPTIONS = ("worker", "-c", "2", "--without-mingle", "--without-gossip", "-l", "WARNING")
+WORKER = ("celery", "-A", "tasks", *_OPTIONS)
+RAW_WORKER = ("celery", "-A", "benchmarks.raw", *_OPTIONS)
 
 
 def main() -> None:
@@ -14,18 +16,19 @@ def main() -> None:
         on.kafka.create_topics("one", partitions=PARTITIONS)
         on.fill("one", COUNT)
         for number in range(ROUNDS):
-            rates["raw Celery"].append(_raw(on))
+            rates["raw Celery"].append(raw_rate(on, COUNT))
             rates["bridge and worker"].append(_ours(on, f"end-{number}"))
     report("end to end", rates, "raw Celery", {"bridge and worker": 0.8})
 
 
-def _raw(on: Stack) -> float:
+def raw_rate(on: Stack, count: int, task: str = "raw") -> float:
+    """Raw Celery: its messages lie in the queue when its worker starts."""
     on.redis.flushall()
-    marks = on.marks(COUNT)
-    with on.process("benchmarks.fill_raw", str(COUNT)) as filling:
+    marks = on.marks(count)
+    with on.process("benchmarks.fill_raw", str(count), task) as filling:
         filling.wait(120)
-    with on.process(*WORKER):
-        return COUNT / clock_from_first(marks.handled, COUNT)
+    with on.process(*RAW_WORKER, CELERY_CONFIG_MODULE=""):
+        return count / clock_from_first(marks.handled, count)
 
 
 def _ours(on: Stack, group: str) -> float:

@@ -2,7 +2,8 @@
 
 import sys
 
-from benchmarks.handlers import raw
+from benchmarks import raw
 
+task = getattr(raw, sys.argv[2])
 for number in range(int(sys.argv[1])):
-    raw.delay(f"{number:<200}")
+    task.delay(f"{number:<200}")

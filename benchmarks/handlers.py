@@ -1,21 +1,7 @@
-"""The same no-op for every contestant: it marks its message as handled."""
+"""Our handlers: the same work, one by one and in batches."""
 
-import mmap
-import os
-from typing import Any
-
-from tasks import app, handler
-
-_map: mmap.mmap | None = None
-
-
-def mark(number: int) -> None:
-    """Mark a message in the shared file."""
-    global _map
-    if _map is None:
-        with open(os.environ["MARKS"], "r+b") as file:
-            _map = mmap.mmap(file.fileno(), 0)
-    _map[number] = 1
+from benchmarks.work import PermanentError, TransientError, fail_as_asked, mark
+from tasks import handler
 
 
 @handler("one", codec=int)
@@ -24,7 +10,16 @@ def one(number: int) -> None:
     mark(number)
 
 
-@app.task(name="raw", acks_late=True, ignore_result=True)
-def raw(value: Any) -> None:
-    """Raw Celery."""
-    mark(int(value))
+@handler("batch", codec=int, batch=200)
+def batch(number: int) -> None:
+    """Two hundred a task."""
+    mark(number)
+
+
+@handler(
+    "storm", codec=int, batch=200, retry_delays=(1,), dead_letter_for=(PermanentError,), autoretry_for=(TransientError,)
+)
+def storm(number: int) -> None:
+    """The peers' storm."""
+    fail_as_asked(number)
+    mark(number)

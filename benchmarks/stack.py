@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,15 +66,9 @@ class Stack:
                 yield started
             finally:
                 started.send_signal(signal.SIGTERM)
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     started.wait(15)
-                except subprocess.TimeoutExpired:
-                    pass
-                try:
-                    os.killpg(started.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                started.wait()
+                kill(started)
 
     def fill(self, topic: str, count: int, size: int = 200) -> None:
         """Produce records whose values are their numbers, padded to `size` bytes, over all partitions."""
@@ -98,9 +92,9 @@ class Stack:
         assert left == 0, f"{left} records were not produced"
 
     def marks(self, count: int) -> "Marks":
-        """A fresh file of marks, one byte a message."""
+        """A fresh file of marks, one byte a message; behind them as many for what handlers remember."""
         path = self.folder / "marks"
-        path.write_bytes(bytes(count))
+        path.write_bytes(bytes(2 * count))
         return Marks(path, count)
 
 
@@ -110,10 +104,22 @@ class Marks:
     def __init__(self, path: Path, count: int) -> None:
         self.count = count
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), count)
+            self._map = mmap.mmap(file.fileno(), 2 * count)
+
+    def more_than_once(self) -> int:
+        """How many were handled more than once."""
+        found = self._map[: self.count]
+        return self.count - found.count(0) - found.count(1)
 
     def handled(self) -> int:
-        return self.count - self._map[:].count(0)
+        return self.count - self._map[: self.count].count(0)
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """kill -9 of a process and of all its children."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Which topics there are and where they end; makes those of ours that are missing."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from bridge.kafka import (
     KafkaException,
     NewTopic,
     OffsetSpec,
+    TopicCollection,
     TopicPartition,
     admin_client,
 )
@@ -32,21 +33,30 @@ _NO_ANSWER: Final = (
 HEADROOM: Final = 65_536
 
 
+#: How the ids of librdkafka's mock clusters begin.
+MOCK: Final = "mockCluster"
+
+
 class Catalog:
     """Kafka's metadata for the topics that handlers name.
 
     Attributes:
         missing: source topics that do not exist (yet).
+        cluster: the id of the Kafka cluster.
+        topic_ids: per source topic, the id that tells it from one of the same name that was deleted before.
     """
 
-    def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
+    def __init__(self, settings: Settings, topics: Iterable[str], make: bool = True) -> None:
         self._settings = settings
+        self._makes = make and settings.file.kafka_create_topics
         self._topics = tuple(topics)
         self._admin: AdminClient = admin_client(settings.kafka)
         self._prepared: set[str] = set()
         self._named: set[str] = set()
         self._ends: dict[TopicPartition, Future[Any]] = {}
         self.missing: frozenset[str] = frozenset(topics)
+        self.cluster = ""
+        self.topic_ids: dict[str, str] = {}
 
     @property
     def complete(self) -> bool:
@@ -60,9 +70,11 @@ class Catalog:
             KafkaUnavailable: Kafka did not answer.
         """
         try:
-            known = self._admin.list_topics(timeout=ANSWER_WITHIN).topics
+            metadata = self._admin.list_topics(timeout=ANSWER_WITHIN)
         except KafkaException as error:
             raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+        known = metadata.topics
+        self.cluster = str(metadata.cluster_id)
         found = {name: known[name] for name in self._topics if name in known and known[name].error is None}
         missing = frozenset(self._topics) - found.keys()
         for name in sorted(missing - self._named):
@@ -71,13 +83,37 @@ class Catalog:
             logger.info("topic %r has %d partitions.", name, len(found[name].partitions))
         self._named = set(missing)
         self.missing = missing
+        self.identify({name for name in found if name not in self.topic_ids})
         for name, topic in found.items():
             if name not in self._prepared and self._make(name, len(topic.partitions), known):
                 self._prepared.add(name)
 
+    def identify(self, topics: Collection[str]) -> None:
+        """Ask for the ids of topics.
+
+        Raises:
+            KafkaUnavailable: Kafka did not tell one of them.
+        """
+        unknown = sorted(topics)
+        if not unknown:
+            return
+        if self.cluster.startswith(MOCK):
+            # librdkafka's mock has no DescribeTopics (api key 75): it would not answer at all.
+            self.topic_ids.update(dict.fromkeys(unknown, ""))
+            return
+        answers = self._admin.describe_topics(TopicCollection(unknown), request_timeout=ANSWER_WITHIN)
+        for name, future in answers.items():
+            try:
+                self.topic_ids[name] = str(future.result(ANSWER_WITHIN * 2).topic_id)
+            except (KafkaException, TimeoutError) as error:
+                raise KafkaUnavailable(f"Kafka does not say the id of topic {name!r}: {error}.") from None
+
     def _make(self, source: str, partitions: int, known: Mapping[str, Any]) -> bool:
         name = self._settings.names.dead_letters(source)
-        if name in known or not self._settings.file.kafka_create_topics:
+        if name in known or not self._makes:
+            return True
+        if self.cluster.startswith(MOCK):
+            logger.info("this Kafka makes topics on first use: %r is left to it.", name)
             return True
         limit = str(self._largest(source) + HEADROOM)
         topic = NewTopic(name, num_partitions=partitions, config={"max.message.bytes": limit})

@@ -8,8 +8,9 @@ from typing import Final, Literal
 from celery import Celery
 
 from bridge import settings
-from bridge.errors import KafkaUnavailable, SettingsError
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, SettingsError
 from bridge.kafka import KafkaException, admin_client, consumer_client
+from bridge.ledger import Ledger
 from bridge.routes import Routes, read_routes
 from bridge.settings import Settings, hide_password, is_redis
 from lossless.transport import risks
@@ -43,6 +44,7 @@ def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]
     found = list(_settings(chosen, routes))
     found.extend(_kafka(chosen, routes))
     found.extend(_broker(app, routes))
+    found.extend(_ledger(chosen))
     return found
 
 
@@ -116,6 +118,25 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
         )
     finally:
         connection.release()
+
+
+def _ledger(chosen: Settings) -> Iterator[Finding]:
+    if chosen.ledger_url is None:
+        yield Finding(
+            "ok", "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only."
+        )
+        return
+    shown = hide_password(chosen.ledger_url)
+    ledger = Ledger(chosen.ledger_url, "check", chosen.group, timeout=ANSWER_WITHIN)
+    try:
+        ledger.state()
+        yield Finding("ok", f"the ledger at {shown} answers.")
+        if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):
+            ledger.fsync(ANSWER_WITHIN - 1)
+    except LedgerUnavailable as error:
+        yield Finding("fault", str(error))
+    finally:
+        ledger.close()
 
 
 def _visibility(app: Celery, routes: Routes) -> Iterator[Finding]:

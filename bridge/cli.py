@@ -5,21 +5,26 @@ import logging
 import os
 import signal
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from celery import Celery
 from rich.console import Console
 from rich.markup import escape
 
+from bridge import report as report_table
 from bridge import settings
+from bridge.audit import audit as audit_of
 from bridge.check import Finding
 from bridge.check import check as findings
 from bridge.consumer import Bridge
-from bridge.errors import AppNotFound, SettingsError
+from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
 from bridge.http import Sidecar
+from bridge.reset import CannotReset
+from bridge.reset import reset as reset_of
 from bridge.routes import Routes, find_celery_app, read_routes
 from bridge.settings import Settings, hide_password
+from bridge.status import status as status_of
 
 #: Exit codes, for scripts.
 OK, FAULTS, NOT_FOUND = 0, 1, 2
@@ -85,6 +90,80 @@ def check(
 
 
 @cli.command()
+def audit(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="A source topic.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Count the fates of every offset of a topic. Exits 1 if anything is unaccounted for.
+
+    Example: bridge audit orders --json
+    """
+    _, chosen, routes = _loaded(context.obj)
+    if chosen.ledger_url is None:
+        _fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
+    if not routes.of(topic):
+        _fail(f"no handler names topic {topic!r}: {', '.join(routes.topics)}.", FAULTS)
+    try:
+        report = audit_of(chosen, routes, topic)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        _fail(str(error), NOT_FOUND)
+    if as_json:
+        print(json.dumps(report.to_data(), indent=2))
+    else:
+        report_table.print_audit(console, report)
+    raise typer.Exit(OK if report.clean else FAULTS)
+
+
+@cli.command()
+def status(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+) -> None:
+    """Show what the group consumes and how far, and what each bridge says of itself. Exits 0 if it could tell.
+
+    Example: bridge status --json
+    """
+    _, chosen, routes = _loaded(context.obj)
+    try:
+        found = status_of(chosen, routes)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        _fail(str(error), NOT_FOUND)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        report_table.print_status(console, found)
+
+
+@cli.command()
+def reset(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="A source topic.")],
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time as ISO 8601.")],
+    again: Annotated[bool, typer.Option("--again", help="Run again what is settled from there on.")] = False,
+) -> None:
+    """Move the group's committed offsets of a topic, while no bridge runs. What is settled is skipped, unless --again.
+
+    Example: bridge reset orders --to 2026-01-31T12:00 --again
+    """
+    _, chosen, routes = _loaded(context.obj)
+    try:
+        moved = reset_of(chosen, routes, topic, to, again=again)
+    except CannotReset as error:
+        _fail(str(error), FAULTS)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        _fail(str(error), NOT_FOUND)
+    for each in moved:
+        before = "nothing" if each.before is None else each.before
+        console.print(f"{topic}-{each.partition}: {before} → {each.after}")
+
+
+def _fail(words: str, code: int) -> NoReturn:
+    print(words, file=sys.stderr)
+    raise typer.Exit(code)
+
+
+@cli.command()
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End when every record has ended.")] = False,
     records: Annotated[
@@ -114,8 +193,12 @@ def _run(name: str) -> None:
     port = sidecar.start(chosen.environment.BRIDGE_HTTP_PORT)
     _announce(chosen, routes, port)
     _stop_on_signals(bridge)
-    bridge.run()
-    sidecar.stop()
+    try:
+        bridge.run()
+    except LedgerCannotFsync as error:
+        _fail(str(error), FAULTS)
+    finally:
+        sidecar.stop()
     logger.info("stopped.")
 
 

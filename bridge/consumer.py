@@ -4,30 +4,46 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from celery import Celery
 
 from bridge import pressure
+from bridge.assignment import Assignment
 from bridge.catalog import Catalog
-from bridge.errors import HandoffFailed, KafkaUnavailable
+from bridge.commits import Commits
+from bridge.dispatch import Dispatch
+from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handoff import Handoff
 from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
-from bridge.message import Delivery, Message
+from bridge.ledger import Ledger
 from bridge.metrics import BridgeMetrics, Place
+from bridge.partition import Partition
+from bridge.queues import Queues
 from bridge.routes import Routes
 from bridge.settings import Settings
+from bridge.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
 #: Most records of one turn; what is held while the broker is away is never more.
-TURN: Final = 1_000
-#: Seconds between two commits, two looks at the queues, two looks at Kafka.
+TURN: Final = 2_000
+#: Seconds between two looks at each.
+FATES_EVERY: Final = 0.05
 COMMIT_EVERY: Final = 1.0
+#: Waiting for the disk takes up to a second (`appendfsync everysec`), in which nothing else is done.
+FSYNC_EVERY: Final = 5.0
 QUEUES_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
+STUCK_EVERY: Final = 60.0
+AUDIT_EVERY: Final = 30.0
+ANNOUNCE_EVERY: Final = 2.0
+#: Deliveries handed off after which the queues are looked at all the same.
+LOOK_AFTER: Final = 5_000
 #: Seconds between two tries to hand off: first, and at most.
 RETRY_AFTER: Final = (0.2, 5.0)
+#: Seconds for an answer of the ledger (tried twice); more than a wait for the disk, less than a shutdown may take.
+LEDGER_WITHIN: Final = 3.0
 #: Seconds that leaving the group may take when Kafka does not answer.
 LEAVE_WITHIN: Final = 5.0
 #: Seconds without a turn after which the loop is held to be stuck.
@@ -37,7 +53,7 @@ HANDOFF_BLOCKED: Final = "handoff"
 
 
 class Bridge:
-    """Consumes the topics that handlers name, hands each delivery off, commits what the broker has confirmed.
+    """Consumes the topics that handlers name, hands each delivery off, commits what is safe to commit.
 
     One thread does all that touches Kafka's consumer: librdkafka gives no promises for pausing and
     rebalancing beside a `consume()`. Only `obstacles`, `alive` and `stop` may be called from others.
@@ -46,27 +62,25 @@ class Bridge:
     def __init__(
         self, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._settings, self._routes, self._clock = settings, routes, clock
+        self._app, self._settings, self._routes, self._clock = app, settings, routes, clock
         self.metrics = BridgeMetrics()
-        self._handlers = {topic: tuple(handler.name for handler in routes.of(topic)) for topic in routes.topics}
         self._limits = pressure.Limits(settings.file.kafka_pause_above, settings.file.kafka_resume_below)
         self._handoff = Handoff(app)
         self._catalog = Catalog(settings, routes.topics)
-        self._consumer: Consumer | None = None
         self._stopping = threading.Event()
-        self._assigned: set[Place] = set()
         self._joined = False
-        self._held: list[Record] = []
+        self._held: dict[Place, list[Record]] = {}
         self._held_since = 0.0
         self._failures = 0
         self._retry_at = 0.0
         self._blocked: str | None = None
         self._kafka_down: str | None = None
-        self._long_queues: dict[str, str] = {}
         self._since_look = 0
         self._paused: dict[Place, str] = {}
-        self._committed: dict[Place, int] = {}
-        self._next = dict.fromkeys(("commit", "queues", "kafka"), 0.0)
+        self._rereads: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
+        self._upkeep: Upkeep | None = None
+        self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "announce"), 0.0)
         self._turned = clock()
 
     # From any thread
@@ -87,7 +101,7 @@ class Bridge:
         if self._blocked:
             found.append(f"deliveries cannot be handed off: {self._blocked}")
         missing = self._catalog.missing
-        if missing and len(missing) == len(self._handlers):
+        if missing and len(missing) == len(self._routes.topics):
             found.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
         elif not self._joined and not self._kafka_down:
             found.append("joining the consumer group")
@@ -96,21 +110,23 @@ class Bridge:
     # The loop
 
     def run(self) -> None:
-        """Consume until `stop` is called; survives Kafka and the broker going away for any length of time."""
+        """Consume until `stop` is called; survives Kafka and the broker going away for any length of time.
+
+        Raises:
+            LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+        """
         self._wait_for_kafka()
-        if not self._stopping.is_set():
-            self._consumer = consumer_client(
-                self._settings.kafka, self._settings.group, error_cb=self._on_error, on_commit=self._on_commit
-            )
-            self._consumer.subscribe(
-                self._routes.topics,
-                on_assign=self._on_assign,
-                on_revoke=self._on_revoke,
-                on_lost=self._on_lost,
-            )
-        while not self._stopping.is_set():
-            self._turn()
-        self._leave()
+        if self._stopping.is_set():
+            return
+        self._set_up()
+        self._consumer.subscribe(
+            self._routes.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        finally:
+            self._leave()
 
     def _wait_for_kafka(self) -> None:
         """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""
@@ -120,43 +136,75 @@ class Bridge:
                 return
             self._stopping.wait(1.0)
 
+    def _set_up(self) -> None:
+        settings = self._settings
+        url, cluster = settings.ledger_url, self._catalog.cluster
+        days = settings.file.kafka_ledger_days
+        self._ledger = Ledger(url, cluster, settings.group, days, LEDGER_WITHIN) if url else None
+        self._assignment = Assignment(settings, self._routes, self._catalog, self._ledger)
+        self._dispatch = Dispatch(
+            self._handoff, self._ledger, settings.one_redis, cluster, settings.group, self.metrics
+        )
+        self._commits = Commits(self._assignment, self._ledger, self._fsyncs(), self.metrics)
+        if self._ledger is not None:
+            stuck_after = settings.file.kafka_stuck_after
+            self._upkeep = Upkeep(
+                self._ledger, self._handoff, self._dispatch, self._assignment, self.metrics, stuck_after
+            )
+        self._queues = Queues(self._handoff, self._routes, self._limits)
+        try:
+            self._commits.check()
+        except LedgerCannotFsync:
+            raise
+        except LedgerUnavailable as error:
+            logger.warning("%s", error)
+        self._consumer = consumer_client(
+            settings.kafka, settings.group, error_cb=self._on_error, on_commit=self._on_commit
+        )
+
+    def _fsyncs(self) -> bool:
+        return any(self._settings.topic(topic).handoff_durability == "fsync" for topic in self._routes.topics)
+
     def _turn(self) -> None:
         self._turned = self._clock()
         self._hold(self._poll())
-        if self._held and self._clock() >= self._retry_at:
+        if self._clock() >= self._retry_at:
             self._hand_off()
         self._look_around()
         self._apply_pauses()
         self.metrics.ready.set(0 if self.obstacles() else 1)
 
     def _poll(self) -> list[Record]:
-        assert self._consumer is not None
-        if self._held:
+        if self._blocked:
             # Everything is paused: this serves rebalances and keeps the membership alive.
             record = self._consumer.poll(0.1)
             return [] if record is None else [record]
-        first = self._consumer.poll(0.1)
+        waits = any(partition.watched for partition in self._assignment.partitions)
+        first = self._consumer.poll(0.02 if waits else 0.1)
         if first is None:
             return []
         # consume() waits for all it may take, poll() for one: so a quiet topic has no delay.
         return [first, *self._consumer.consume(TURN - 1, 0)]
 
     def _hold(self, records: list[Record]) -> None:
-        good = [record for record in records if record.error() is None or self._report(record.error())]
-        if not good:
-            return
-        if not self._held:
-            self._held_since = self._clock()
-        # The revoke callback runs inside poll(): what came before it is another bridge's now.
-        self._held.extend(record for record in good if _place(record) in self._assigned)
         counts: dict[Place, int] = {}
-        for record in good:
-            counts[_place(record)] = counts.get(_place(record), 0) + 1
+        for record in records:
+            if record.error() is not None:
+                self._report(record.error())
+                continue
+            place = _place(record)
+            # The revoke callback runs inside poll(): what came before it is another bridge's now.
+            if place not in self._assignment or place in self._rereads:
+                continue
+            if not self._held:
+                self._held_since = self._clock()
+            self._held.setdefault(place, []).append(record)
+            counts[place] = counts.get(place, 0) + 1
         for (topic, partition), count in counts.items():
             self.metrics.consumed.labels(topic, partition).inc(count)
 
-    def _report(self, error: KafkaError | None) -> bool:
-        """Say what librdkafka reports in place of a record; the answer is that there is no record."""
+    def _report(self, error: KafkaError | None) -> None:
+        """Say what librdkafka reports in place of a record."""
         assert error is not None
         if error.fatal():
             raise KafkaException(error)
@@ -164,27 +212,26 @@ class Bridge:
             self._next["kafka"] = 0.0
         elif error.code() != KafkaError._PARTITION_EOF:
             logger.warning("Kafka: %s", error.str())
-        return False
 
     def _hand_off(self) -> None:
-        deliveries = [
-            Delivery(message, name) for message in map(_message, self._held) for name in self._handlers[message.topic]
-        ]
         try:
-            self._handoff.publish(deliveries)
-        except HandoffFailed as error:
+            held = bool(self._held)
+            if held:
+                at = {place: self._assignment.at(place, some[0].offset() or 0) for place, some in self._held.items()}
+                self._dispatch.receive(self._held, at)
+                self._held = {}
+            sent = self._dispatch.hand_out(self._assignment.partitions)
+        except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
             self._handoff_failed(error)
             return
         if self._blocked:
             logger.info("deliveries are handed off again.")
         self._blocked, self._failures, self._retry_at = None, 0, 0.0
-        self.metrics.handoff_seconds.observe(self._clock() - self._held_since)
-        self.metrics.count_handed_off(deliveries)
-        self._since_look += len(deliveries)
-        self._store(self._held)
-        self._held = []
+        if sent and held:
+            self.metrics.handoff_seconds.observe(self._clock() - self._held_since)
+        self._since_look += sent
 
-    def _handoff_failed(self, error: HandoffFailed) -> None:
+    def _handoff_failed(self, error: BridgeError) -> None:
         first, most = RETRY_AFTER
         self._retry_at = self._clock() + min(most, first * 2 ** min(self._failures, 10))
         self._failures += 1
@@ -193,30 +240,28 @@ class Bridge:
             logger.error("deliveries cannot be handed off, consumption pauses until they can: %s", error)
         self._blocked = str(error)
 
-    def _store(self, records: Iterable[Record]) -> None:
-        """Note what may be committed. An offset is stored after its hand-off is confirmed, never before."""
-        assert self._consumer is not None
-        after = {_place(record): (record.offset() or 0) + 1 for record in records}
-        for (topic, partition), offset in after.items():
-            try:
-                self._consumer.store_offsets(offsets=[TopicPartition(topic, partition, offset)])
-            except KafkaException as error:
-                logger.warning("%s-%d is no longer ours: %s", topic, partition, error.args[0].str())
-
     def _look_around(self) -> None:
-        now = self._clock()
-        if now >= self._next["commit"]:
-            self._next["commit"] = now + COMMIT_EVERY
-            self._commit(asynchronous=True)
-        if now >= self._next["queues"] or self._since_look >= TURN:
-            self._next["queues"] = now + QUEUES_EVERY
-            self._look_at_queues()
-        if now >= self._next["kafka"]:
-            self._next["kafka"] = now + KAFKA_EVERY
-            if not self._catalog.complete or self._catalog.missing:
-                self._look_at_topics()
-            self._catalog.ask_ends(TopicPartition(*place) for place in self._assigned)
+        for what, every, look in (
+            ("fates", FATES_EVERY, self._look_at_fates),
+            ("commit", FSYNC_EVERY if self._fsyncs() else COMMIT_EVERY, self._commit),
+            ("queues", QUEUES_EVERY, self._look_at_queues),
+            ("kafka", KAFKA_EVERY, self._look_at_kafka),
+            ("stuck", min(STUCK_EVERY, self._settings.file.kafka_stuck_after), self._look_for_stuck),
+            ("audit", AUDIT_EVERY, self._audit),
+            ("announce", ANNOUNCE_EVERY, self._announce),
+        ):
+            if self._clock() >= self._next[what] or (what == "queues" and self._since_look >= LOOK_AFTER):
+                self._next[what] = self._clock() + every
+                look()
         self._look_at_ends()
+        self._reread()
+
+    # Looking around
+
+    def _look_at_kafka(self) -> None:
+        if not self._catalog.complete or self._catalog.missing:
+            self._look_at_topics()
+        self._catalog.ask_ends(TopicPartition(*place) for place in self._assignment)
 
     def _look_at_topics(self) -> bool:
         try:
@@ -236,9 +281,10 @@ class Bridge:
         if ends is None:
             return
         self._kafka_is(None)
+        self._ends.update(ends)
         for place, end in ends.items():
-            if place in self._committed and place in self._assigned:
-                self.metrics.lag.labels(*place).set(max(0, end - self._committed[place]))
+            if place in self._assignment and (committed := self._assignment.committed.get(place)) is not None:
+                self.metrics.lag.labels(*place).set(max(0, end - committed))
 
     def _kafka_is(self, down: str | None) -> None:
         if down and not self._kafka_down:
@@ -249,30 +295,75 @@ class Bridge:
 
     def _look_at_queues(self) -> None:
         self._since_look = 0
-        if self._blocked:
+        if not self._blocked:
+            self._queues.look()
+
+    def _look_at_fates(self) -> None:
+        """See how what was handed out has ended: for the commit, and for what waits behind it."""
+        watched = [partition for partition in self._assignment.partitions if partition.watched]
+        if self._ledger is None or not watched or self._blocked:
             return
         try:
-            lengths = self._handoff.lengths(self._routes.queues)
-        except HandoffFailed as error:
-            logger.debug("queue lengths: %s", error)
-            return
-        found = pressure.too_long(lengths, self._limits, self._long_queues)
-        for queue in sorted(found - self._long_queues.keys()):
-            logger.warning("paused: %s", pressure.reason(queue, lengths[queue], self._limits))
-        for queue in sorted(self._long_queues.keys() - found):
-            logger.info("resumed: queue %r holds %d messages", queue, lengths[queue])
-        self._long_queues = {queue: pressure.reason(queue, lengths[queue], self._limits) for queue in found}
+            self._dispatch.look(watched, self._undone)
+        except LedgerUnavailable as error:
+            self._handoff_failed(error)
+
+    def _undone(self, partition: Partition, reread: int, count: int) -> None:
+        """Fates went back: read again from there, and say how much that was done will be done again."""
+        place = (partition.topic, partition.number)
+        logger.warning("%s-%d: the ledger has lost fates from offset %d on: read again.", *place, reread)
+        self._count_undone(count)
+        self._read_again(partition, reread)
+
+    def _count_undone(self, count: int) -> None:
+        if count:
+            logger.warning("%d deliveries were done, and the ledger has lost it: they are handed out again.", count)
+            self.metrics.undone.inc(count)
+
+    def _read_again(self, partition: Partition, offset: int) -> None:
+        """Not above what is in flight: begun anew, a partition knows nothing of what is below."""
+        place = (partition.topic, partition.number)
+        self._rereads[place] = min(offset, partition.offsets.window.start, self._rereads.get(place, offset))
+
+    def _reread(self) -> None:
+        """Read partitions again from an earlier offset; what is settled by then is skipped."""
+        for place, offset in list(self._rereads.items()):
+            if place in self._assignment:
+                try:
+                    self._consumer.seek(TopicPartition(*place, offset))
+                except KafkaException as error:
+                    logger.debug("%s-%d cannot be read again yet: %s", *place, error.args[0].str())
+                    continue
+                self._held.pop(place, None)
+                try:
+                    self._assignment.join(self._assignment.restart(place, offset), offset)
+                except (KafkaUnavailable, LedgerUnavailable) as error:
+                    self._handoff_failed(error)
+                    continue
+            del self._rereads[place]
+
+    def _look_for_stuck(self) -> None:
+        if self._upkeep is not None and not self._blocked:
+            for partition, offset in self._upkeep.stuck():
+                self._read_again(partition, offset)
+
+    def _audit(self) -> None:
+        if self._upkeep is not None and not self._blocked:
+            self._upkeep.audit(self._ends)
+
+    def _announce(self) -> None:
+        if self._upkeep is not None and not self._blocked:
+            self._upkeep.announce(self._paused, self.obstacles())
 
     # Pausing
 
     def _apply_pauses(self) -> None:
         """Bring what is paused to what should be; what is newly assigned is paused or resumed too."""
-        assert self._consumer is not None
         wanted = self._wanted_pauses()
         if wanted.keys() != self._paused.keys():
             pause = [TopicPartition(*place) for place in wanted.keys() - self._paused.keys()]
             resume = [
-                TopicPartition(*place) for place in self._paused.keys() - wanted.keys() if place in self._assigned
+                TopicPartition(*place) for place in self._paused.keys() - wanted.keys() if place in self._assignment
             ]
             if pause:
                 self._consumer.pause(pause)
@@ -283,33 +374,34 @@ class Bridge:
         self._paused = wanted
 
     def _wanted_pauses(self) -> dict[Place, str]:
-        if self._held:
-            return dict.fromkeys(self._assigned, HANDOFF_BLOCKED)
-        wanted = {}
-        for queue in self._long_queues:
-            topics = self._routes.topics_into(queue)
-            wanted.update({place: f"queue {queue}" for place in self._assigned if place[0] in topics})
+        if self._blocked:
+            return dict.fromkeys(self._assignment, HANDOFF_BLOCKED)
+        wanted = {
+            (partition.topic, partition.number): reason
+            for partition in self._assignment.partitions
+            if (reason := partition.pressure()) is not None
+        }
+        wanted.update(self._queues.pauses(self._assignment))
         return wanted
 
     # Rebalances: called inside poll()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = {(p.topic, p.partition) for p in partitions}
         self._joined = True
+        begun = self._assignment.add(consumer, partitions)
         self._kafka_is(None)
-        self._assigned |= places
         # A pause outlives a revocation (librdkafka issue 1849): forget it, so that it is put or lifted anew.
-        for place in places:
-            self._paused.pop(place, None)
-        consumer.incremental_assign(partitions)
+        for partition in partitions:
+            self._paused.pop((partition.topic, partition.partition), None)
+        consumer.incremental_assign(begun)
         consumer.resume(partitions)
-        self._next["kafka"] = 0.0
-        if places:
-            logger.info("assigned: %s", _shown(places))
+        self._next["kafka"] = self._next["announce"] = 0.0
+        if partitions:
+            logger.info("assigned: %s", _shown(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._commit(wait=True)
         self._give_up(partitions)
-        self._commit(asynchronous=False)
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -319,40 +411,39 @@ class Bridge:
 
     def _give_up(self, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions}
-        self._assigned -= places
-        self._held = [record for record in self._held if _place(record) not in places]
+        self._assignment.remove(places)
         for place in places:
+            self._held.pop(place, None)
+            self._rereads.pop(place, None)
             self._paused.pop(place, None)
-            self._committed.pop(place, None)
         self.metrics.forget(places)
         if places:
-            logger.info("revoked: %s", _shown(places))
+            logger.info("revoked: %s", _shown(partitions))
 
     # Commits
 
-    def _commit(self, *, asynchronous: bool) -> None:
-        """Commit what was stored; commit(message=) would move another bridge's offset (it is not fenced)."""
-        assert self._consumer is not None
-        try:
-            answer = None if asynchronous else self._consumer.commit(asynchronous=False)
-            if asynchronous:
-                self._consumer.commit(asynchronous=True)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                logger.warning("not committed, tried again: %s", error.args[0].str())
+    def _commit(self, wait: bool = False) -> None:
+        """Commit what is safe; where the ledger may have lost fates, read again from the commit."""
+        if self._blocked:
             return
-        if answer is not None:
-            self._on_commit(None, answer)
+        try:
+            # A commit rests on marks too.
+            self._dispatch.write([])
+        except LedgerUnavailable as error:
+            self._handoff_failed(error)
+            return
+        doubt = self._commits.commit(self._consumer, set(self._rereads), wait=wait)
+        if doubt is None:
+            return
+        logger.warning("%s.", doubt)
+        for partition in self._assignment.partitions:
+            if partition.chosen.commit == "completion" or partition.chosen.handoff_durability:
+                place = (partition.topic, partition.number)
+                self._read_again(partition, self._assignment.committed.get(place, partition.offsets.window.start))
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        if error is not None and error.code() != KafkaError._NO_OFFSET:
-            logger.warning("not committed, tried again: %s", error.str())
-            return
-        for partition in partitions:
-            if partition.error is None and partition.offset >= 0:
-                self._kafka_is(None)
-                self._committed[(partition.topic, partition.partition)] = partition.offset
-                self.metrics.committed.labels(partition.topic, partition.partition).set(partition.offset)
+        if self._commits.noted(error, partitions):
+            self._kafka_is(None)
 
     def _on_error(self, error: KafkaError) -> None:
         """librdkafka goes on by itself after all but fatal errors."""
@@ -365,33 +456,22 @@ class Bridge:
     # The end
 
     def _leave(self) -> None:
-        if self._consumer is not None:
-            self._commit(asynchronous=False) if not self._kafka_down else None
-            # close() waits for Kafka without limit.
-            leaving = threading.Thread(target=self._consumer.close, daemon=True)
-            leaving.start()
-            leaving.join(LEAVE_WITHIN)
-            if leaving.is_alive():
-                logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
+        if not self._kafka_down:
+            self._commit(wait=True)
+        # close() waits for Kafka without limit.
+        leaving = threading.Thread(target=self._consumer.close, daemon=True)
+        leaving.start()
+        leaving.join(LEAVE_WITHIN)
+        if leaving.is_alive():
+            logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
+        if self._upkeep is not None and not self._blocked:
+            self._upkeep.leave()
         self._handoff.close()
 
 
-def _message(record: Record) -> Message:
-    kind, timestamp = record.timestamp()
-    return Message(
-        topic=record.topic(),  # type: ignore[arg-type]
-        partition=record.partition(),  # type: ignore[arg-type]
-        offset=record.offset(),  # type: ignore[arg-type]
-        key=record.key(),
-        value=record.value(),
-        headers=tuple(record.headers() or ()),  # type: ignore[arg-type]
-        timestamp=timestamp if kind else None,
-    )
+def _place(record: Record) -> Place:
+    return (record.topic() or "", record.partition() or 0)
 
 
-def _place(record: Any) -> Place:
-    return (record.topic(), record.partition())
-
-
-def _shown(places: Iterable[Place]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places))
+def _shown(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted(f"{p.topic}-{p.partition}" for p in partitions))

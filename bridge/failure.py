@@ -31,12 +31,16 @@ class Failure:
     failed_at: int
 
     @classmethod
-    def of(cls, error: BaseException, now: float | None = None) -> "Failure":
-        """Describe an exception; one that cannot describe itself is described all the same."""
+    def of(cls, error: BaseException, now: float | None = None, *, traceback: bool = True) -> "Failure":
+        """Describe an exception; one that cannot describe itself is described all the same.
+
+        Parameters:
+            traceback: formatting it costs more than all else of a retry, which does not carry it.
+        """
         return cls(
             error_class=cut(class_name(error), MAX_CLASS),
             error_message=cut(_message(error), MAX_MESSAGE),
-            error_traceback=cut(_traceback(error), MAX_TRACEBACK),
+            error_traceback=cut(_traceback(error), MAX_TRACEBACK) if traceback else "",
             failed_at=int((time.time() if now is None else now) * 1000),
         )
 

@@ -2,7 +2,9 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -11,9 +13,11 @@ from celery import Celery, signals
 from kombu import Connection, Producer, Queue
 from kombu.exceptions import KombuError
 from kombu.serialization import dumps
+from kombu.utils.json import loads
 
 from bridge.errors import HandoffFailed
-from bridge.message import HEADER, Delivery, to_header
+from bridge.message import HEADER
+from bridge.routes import queue_of
 
 logger = logging.getLogger(__name__)
 
@@ -24,11 +28,27 @@ ANSWER_WITHIN: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A batch on its way to the Celery broker.
+
+    Attributes:
+        task_id: the Celery task id.
+        label: what Flower and the logs show as its arguments.
+        header: the `kafka` header (bridge.message).
+    """
+
+    handler: str
+    task_id: str
+    label: str
+    header: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """What the messages of one handler have in common, as Celery itself makes it.
 
     A message made whole by Celery costs 77 µs, most of it for what never changes; here Celery makes one per
-    handler, and each delivery puts in what is its own.
+    handler, and each batch puts in what is its own.
     """
 
     headers: dict[str, Any]
@@ -38,14 +58,26 @@ class Template:
     publish: dict[str, Any]
     expires: float | None
 
-    def message(self, delivery: Delivery) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Headers and properties of the message for one delivery."""
-        task_id = delivery.task_id
+    def message(self, outgoing: Outgoing) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Headers and properties of the message for one batch."""
         headers = dict(self.headers)
-        headers["id"] = headers["root_id"] = task_id
-        headers["argsrepr"] = f"({delivery.message.coordinates})"
-        headers[HEADER] = to_header(delivery)
-        return headers, {**self.properties, "correlation_id": task_id}
+        headers["id"] = headers["root_id"] = outgoing.task_id
+        headers["argsrepr"] = outgoing.label
+        headers[HEADER] = outgoing.header
+        if self.expires is not None:
+            headers["expires"] = datetime.fromtimestamp(time.time() + self.expires, UTC).isoformat()
+        return headers, {**self.properties, "correlation_id": outgoing.task_id}
+
+
+class _Captured:
+    """Stands where kombu's transport expects its batch, and keeps the entry instead of pushing it."""
+
+    def __init__(self) -> None:
+        self.entry: tuple[str, bytes] | None = None
+
+    def add(self, command: str, key: str, payload: str | bytes, *_: Any) -> None:
+        if command == "lpush":
+            self.entry = (key, payload.encode() if isinstance(payload, str) else payload)
 
 
 class Handoff:
@@ -57,20 +89,40 @@ class Handoff:
         self._producer: Producer | None = None
         self._connection: Connection | None = None
 
-    def publish(self, deliveries: Iterable[Delivery]) -> None:
-        """Hand off deliveries, many a round trip where the transport can (kombu's `Producer.batch`).
+    def publish(self, outgoing: Iterable[Outgoing]) -> None:
+        """Hand off batches, many a round trip where the transport can (kombu's `Producer.batch`).
 
         Raises:
             HandoffFailed: not all was confirmed; some may be there, and all must be handed off again.
         """
-        try:
-            producer = self._connected()
-            with producer.batch(max_size=PIPELINE):  # type: ignore[attr-defined]
-                for delivery in deliveries:
-                    self._send(producer, delivery)
-        except self._errors() as error:
-            self.close()
-            raise HandoffFailed(f"{type(error).__name__}: {_root(error)}") from error
+        with self._connected() as producer, producer.batch(max_size=PIPELINE):  # type: ignore[attr-defined]
+            for each in outgoing:
+                self._send(producer, each)
+
+    def entry(self, outgoing: Outgoing) -> tuple[str, bytes]:
+        """The key of the queue's list and the entry that kombu's Redis transport would push onto it.
+
+        The ledger pushes it, in the same step in which it marks what it carries.
+
+        Raises:
+            HandoffFailed: the broker does not answer (asked once a connection).
+        """
+        with self._connected() as producer:
+            template, headers, properties = self._prepare(producer, outgoing)
+            channel: Any = producer.channel
+            message = channel.prepare_message(
+                template.body,
+                template.publish["priority"],
+                "application/json",
+                "utf-8",
+                headers,
+                {**properties, "delivery_mode": template.publish["delivery_mode"]},
+            )
+            captured = _Captured()
+            channel.basic_publish(message, exchange="", routing_key=template.queue.name, _publish_batch=captured)
+            assert captured.entry is not None
+            key, payload = captured.entry
+            return f"{channel.global_keyprefix}{key}", payload
 
     def lengths(self, queues: Collection[str]) -> dict[str, int]:
         """How many messages wait in each of those queues; a queue that does not exist yet has none.
@@ -78,12 +130,32 @@ class Handoff:
         Raises:
             HandoffFailed: the broker does not answer.
         """
-        try:
-            channel = self._connected().channel
+        with self._connected() as producer:
+            channel = producer.channel
             return {queue: _length(channel, queue) for queue in queues}
-        except self._errors() as error:
-            self.close()
-            raise HandoffFailed(f"{type(error).__name__}: {_root(error)}") from error
+
+    def carried(self, queue: str) -> Mapping[tuple[str, str, int], set[int]] | None:
+        """The offsets that messages for a queue carry, wherever they are in the broker: waiting, taken, to be buried.
+
+        Returns:
+            offsets by handler, topic and partition; `None` where the transport cannot list its messages.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self._connected() as producer:
+            everything = getattr(producer.channel, "everything", None)
+            if everything is None:
+                return None
+            burials = queue_of(self._app, self._app.tasks.get(self._app.conf.get("burial_task")))
+            found: dict[tuple[str, str, int], set[int]] = {}
+            for name in {queue, burials}:
+                for raw in everything(name):
+                    for headers in _headers_in(raw):
+                        header = headers.get(HEADER) or {}
+                        place = (str(headers.get("task")), str(header.get("topic")), int(header.get("partition", -1)))
+                        found.setdefault(place, set()).update(row[0] for row in header.get("messages", ()))
+            return found
 
     def close(self) -> None:
         """Drop the connection; the next hand-off makes another."""
@@ -94,35 +166,41 @@ class Handoff:
             except Exception as error:
                 logger.debug("closing a broken connection: %r", error)
 
+    @contextmanager
+    def _connected(self) -> Iterator[Producer]:
+        """A producer, and the broker's errors as one."""
+        try:
+            yield self._producer or self._connect()
+        except self._errors() as error:
+            self.close()
+            raise HandoffFailed(f"{type(error).__name__}: {_root(error)}") from error
+
     def _errors(self) -> tuple[type[BaseException], ...]:
         if self._connection is None:
             return (KombuError, OSError)
         return (KombuError, OSError, *self._connection.connection_errors, *self._connection.channel_errors)
 
-    def _connected(self) -> Producer:
-        if self._producer is None:
-            options = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
-            if self._app.connection_for_write().transport_cls in ("amqp", "pyamqp"):
-                # Without it RabbitMQ says nothing when it has not taken a message.
-                options = {"confirm_publish": True}
-            self._connection = self._app.connection_for_write(
-                transport_options={**self._app.conf.broker_transport_options, **options}
-            )
-            self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
-            self._producer = Producer(self._connection.default_channel, auto_declare=False)
-            self._templates.clear()
+    def _connect(self) -> Producer:
+        options: dict[str, Any] = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
+        if self._app.connection_for_write().transport_cls in ("amqp", "pyamqp"):
+            # Without it RabbitMQ says nothing when it has not taken a message.
+            options = {"confirm_publish": True}
+        self._connection = self._app.connection_for_write(
+            transport_options={**self._app.conf.broker_transport_options, **options}
+        )
+        self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
+        self._producer = Producer(self._connection.default_channel, auto_declare=False)
+        self._templates.clear()
         return self._producer
 
-    def _send(self, producer: Producer, delivery: Delivery) -> None:
-        template = self._templates.get(delivery.handler)
+    def _prepare(self, producer: Producer, outgoing: Outgoing) -> tuple[Template, dict[str, Any], dict[str, Any]]:
+        template = self._templates.get(outgoing.handler)
         if template is None:
-            template = self._templates[delivery.handler] = self._make_template(producer, delivery.handler)
-        headers, properties = template.message(delivery)
-        if template.expires is not None:
-            headers["expires"] = _iso(time.time() + template.expires)
+            template = self._templates[outgoing.handler] = self._make_template(producer, outgoing.handler)
+        headers, properties = template.message(outgoing)
         if signals.before_task_publish.receivers:
             signals.before_task_publish.send(
-                sender=delivery.handler,
+                sender=outgoing.handler,
                 body=((), {}, {}),
                 headers=headers,
                 properties=properties,
@@ -131,6 +209,10 @@ class Handoff:
                 declare=[template.queue],
                 retry_policy={},
             )
+        return template, headers, properties
+
+    def _send(self, producer: Producer, outgoing: Outgoing) -> None:
+        template, headers, properties = self._prepare(producer, outgoing)
         producer.publish(
             template.body,
             exchange="",
@@ -182,8 +264,17 @@ def _body(app: Celery, body: Any) -> bytes:
     return str(payload).encode()
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+def _headers_in(raw: bytes) -> Iterator[dict[str, Any]]:
+    """The headers of a message, and those of the one that it is to bury, if it is a burial."""
+    try:
+        message = loads(raw)
+        yield message["headers"]
+        if HEADER not in message["headers"]:
+            for argument in loads(b64decode(message["body"]))[0]:
+                yield argument["headers"]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        # Not one of ours: it carries no record.
+        return
 
 
 def _length(channel: Any, queue: str) -> int:

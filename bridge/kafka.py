@@ -9,9 +9,11 @@ from typing import Any
 from confluent_kafka import (
     OFFSET_INVALID,
     Consumer,
+    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka import Message as Record
@@ -27,12 +29,14 @@ __all__ = [
     "AdminClient",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupTopicPartitions",
     "KafkaError",
     "KafkaException",
     "NewTopic",
     "OffsetSpec",
     "Producer",
     "Record",
+    "TopicCollection",
     "TopicPartition",
     "admin_client",
     "consumer_client",
@@ -74,7 +78,6 @@ librdkafka.addFilter(Seldom())
 #: What a consumer runs with unless a KAFKA_ variable says otherwise.
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "auto.offset.reset": "earliest",
-    "partition.assignment.strategy": "cooperative-sticky",
     # A killed bridge's partitions come back after this long.
     "session.timeout.ms": 8_000,
     "heartbeat.interval.ms": 2_000,
@@ -90,6 +93,8 @@ CONSUMER_FIXED: Mapping[str, Any] = {
     # True is librdkafka's default, and stores an offset when poll() returns it: a loss.
     "enable.auto.offset.store": False,
     "enable.partition.eof": False,
+    # Partitions are taken over and given up one by one: an eager strategy would not take that.
+    "partition.assignment.strategy": "cooperative-sticky",
     "allow.auto.create.topics": False,
 }
 PRODUCER_DEFAULTS: Mapping[str, Any] = {
@@ -139,7 +144,7 @@ def mock_cluster() -> AdminClient:
     It makes a topic of 4 partitions on first use, and has no CreateTopics
     (librdkafka's src/rdkafka_mock.h).
     """
-    return AdminClient({"test.mock.num.brokers": 1})
+    return AdminClient({"test.mock.num.brokers": 1, "log_level": 3}, logger=librdkafka)
 
 
 def property_fault(name: str, value: str) -> str | None:

@@ -1,18 +1,21 @@
 """A message, a delivery of it, and the forms in which they travel through Celery."""
 
-from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from base64 import b64decode
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.errors import MalformedDelivery
 from bridge.failure import Failure
+from bridge.settled import settle_with
 
 #: The one Celery header that carries all that is Kafka's, so that neither a payload nor a record's
 #: header can be taken for one of Celery's own (celery/app/amqp.py merges headers over its own).
 HEADER = "kafka"
 
-Headers = tuple[tuple[str, bytes | None], ...]
+Header = tuple[str, bytes | None]
+Headers = tuple[Header, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Message:
         headers: the producer's own, in order, names may repeat.
         timestamp: milliseconds since the epoch, or `None` if the record has none.
         attempt: 1 for the first run of the handler, counted over every kind of retry.
+        delivery: the identity of the delivery, where a handler was given this message.
     """
 
     topic: str
@@ -35,10 +39,25 @@ class Message:
     headers: Headers = ()
     timestamp: int | None = None
     attempt: int = field(default=1, compare=False)
+    delivery: str = field(default="", compare=False)
 
     def header(self, name: str) -> bytes | None:
         """The last header of that name, or `None`."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
+
+    def settle_with(self, session: Any) -> None:
+        """Write "done" in the handler's own database transaction, so that work and mark commit or roll back together.
+
+        A mark made by work that was rolled back does not count. After a crash between the commit and the ledger's
+        mark, the delivery comes again; this then ends the handler before its work is done twice.
+
+        Parameters:
+            session: a SQLAlchemy session (or connection) in which the handler does its work.
+
+        Raises:
+            AlreadySettled: the work was committed by an earlier run; let it pass.
+        """
+        settle_with(session, self.delivery)
 
     @property
     def coordinates(self) -> str:
@@ -99,29 +118,101 @@ class Delivery:
         return self.identity
 
 
-def to_header(delivery: Delivery) -> dict[str, Any]:
-    """A delivery as JSON-able data for the `kafka` header; payloads are base64, never parsed."""
-    message = delivery.message
-    data: dict[str, Any] = {
-        "topic": message.topic,
-        "partition": message.partition,
-        "offset": message.offset,
-        "timestamp": message.timestamp,
-        "key": _text(message.key),
-        "value": _text(message.value),
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one Celery message carries: deliveries of one handler and one partition, in order; often just one.
+
+    Attributes:
+        cluster, group, topic_id: with topic and partition, where the ledger keeps their fates.
+        order: "key" or "partition" where messages must run one after another, else `None`.
+    """
+
+    handler: str
+    topic: str
+    partition: int
+    deliveries: tuple[Delivery, ...]
+    cluster: str = ""
+    group: str = ""
+    topic_id: str = ""
+    order: str | None = None
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets of its messages, in order."""
+        return [delivery.message.offset for delivery in self.deliveries]
+
+    @property
+    def task_id(self) -> str:
+        """The Celery task id: that of its only delivery, or `orders-3-1200..1399:orders.handlers.charge`."""
+        if len(self.deliveries) == 1:
+            return self.deliveries[0].task_id
+        return batch_id(self.topic, self.partition, self.offsets, self.handler)
+
+    def holding(self, deliveries: Iterable[Delivery]) -> "Batch":
+        """A batch of the same partition and handler with other deliveries."""
+        return replace(self, deliveries=tuple(deliveries))
+
+    def __str__(self) -> str:
+        return self.task_id
+
+
+def batch_id(topic: str, partition: int, offsets: Sequence[int], handler: str) -> str:
+    """The Celery task id for these offsets of a partition, ascending."""
+    if len(offsets) == 1:
+        return f"{topic}-{partition}-{offsets[0]}:{handler}"
+    return f"{topic}-{partition}-{offsets[0]}..{offsets[-1]}:{handler}"
+
+
+def label(topic: str, partition: int, offsets: Sequence[int]) -> str:
+    """What Flower and the logs show as a task's arguments."""
+    if len(offsets) == 1:
+        return f"({topic}-{partition}-{offsets[0]})"
+    return f"({topic}-{partition}-{offsets[0]}..{offsets[-1]}, {len(offsets)} messages)"
+
+
+def row(
+    offset: int, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Iterable[Header] | None
+) -> list[Any]:
+    """A message as JSON-able data; payloads are base64, never parsed."""
+    return [
+        offset,
+        timestamp,
+        None if key is None else b2a_base64(key, newline=False).decode("ascii"),
+        None if value is None else b2a_base64(value, newline=False).decode("ascii"),
+        [[name, _text(given)] for name, given in headers] if headers else None,
+    ]
+
+
+def to_header(batch: Batch) -> dict[str, Any]:
+    """A batch as JSON-able data for the `kafka` header."""
+    data = {
+        "topic": batch.topic,
+        "partition": batch.partition,
+        "cluster": batch.cluster,
+        "group": batch.group,
+        "topic_id": batch.topic_id,
+        "messages": [_row(delivery) for delivery in batch.deliveries],
     }
-    if message.headers:
-        data["headers"] = [[name, _text(value)] for name, value in message.headers]
-    for name in ("number", "attempts", "failures", "first_failed_at", "publish_tries"):
-        if value := getattr(delivery, name):
-            data[name] = value
-    if delivery.dead is not None:
-        data["dead"] = {"reason": delivery.dead.reason, **delivery.dead.failure.to_data()}
+    if batch.order is not None:
+        data["order"] = batch.order
     return data
 
 
-def from_header(handler: str, data: object) -> Delivery:
-    """The delivery that `to_header` wrote.
+def _row(delivery: Delivery) -> list[Any]:
+    message = delivery.message
+    data = row(message.offset, message.timestamp, message.key, message.value, message.headers)
+    more: dict[str, Any] = {
+        name: value
+        for name in ("number", "attempts", "failures", "first_failed_at", "publish_tries")
+        if (value := getattr(delivery, name))
+    }
+    if delivery.dead is not None:
+        more["dead"] = {"reason": delivery.dead.reason, **delivery.dead.failure.to_data()}
+    return [*data, more] if more else data
+
+
+def from_header(handler: str, data: object) -> Batch:
+    """The batch that `to_header` wrote.
 
     Raises:
         MalformedDelivery: the header is not one that this project wrote.
@@ -129,33 +220,55 @@ def from_header(handler: str, data: object) -> Delivery:
     if not isinstance(data, Mapping):
         raise MalformedDelivery(_malformed(handler, f"it is {type(data).__name__}, not an object"))
     try:
-        return _delivery(handler, data)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return _batch(handler, data)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise MalformedDelivery(_malformed(handler, f"{type(error).__name__}: {error}")) from error
 
 
-def _delivery(handler: str, data: Mapping[str, Any]) -> Delivery:
-    attempts = int(data.get("attempts", 0))
-    message = Message(
-        topic=str(data["topic"]),
-        partition=int(data["partition"]),
-        offset=int(data["offset"]),
-        timestamp=None if data["timestamp"] is None else int(data["timestamp"]),
-        key=_bytes(data["key"]),
-        value=_bytes(data["value"]),
-        headers=tuple((str(name), _bytes(value)) for name, value in data.get("headers", ())),
-        attempt=attempts + 1,
+def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
+    topic, partition = str(data["topic"]), int(data["partition"])
+    deliveries = tuple(_delivery(handler, topic, partition, found) for found in data["messages"])
+    if not deliveries:
+        raise ValueError("it carries no message")
+    return Batch(
+        handler=handler,
+        topic=topic,
+        partition=partition,
+        deliveries=deliveries,
+        cluster=str(data["cluster"]),
+        group=str(data["group"]),
+        topic_id=str(data["topic_id"]),
+        order=data.get("order"),
     )
-    dead = data.get("dead")
+
+
+def _delivery(handler: str, topic: str, partition: int, data: Sequence[Any]) -> Delivery:
+    offset, timestamp, key, value, headers = data[:5]
+    more = data[5] if len(data) > 5 else {}
+    attempts = int(more.get("attempts", 0))
+    message = Message(
+        topic=topic,
+        partition=partition,
+        offset=int(offset),
+        timestamp=None if timestamp is None else int(timestamp),
+        key=_bytes(key),
+        value=_bytes(value),
+        headers=tuple((str(name), _bytes(given)) for name, given in headers) if headers else (),
+        attempt=attempts + 1,
+        delivery=f"{topic}-{partition}-{offset}:{handler}",
+    )
+    if not more:
+        return Delivery(message, handler)
+    dead = more.get("dead")
     return Delivery(
         message=message,
         handler=handler,
-        number=int(data.get("number", 0)),
+        number=int(more.get("number", 0)),
         attempts=attempts,
-        failures=int(data.get("failures", 0)),
-        first_failed_at=int(data.get("first_failed_at") or 0) or None,
+        failures=int(more.get("failures", 0)),
+        first_failed_at=int(more.get("first_failed_at") or 0) or None,
         dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
-        publish_tries=int(data.get("publish_tries", 0)),
+        publish_tries=int(more.get("publish_tries", 0)),
     )
 
 
@@ -167,7 +280,7 @@ def _malformed(handler: str, why: str) -> str:
 
 
 def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode("ascii")
+    return None if value is None else b2a_base64(value, newline=False).decode("ascii")
 
 
 def _bytes(value: str | None) -> bytes | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from bridge.message import Delivery
+from bridge.audit import Line
 
 Place = tuple[str, int]
 
@@ -39,16 +39,29 @@ class BridgeMetrics:
         self.handoff_failures = Counter(
             "bridge_handoff_failures", "Hand-offs that the broker did not confirm.", registry=self.registry
         )
+        self.undone = Counter(
+            "bridge_undone_deliveries",
+            "Deliveries that were done when the ledger lost it, and that run again.",
+            registry=self.registry,
+        )
+        self.stuck = Counter(
+            "bridge_stuck_deliveries",
+            "Deliveries handed off long ago whose task was nowhere, handed off again.",
+            registry=self.registry,
+        )
+        self.fates = Gauge(
+            "bridge_fates",
+            "Offsets by fate, of the last 262,144 before the committed one and all after it.",
+            (*at, "handler", "fate"),
+            registry=self.registry,
+        )
+        self.unaccounted = Gauge(
+            "bridge_unaccounted",
+            "Committed offsets of that range whose fate is open: must be 0.",
+            (*at, "handler"),
+            registry=self.registry,
+        )
         self.ready = Gauge("bridge_ready", "1 while records are consumed and handed off.", registry=self.registry)
-
-    def count_handed_off(self, deliveries: Iterable[Delivery]) -> None:
-        """Count confirmed deliveries by topic and handler."""
-        counts: dict[tuple[str, str], int] = {}
-        for delivery in deliveries:
-            key = (delivery.message.topic, delivery.handler)
-            counts[key] = counts.get(key, 0) + 1
-        for (topic, handler), count in counts.items():
-            self.handed_off.labels(topic, handler).inc(count)
 
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show which partitions are paused now, and why."""
@@ -56,9 +69,14 @@ class BridgeMetrics:
         for (topic, partition), reason in paused.items():
             self.paused.labels(topic, partition, reason).set(1)
 
+    def show_fates(self, topic: str, line: Line) -> None:
+        """Show how the deliveries of one handler and partition stand."""
+        for fate in ("done", "handed", "parked", "dead", "discarded", "open"):
+            self.fates.labels(topic, line.partition, line.handler, fate).set(getattr(line, fate))
+        self.unaccounted.labels(topic, line.partition, line.handler).set(line.unaccounted)
+
     def forget(self, places: Iterable[Place]) -> None:
         """Show nothing more of partitions that another bridge has now."""
         for topic, partition in places:
-            for gauge in (self.committed, self.lag):
-                if (topic, str(partition)) in gauge._metrics:
-                    gauge.remove(topic, partition)
+            for gauge in (self.committed, self.lag, self.fates, self.unaccounted):
+                gauge.remove_by_labels({"topic": topic, "partition": str(partition)})

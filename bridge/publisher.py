@@ -9,9 +9,10 @@ from typing import ClassVar
 from celery import Celery
 
 from bridge import settings
-from bridge.errors import PublishFailed, RecordTooLarge
+from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.failure import Failure, cut
 from bridge.kafka import KafkaError, KafkaException, Producer, Record, producer_client
+from bridge.letters import recent_letters
 from bridge.message import Dead, Delivery
 from bridge.settings import Settings
 
@@ -62,6 +63,19 @@ class Publisher:
             except RecordTooLarge as error:
                 refused = error
         raise refused
+
+    def has_dead_letter(self, delivery: Delivery) -> bool:
+        """Whether Kafka has this delivery's dead letter already: a killed process may have written it, and no more.
+
+        Raises:
+            PublishFailed: Kafka does not tell.
+        """
+        message = delivery.message
+        try:
+            found = recent_letters(self._settings, message.topic, message.partition)
+        except KafkaUnavailable as error:
+            raise PublishFailed(f"{delivery}: {error}") from None
+        return (message.partition, message.offset, delivery.handler) in found
 
     def _publish(self, topic: str, delivery: Delivery, headers: RecordHeaders) -> None:
         outcome: list[KafkaError | None] = []

@@ -41,6 +41,9 @@ class FileSettings(BaseModel):
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
         kafka_pause_above: messages in a Celery queue from which on its topics are paused.
         kafka_resume_below: messages in that queue below which they go on.
+        kafka_stuck_after: seconds after which a delivery that is handed off and not settled is looked for, and
+            handed off again if its task is nowhere.
+        kafka_ledger_days: days that fates are kept after the last write to their page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +56,8 @@ class FileSettings(BaseModel):
     kafka_dead_letter_topic: str = "{topic}.dlq"
     kafka_pause_above: int = Field(default=20_000, gt=0)
     kafka_resume_below: int = Field(default=10_000, ge=0)
+    kafka_stuck_after: float = Field(default=3_600, ge=1)
+    kafka_ledger_days: float = Field(default=7, gt=0)
 
 
 class EnvironmentSettings(BaseModel):
@@ -101,7 +106,12 @@ class Settings:
         """The Redis that holds the ledger: LEDGER_URL, or the broker where that is Redis."""
         if self.environment.LEDGER_URL:
             return self.environment.LEDGER_URL
-        return self.broker_url if is_redis(self.broker_url) else None
+        return self.broker_url if _holds_ledger(self.broker_url) else None
+
+    @property
+    def one_redis(self) -> bool:
+        """Whether ledger and broker are the same Redis, so that both can be written in one step."""
+        return _holds_ledger(self.broker_url) and self.ledger_url == self.broker_url
 
     def topic(self, name: str) -> TopicSettings:
         """The settings of one topic."""
@@ -130,6 +140,16 @@ def load(app: Celery, environ: Mapping[str, str]) -> Settings:
 def is_redis(url: str) -> bool:
     """Whether a broker URL is one of Redis."""
     return urlsplit(url).scheme.partition("+")[0] in ("redis", "rediss", "sentinel")
+
+
+def _holds_ledger(url: str) -> bool:
+    """Whether a URL is that of one Redis; a list of several, or Sentinel, is for the broker alone."""
+    parts = urlsplit(url)
+    try:
+        # Read here: a port that is no number is an error when it is read.
+        return parts.scheme in ("redis", "rediss") and ";" not in url and parts.port != 0
+    except ValueError:
+        return False
 
 
 def hide_password(url: str) -> str:
@@ -166,8 +186,8 @@ def _environment(environ: Mapping[str, str], faults: list[str]) -> EnvironmentSe
         return EnvironmentSettings()
     if not _NAME.fullmatch(found.BRIDGE_GROUP):
         faults.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
-    if found.LEDGER_URL and not is_redis(found.LEDGER_URL):
-        faults.append("LEDGER_URL must be that of a Redis: redis://, rediss:// or sentinel://.")
+    if found.LEDGER_URL and not _holds_ledger(found.LEDGER_URL):
+        faults.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
     return found
 
 
@@ -246,16 +266,21 @@ def _check_names(settings: Settings, faults: list[str]) -> None:
 
 def _check_ledger(settings: Settings, faults: list[str]) -> None:
     for topic, chosen in settings.file.kafka_topics.items():
+        where = f"kafka_topics[{topic!r}]"
         if chosen.order and chosen.commit != "completion":
-            faults.append(f"kafka_topics[{topic!r}]: order={chosen.order!r} needs commit='completion'.")
+            faults.append(f"{where}: order={chosen.order!r} needs commit='completion'.")
+        if chosen.handoff_durability and not settings.one_redis:
+            faults.append(
+                f"{where}: handoff_durability='fsync' waits for the broker's append-only file: the broker must be one "
+                "Redis (redis:// or rediss://), and the ledger the same (no LEDGER_URL)."
+            )
         if settings.ledger_url is None:
-            for option in ("commit", "order", "sequence", "handoff_durability"):
-                value = getattr(chosen, option)
-                if value and value != "handoff":
-                    faults.append(
-                        f"kafka_topics[{topic!r}]: {option}={value!r} needs a ledger in Redis, "
-                        "and the broker is none: set LEDGER_URL."
-                    )
+            faults.extend(
+                f"{where}: {option}={value!r} needs a ledger in Redis, and the broker is not one "
+                "(redis:// or rediss://): set LEDGER_URL."
+                for option in ("commit", "order", "sequence")
+                if (value := getattr(chosen, option)) and value != "handoff"
+            )
 
 
 def check_routes(settings: Settings, routes: Routes) -> None:

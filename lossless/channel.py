@@ -219,8 +219,10 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """
         client: Any = self._bare()
         lists = [self.list_key(queue, step).encode() for step in self.priority_steps]
-        # Lists and holders twice: a message goes from the one to the other, and back.
+        # All twice: a message goes from one to the other, and back.
         for _ in range(2):
+            for entry in client.zrange(self.keys.waiting(queue), 0, -1):
+                yield entry.partition(b"\0")[2]
             for name in lists:
                 yield from client.lrange(name, 0, -1)
             for owner in client.hkeys(self.keys.owners):
@@ -228,8 +230,6 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                     key, _, raw = entry.partition(b"\0")
                     if key in lists:
                         yield raw
-        for entry in client.zrange(self.keys.waiting(queue), 0, -1):
-            yield entry.partition(b"\0")[2]
 
     def _waiting_count(self, queue: str) -> int:
         return int(self._bare().zcard(self.keys.waiting(queue)))

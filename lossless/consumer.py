@@ -17,8 +17,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from celery import signals
+from celery import Celery, signals
 from celery.exceptions import ImproperlyConfigured, NotRegistered
+from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker import consumer, state
 
@@ -35,6 +36,7 @@ from lossless.burial import (
 )
 from lossless.ending import REQUEUE_PAUSES, pause_after
 from lossless.replacement import Replacement, bury, pending, put_in_place
+from lossless.request import Request
 
 logger = get_logger(__name__)
 
@@ -63,13 +65,8 @@ class Consumer(consumer.Consumer):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if burial_task(self.app) not in self.app.tasks:
-            raise ImproperlyConfigured(
-                f"the task {burial_task(self.app)!r} (setting burial_task) is not registered: "
-                "what cannot be handled would have nowhere to go"
-            )
-        if not {"json", "application/json"} & set(self.app.conf.accept_content):
-            raise ImproperlyConfigured("accept_content must include json, which burials are written in")
+        if fault := _fault_in(self.app):
+            raise ImproperlyConfigured(fault)
         pool.prepare(self.app, self.pool)
 
     # ---- what arrives
@@ -249,3 +246,22 @@ def _running() -> list[Any]:
         except RuntimeError:
             continue
     return []
+
+
+def _fault_in(app: Celery) -> str | None:
+    """Why burials would get lost with these settings, or None."""
+    name = burial_task(app)
+    if name not in app.tasks:
+        return (
+            f"the task {name!r} (setting burial_task) is not registered: "
+            "what cannot be handled would have nowhere to go"
+        )
+    task: Any = app.tasks[name]
+    if not task.acks_late or not issubclass(symbol_by_name(task.Request), Request):
+        return (
+            f"the task {name!r} (setting burial_task) needs acks_late and the Request of lossless.request: "
+            "a burial whose process dies would be lost"
+        )
+    if not {"json", "application/json"} & set(app.conf.accept_content):
+        return "accept_content must include json, which burials are written in"
+    return None

@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from celery import Task
 
-from bridge.errors import MalformedDelivery, PublishFailed
+from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.failure import Failure, cut
-from bridge.message import HEADER, Dead, from_header
+from bridge.ledger import Fate
+from bridge.message import HEADER, Dead, Delivery, from_header
 from bridge.publisher import Publisher
 from tasks import metrics
+from tasks.book import Book
 from tasks.celery import app
-from tasks.execution import publish_delay, send_again
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
+from tasks.resending import publish_delay, retry, send_on
 
 logger = logging.getLogger(__name__)
 
@@ -26,28 +28,55 @@ logger = logging.getLogger(__name__)
 NAME: Final = "tasks.bury"
 
 
-@app.task(name=NAME, bind=True, lazy=False, shared=False, acks_late=True, ignore_result=True, max_retries=None)
+@app.task(
+    name=NAME,
+    bind=True,
+    lazy=False,
+    shared=False,
+    acks_late=True,
+    ignore_result=True,
+    max_retries=None,
+    Request="lossless.request:Request",
+)
 def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     """Publish the dead letter of what the main process gave up; as long as Kafka cannot take it, try again.
 
     Parameters:
         letter: a `lossless.burial.Burial`.
     """
-    name = str(letter.get("task"))
     try:
-        delivery = from_header(name, (letter.get("headers") or {}).get(HEADER))
+        batch = from_header(str(letter.get("task")), (letter.get("headers") or {}).get(HEADER))
     except MalformedDelivery:
         logger.critical("A Celery message that carries no record was given up: %s", _shown(letter))
         return
-    delivery = replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0))
     dead = Dead(_reason(letter), _failure(letter))
     try:
-        Publisher.of(self.app).dead_letter(delivery, dead)
-    except PublishFailed as error:
+        book = Book.of(self.app, batch)
+        settled = book.settled(sorted(batch.offsets))
+        todo = [delivery for delivery in batch.deliveries if delivery.message.offset not in settled]
+        # Deliveries run in their order, and each is marked at once after a loss: the first that is not is the poison.
+        guilty = todo[:1] if dead.reason == POISON else todo
+        for delivery in guilty:
+            _bury(self, book, replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0)), dead)
+        if rest := todo[len(guilty) :]:
+            send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
+    except (LedgerUnavailable, PublishFailed) as error:
         delay = publish_delay(self.request.retries)
-        logger.error("%s is dead (%s), but not yet in Kafka; again in %d s: %s", delivery, dead.reason, delay, error)
-        send_again(self, countdown=delay)
-    metrics.dead_lettered(name, dead.reason)
+        logger.error(
+            "%s is dead (%s), but that could not be written; again in %d s: %s", batch, dead.reason, delay, error
+        )
+        retry(self, countdown=delay)
+
+
+def _bury(task: Task, book: Book, delivery: Delivery, dead: Dead) -> None:  # type: ignore[type-arg]
+    """Publish, wait for the acknowledgement, then mark the ledger."""
+    publisher, sent = Publisher.of(task.app), task.request.headers or {}
+    # Who buried it before may have been killed between the acknowledgement and the mark.
+    again = sent.get("lost") or sent.get("restored") or sent.get("redelivered")
+    if not (again and publisher.has_dead_letter(delivery)):
+        publisher.dead_letter(delivery, dead)
+    book.mark(delivery.message.offset, Fate.DEAD)
+    metrics.dead_lettered(delivery.handler, dead.reason)
     logger.error("%s is dead (%s): %s", delivery, dead.reason, dead.failure)
 
 

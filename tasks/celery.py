@@ -30,7 +30,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "task_ignore_result": True,
     "task_store_errors_even_if_ignored": False,
     "result_backend": None,
-    # Celery's own, named because settings.py refuses others: only JSON is read back, records travel in protocol 2.
+    # Celery's own, named because others are refused: only JSON is read back, a record travels in protocol 2.
     "task_serializer": "json",
     "accept_content": ["json"],
     "task_protocol": 2,
@@ -42,8 +42,6 @@ DEFAULTS: Final[dict[str, Any]] = {
         "interval_step": 0.5,
         "interval_max": 3,
     },
-    # What is prefetched waits behind what runs; 1 keeps the queue fair.
-    "worker_prefetch_multiplier": 1,
     # After a lost connection brokers other than Redis give out again what still runs: two copies would run at once.
     "worker_cancel_long_running_tasks_on_connection_loss": True,
     # For Flower. Events of each send would give a series per producer process (Flower's metrics).

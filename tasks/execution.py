@@ -1,102 +1,59 @@
-"""Runs a delivery in the worker's child process, and settles it."""
+"""Runs a batch of deliveries (often of one) in the worker's child process, and settles each."""
 
 import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
 from billiard.exceptions import SoftTimeLimitExceeded
-from celery import Task
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 
-from bridge.errors import MalformedDelivery, PublishFailed
+from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.failure import Failure
-from bridge.message import HEADER, Dead, Delivery, from_header, to_header
+from bridge.ledger import Fate
+from bridge.message import Batch, Dead, Delivery, from_header
 from bridge.publisher import Publisher
+from bridge.settled import AlreadySettled
 from tasks import metrics
-from tasks.errors import DeadLettered, Failed, RetryAsked
+from tasks.book import Book
+from tasks.errors import DeadLettered, RetryAsked
 from tasks.policy import Again, Bury, Drop, Hold
+from tasks.resending import publish_delay, retry_batch, send_on
 
 if TYPE_CHECKING:
     from tasks.handler import HandlerTask
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
-PUBLISH_DELAY: Final = (2, 60)
-#: More than any count of retries: how often a delivery runs is the policy's to say, not Celery's.
-_NO_LIMIT: Final = 2**31
+#: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
+LEDGER_DELAY: Final = 5.0
 
 
 def execute(task: "HandlerTask", header: object) -> Any:
-    """Run the delivery in a `kafka` header to its end, or to its next run.
+    """Run the batch in a `kafka` header to its end, or to its next run.
 
     Returns:
-        what the handler returned.
+        what the handler returned; for several deliveries, how many ended how.
 
     Raises:
-        Retry: it was sent again, to run later.
-        DeadLettered: Kafka has its dead letter.
-        Reject: neither could be done; the broker keeps the message.
+        Retry: the only delivery was sent again, to run later.
+        DeadLettered: Kafka has the dead letter of the only delivery.
+        Reject: it could not be settled; the broker keeps the message.
     """
-    delivery = _read(task, header)
-    if delivery.dead is not None:
-        return bury(task, delivery, delivery.dead)
-    started = time.monotonic()
     try:
-        result = task.call(delivery.message)
-        if (asked := _remembered(task)) is not None:
-            raise asked
-    except (WorkerShutdown, WorkerTerminate):
+        batch = from_header(task.name, header)
+    except MalformedDelivery as error:
+        logger.error("%s", error)
         raise
-    except BaseException as error:
-        # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
-        _leave_if_told_to(error)
-        metrics.ran(task.name, "failed", time.monotonic() - started)
-        caught = error
-        return _settling(task, delivery, lambda: _act(task, delivery, caught))
-    metrics.ran(task.name, "done", time.monotonic() - started)
-    return result
-
-
-def bury(task: "HandlerTask", delivery: Delivery, dead: Dead) -> Any:
-    """Publish a dead letter and end the task; as long as Kafka cannot take it, send it again to do only that.
-
-    Raises:
-        DeadLettered: Kafka has it.
-        Retry: Kafka has not; it is tried again later.
-    """
-    return _settling(task, delivery, lambda: _bury(task, delivery, dead))
-
-
-def send_again(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg]
-    """Celery's own retry, past the one that handlers call, without its limit and without its loss.
-
-    Raises:
-        Retry: the message was sent again.
-        Reject: it could not be; the broker keeps the one in hand.
-    """
-    try:
-        Task.retry(task, max_retries=_NO_LIMIT, **options)
-    except Reject as error:
-        # Celery gives up a message whose retry it cannot publish (celery/app/task.py:958-961).
-        raise Reject(vars(error)["reason"], requeue=True) from None
-    raise AssertionError("Task.retry always raises")
-
-
-def publish_delay(tries: int) -> int:
-    """Seconds before the next try to publish a dead letter, after that many that failed before."""
-    first, most = PUBLISH_DELAY
-    return int(min(most, first * 2 ** min(tries, 10)))
+    return _settling(batch, lambda: Execution(task, batch).run())
 
 
 def failures_of(task: "HandlerTask") -> int:
-    """How many runs of the delivery in hand have spent a retry."""
-    headers: dict[str, Any] = task.request.headers or {}
-    return int(headers[HEADER].get("failures", 0))
+    """How many runs of the delivery that runs now have spent a retry."""
+    return int(vars(task.request).get("failures", 0))
 
 
 def remember(task: "HandlerTask", asked: RetryAsked) -> None:
@@ -104,33 +61,16 @@ def remember(task: "HandlerTask", asked: RetryAsked) -> None:
     vars(task.request)["retry_asked"] = asked
 
 
-def _remembered(task: "HandlerTask") -> RetryAsked | None:
-    asked: RetryAsked | None = getattr(task.request, "retry_asked", None)
-    return asked
-
-
-def _read(task: "HandlerTask", header: object) -> Delivery:
+def _settling(batch: Batch, run: Callable[[], Any]) -> Any:
+    """Whatever goes wrong while a batch is settled, its message stays in the broker."""
     try:
-        return from_header(task.name, header)
-    except MalformedDelivery as error:
-        logger.error("%s", error)
-        raise
-
-
-def _settling(task: "HandlerTask", delivery: Delivery, settle: Callable[[], Any]) -> Any:
-    """Whatever goes wrong while a delivery is settled, its message stays in the broker."""
-    try:
-        try:
-            return settle()
-        except SoftTimeLimitExceeded:
-            # The limit was for the handler; it comes once, so that settling can be begun again.
-            return settle()
-    except (Retry, DeadLettered):
+        return run()
+    except (Retry, Reject, DeadLettered, WorkerShutdown, WorkerTerminate):
         raise
     except BaseException as error:
         _leave_if_told_to(error)
-        logger.exception("%s could not be settled and stays in the queue: %s", delivery, type(error).__name__)
-        raise Reject(f"{delivery} could not be settled: {type(error).__name__}", requeue=True) from None
+        logger.exception("%s could not be settled and stays in the queue: %s", batch, type(error).__name__)
+        raise Reject(f"{batch} could not be settled: {type(error).__name__}", requeue=True) from None
 
 
 def _leave_if_told_to(error: BaseException) -> None:
@@ -143,63 +83,193 @@ def _leave_if_told_to(error: BaseException) -> None:
         raise error if isinstance(error, SystemExit) else SystemExit(os.EX_SOFTWARE)
 
 
-def _act(task: "HandlerTask", delivery: Delivery, error: BaseException) -> Any:
-    now = time.time()
-    age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
-    decision = task.policy.decide(error, delivery.failures, age)
-    failure = Failure.of(error.error if isinstance(error, RetryAsked) and error.error else error, now)
-    match decision:
-        case Drop():
-            return None
-        case Again(delay, spent):
-            again = delivery.failed(failure, spent=spent)
-            metrics.retried(task.name, "failed" if spent else "postponed")
-            logger.warning("%s failed (run %d), again in %.3g s: %s", delivery, again.attempts, delay, failure)
-            _again(task, again, delay, failure)
-        case Hold(delay):
-            metrics.retried(task.name, "held")
-            logger.critical(
-                "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery, delay, failure
+class Execution:
+    """One run of a batch: its deliveries one after another, each with a fate of its own."""
+
+    def __init__(self, task: "HandlerTask", batch: Batch) -> None:
+        self._task, self._batch = task, batch
+        self._alone = len(batch.deliveries) == 1
+        self._book = Book.of(task.app, batch)
+        sent = task.request.headers or {}
+        #: A process or a whole worker died with it: it runs apart from others, and is marked at once.
+        self._suspect = bool(sent.get("lost") or sent.get("restored"))
+        self._comes_again = bool(self._suspect or sent.get("redelivered"))
+        self._later: dict[float, list[Delivery]] = {}
+        self._blocked: dict[bytes | None, float] = {}
+        self._counts: dict[str, int] = {}
+        self._result: Any = None
+        self._dead: Dead | None = None
+        self._limited = False
+
+    def run(self) -> Any:
+        """Run what is not settled; then send on what must run later; then mark, and return."""
+        todo = self._unsettled()
+        if self._suspect and len(todo) > 1 and self._batch.order is None:
+            return self._break_up(todo)
+        until = time.monotonic() + self._task.batch_seconds
+        for number, delivery in enumerate(todo):
+            if number and (self._limited or time.monotonic() > until):
+                self._rest(todo[number:])
+                break
+            self._one(delivery)
+        self._book.flush()
+        return self._end()
+
+    def _unsettled(self) -> list[Delivery]:
+        deliveries = sorted(self._batch.deliveries, key=lambda delivery: delivery.message.offset)
+        try:
+            settled = self._book.settled([delivery.message.offset for delivery in deliveries])
+        except LedgerUnavailable as error:
+            retry_batch(self._task, self._batch, LEDGER_DELAY, str(error))
+        if not settled:
+            return deliveries
+        for delivery in deliveries:
+            if delivery.message.offset in settled:
+                self._count("skipped")
+                metrics.skipped(self._task.name)
+                logger.info("%s is settled already: not run again.", delivery)
+        return [delivery for delivery in deliveries if delivery.message.offset not in settled]
+
+    def _break_up(self, todo: list[Delivery]) -> str:
+        """A process was lost with this batch: each runs alone, so that the one that kills is found."""
+        logger.warning("%s: a process was lost with it: its %d deliveries run alone.", self._batch, len(todo))
+        for delivery in todo:
+            self._send_on([delivery], 0)
+        return f"broken up into {len(todo)}"
+
+    def _rest(self, todo: list[Delivery]) -> None:
+        """The time of this batch is over: what is left goes back to the queue as a batch of its own."""
+        for delivery in todo:
+            self._put_off(self._later_than(delivery) or 0.0, delivery)
+
+    def _one(self, delivery: Delivery) -> None:
+        delay = self._later_than(delivery)
+        if delay is not None:
+            # A message before it in its order runs again first.
+            self._put_off(delay, delivery)
+        elif delivery.dead is not None:
+            self._bury(delivery, delivery.dead)
+        else:
+            self._handle(delivery)
+
+    def _handle(self, delivery: Delivery) -> None:
+        task, started = self._task, time.monotonic()
+        vars(task.request)["failures"] = delivery.failures
+        try:
+            self._result = task.call(delivery.message)
+            asked: RetryAsked | None = vars(task.request).pop("retry_asked", None)
+            if asked is not None:
+                raise asked
+        except (WorkerShutdown, WorkerTerminate):
+            raise
+        except AlreadySettled:
+            logger.info("%s: its work is committed already: not done again.", delivery)
+            self._done(delivery, started)
+        except BaseException as error:
+            # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
+            if terminate_handler_fired():
+                self._book.flush()
+            _leave_if_told_to(error)
+            metrics.ran(task.name, "failed", time.monotonic() - started)
+            # The limit is the batch's; it comes once, and what is left gets its own.
+            self._limited = isinstance(error, SoftTimeLimitExceeded)
+            self._act(delivery, error)
+        else:
+            self._done(delivery, started)
+
+    def _done(self, delivery: Delivery, started: float) -> None:
+        metrics.ran(self._task.name, "done", time.monotonic() - started)
+        self._count("done")
+        self._book.done(delivery.message.offset, now=self._alone or self._suspect)
+
+    def _act(self, delivery: Delivery, error: BaseException) -> None:
+        now = time.time()
+        age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
+        decision = self._task.policy.decide(error, delivery.failures, age)
+        cause = error.error if isinstance(error, RetryAsked) and error.error else error
+        failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
+        match decision:
+            case Drop():
+                self._count("done")
+                self._book.done(delivery.message.offset)
+            case Again(delay, spent):
+                again = delivery.failed(failure, spent=spent)
+                metrics.retried(self._task.name, "failed" if spent else "postponed")
+                logger.warning("%s failed (run %d), again in %.3g s: %s", delivery, again.attempts, delay, failure)
+                self._again(again, delay, failure)
+            case Hold(delay):
+                metrics.retried(self._task.name, "held")
+                logger.critical(
+                    "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery, delay, failure
+                )
+                self._again(delivery.failed(failure, spent=False), delay, failure)
+            case Bury(reason):
+                self._bury(delivery.failed(failure, spent=True), Dead(reason, failure))
+
+    def _again(self, delivery: Delivery, delay: float, failure: Failure) -> None:
+        if self._alone:
+            retry_batch(self._task, self._batch.holding([delivery]), delay, str(failure))
+        self._block(delivery, delay)
+        self._put_off(delay, delivery)
+
+    def _bury(self, delivery: Delivery, dead: Dead) -> None:
+        """Publish, wait for the acknowledgement, then mark the ledger; as long as Kafka cannot take it, later again."""
+        try:
+            publisher = Publisher.of(self._task.app)
+            # Who ran it before may have been killed between the acknowledgement and the mark, or the mark is lost.
+            again = self._comes_again or self._book.may_have_forgotten(delivery.message)
+            if not (again and publisher.has_dead_letter(delivery)):
+                publisher.dead_letter(delivery, dead)
+        except PublishFailed as error:
+            delay = publish_delay(delivery.publish_tries)
+            metrics.retried(self._task.name, "dead_letter_unpublished")
+            logger.error(
+                "%s is dead (%s), but Kafka did not take its dead letter; again in %d s: %s",
+                delivery,
+                dead.reason,
+                delay,
+                error,
             )
-            _again(task, delivery.failed(failure, spent=False), delay, failure)
-        case Bury(reason):
-            _bury(task, delivery.failed(failure, spent=True), Dead(reason, failure))
+            self._again(replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1), delay, dead.failure)
+            return
+        self._book.mark(delivery.message.offset, Fate.DEAD)
+        metrics.dead_lettered(self._task.name, dead.reason)
+        logger.error("%s is dead (%s) after %d run(s): %s", delivery, dead.reason, delivery.attempts, dead.failure)
+        self._count("dead")
+        self._dead = dead
 
+    # What runs later
 
-def _again(task: "HandlerTask", delivery: Delivery, delay: float, failure: Failure) -> NoReturn:
-    """Send the message again, then acknowledge this one; a crash between the two repeats the delivery."""
-    sent: dict[str, Any] = task.request.headers or {}
-    headers = {name: value for name, value in sent.items() if name != "redelivered"}
-    headers[HEADER] = to_header(delivery)
-    send_again(
-        task,
-        countdown=delay,
-        exc=Failed(str(failure)),
-        headers=headers,
-        argsrepr=vars(task.request).get("argsrepr"),
-        kwargsrepr="{}",
-    )
+    def _block(self, delivery: Delivery, delay: float) -> None:
+        if self._batch.order is not None:
+            self._blocked[self._lane(delivery)] = delay
 
+    def _later_than(self, delivery: Delivery) -> float | None:
+        """Seconds after which the message before this one in its order runs again, if there is one."""
+        if not self._blocked or (self._batch.order == "key" and delivery.message.key is None):
+            return None
+        return self._blocked.get(self._lane(delivery))
 
-def _bury(task: "HandlerTask", delivery: Delivery, dead: Dead) -> NoReturn:
-    try:
-        Publisher.of(task.app).dead_letter(delivery, dead)
-    except PublishFailed as error:
-        _bury_later(task, delivery, dead, error)
-    metrics.dead_lettered(task.name, dead.reason)
-    logger.error("%s is dead (%s) after %d run(s): %s", delivery, dead.reason, delivery.attempts, dead.failure)
-    raise DeadLettered(f"{dead.reason}: {dead.failure}")
+    def _lane(self, delivery: Delivery) -> bytes | None:
+        return delivery.message.key if self._batch.order == "key" else None
 
+    def _put_off(self, delay: float, delivery: Delivery) -> None:
+        self._later.setdefault(delay, []).append(delivery)
 
-def _bury_later(task: "HandlerTask", delivery: Delivery, dead: Dead, error: PublishFailed) -> NoReturn:
-    delay = publish_delay(delivery.publish_tries)
-    metrics.retried(task.name, "dead_letter_unpublished")
-    logger.error(
-        "%s is dead (%s), but Kafka did not take its dead letter; again in %d s: %s",
-        delivery,
-        dead.reason,
-        delay,
-        error,
-    )
-    again = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
-    _again(task, again, delay, dead.failure)
+    def _end(self) -> Any:
+        """Send on what runs later: what is due together goes together."""
+        for delay, deliveries in self._later.items():
+            self._count("again" if delay else "put back", len(deliveries))
+            self._send_on(deliveries, delay)
+        if self._alone and self._dead is not None:
+            raise DeadLettered(f"{self._dead.reason}: {self._dead.failure}")
+        if self._alone:
+            return self._result
+        return ", ".join(f"{count} {what}" for what, count in self._counts.items())
+
+    def _send_on(self, deliveries: list[Delivery], delay: float) -> None:
+        task = self._task
+        send_on(task.app, self._batch.holding(deliveries), delay, task.request.delivery_info or {})
+
+    def _count(self, what: str, by: int = 1) -> None:
+        self._counts[what] = self._counts.get(what, 0) + by

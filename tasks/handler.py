@@ -54,6 +54,8 @@ class HandlerTask(Task):  # type: ignore[type-arg]
 
     source_topics: tuple[str, ...] = ()
     batch: int = 1
+    #: Seconds after which what is left of a batch goes back to the queue as one of its own.
+    batch_seconds: float = 30
     policy: Policy = Policy()
     decode: Decode = staticmethod(decoder(None))
     value_wanted: bool = True

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_metrics: "tuple[Counter, Counter, Counter, Histogram] | None" = None
+_metrics: "tuple[Counter, Counter, Counter, Histogram, Counter] | None" = None
 _making = threading.Lock()
 
 
 def ran(handler: str, outcome: str, seconds: float) -> None:
     """A handler ran: `outcome` is `done` or `failed`."""
-    handled, _, _, duration = _made()
+    handled, _, _, duration, _ = _made()
     handled.labels(handler, outcome).inc()
     duration.labels(handler).observe(seconds)
 
@@ -27,6 +27,11 @@ def ran(handler: str, outcome: str, seconds: float) -> None:
 def retried(handler: str, reason: str) -> None:
     """A delivery was sent again."""
     _made()[1].labels(handler, reason).inc()
+
+
+def skipped(handler: str) -> None:
+    """A delivery was settled already and not run again."""
+    _made()[4].labels(handler).inc()
 
 
 def dead_lettered(handler: str, reason: str) -> None:
@@ -85,7 +90,7 @@ def _made() -> Any:
     return _metrics
 
 
-def _make() -> "tuple[Counter, Counter, Counter, Histogram]":
+def _make() -> "tuple[Counter, Counter, Counter, Histogram, Counter]":
     from prometheus_client import Counter, Histogram
 
     return (
@@ -98,4 +103,5 @@ def _make() -> "tuple[Counter, Counter, Counter, Histogram]":
             ["handler"],
             buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
         ),
+        Counter("worker_skipped", "Deliveries that were settled already and not run again.", ["handler"]),
     )

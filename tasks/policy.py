@@ -98,7 +98,7 @@ class Policy:
         The formula is Celery's own (celery/utils/time.py get_exponential_backoff_interval).
         """
         if self.delays is not None:
-            seconds = float(self.delays[failures])
+            seconds = float(self.delays[min(failures, len(self.delays) - 1)]) if self.delays else 0.0
             return get_exponential_backoff_interval(int(seconds), 0, int(seconds), True) if self.jitter else seconds
         if self.fixed_delay is not None:
             return self.fixed_delay

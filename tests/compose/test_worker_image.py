@@ -7,8 +7,8 @@ import pytest
 from pytest_celery import CeleryTestSetup, CeleryWorkerContainer, RedisTestBroker
 from pytest_docker_tools import container, fxtr
 
-from bridge.handoff import Handoff
-from bridge.message import Delivery, Message
+from bridge.handoff import Handoff, Outgoing
+from bridge.message import Batch, Delivery, Message, label, to_header
 from tasks.celery import app
 
 # pytest-celery leaves its client of the broker open.
@@ -69,19 +69,20 @@ def handoff(celery_setup: CeleryTestSetup) -> Iterator[Handoff]:
     handoff.close()
 
 
-def delivery(offset: int) -> Delivery:
+def outgoing(offset: int) -> Outgoing:
     message = Message("orders", 0, offset, b"customer-1", ORDER, (), 1_700_000_000_000)
-    return Delivery(message, HANDLER)
+    batch = Batch(HANDLER, message.topic, message.partition, (Delivery(message, HANDLER),))
+    return Outgoing(HANDLER, batch.task_id, label(message.topic, message.partition, [offset]), to_header(batch))
 
 
 def test_a_delivery_is_handled_by_the_image(celery_setup, handoff):
-    handoff.publish([delivery(0)])
+    handoff.publish([outgoing(0)])
     celery_setup.worker.assert_log_exists(f"{HANDLER}[orders-0-0:{HANDLER}] succeeded", timeout=30)
 
 
 def test_what_was_handed_off_while_the_worker_was_dead_is_handled_when_it_is_back(celery_setup, handoff):
     celery_setup.worker.kill()
-    handoff.publish([delivery(number) for number in range(1, 6)])
+    handoff.publish([outgoing(number) for number in range(1, 6)])
     celery_setup.worker.restart()
     for number in range(1, 6):
         celery_setup.worker.assert_log_exists(f"[orders-0-{number}:{HANDLER}] succeeded", timeout=30)

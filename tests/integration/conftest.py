@@ -1,5 +1,49 @@
 """Stacks of real processes, and their logs in the report of what failed."""
 
-from tests.processes import mortal_stack, pytest_runtest_makereport, stack
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.processes import Stack, mortal_stack, pytest_runtest_makereport, stack
+from tests.promises import choose
 
 __all__ = ["mortal_stack", "pytest_runtest_makereport", "stack"]
+
+COMPLETION = {"commit": "completion"}
+STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
+
+
+@pytest.fixture(scope="session")
+def calm(kafka: Any, redis_shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One bridge and one worker that live through all tests, each of which has a topic of its own.
+
+    tests/handlers/fates.py has the handlers; `payments` is a table in a SQLite file.
+    """
+    folder = tmp_path_factory.mktemp("calm")
+    database = folder / "payments.sqlite"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE payments (id INTEGER)")
+    connection.close()
+    environ = {"TEST_DATABASE": f"sqlite:///{database}"}
+    with Stack(kafka.bootstrap_servers, redis_shared.fresh_url(), "calm", folder, "", **environ) as made:
+        choose(
+            made,
+            {
+                "orders": COMPLETION,
+                "many": COMPLETION,
+                "slow": COMPLETION,
+                "keyed": {**COMPLETION, "order": "key"},
+                "keyed_batches": {**COMPLETION, "order": "key"},
+                "line": {**COMPLETION, "order": "partition"},
+                "blocking": {**COMPLETION, "order": "partition"},
+                "steps": {**COMPLETION, "sequence": STEPS},
+                "payments": COMPLETION,
+            },
+        )
+        made.make_topics("orders", "many", "slow", "keyed", "line", "blocking", "steps", "payments")
+        made.make_topics("keyed_batches", partitions=2)
+        made.bridge()
+        made.worker()
+        yield made

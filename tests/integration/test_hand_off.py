@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.servers.redis import RedisServer
 
@@ -79,6 +81,7 @@ def test_two_bridges_share_the_partitions_and_nothing_is_lost_when_one_goes(stac
     assert "no longer ours" not in first.text + second.text
 
 
+@pytest.mark.slow
 def test_killed_several_times_in_a_row_a_bridge_is_back_at_work_within_30_s(stack: Stack):
     stack.make_topics("orders", partitions=4)
     # The defaults: a killed member is noticed after its session timeout.

@@ -51,8 +51,9 @@ def test_what_kills_its_process_or_overruns_its_time_is_poison_within_half_a_min
     assert worker.metric("worker_dead_lettered_total", handler=NAME, reason="poison") == 2
 
 
+@pytest.mark.slow
 def test_a_revoked_delivery_is_a_dead_letter_whether_it_runs_or_waits(deadly: Stack):
-    deadly.worker("-c", "1")
+    deadly.worker("-c", "1", "--prefetch-multiplier=1")
     (running,) = deadly.produce("orders", {"seconds": 60})
     eventually(lambda: deadly.runs(coordinates=running), 20)
     (waiting,) = deadly.produce("orders", {"seconds": 0})
@@ -90,6 +91,7 @@ def test_what_a_killed_worker_held_is_taken_up_by_another_and_nothing_else_runs_
     eventually(lambda: not deadly.held_ids(), 10)
 
 
+@pytest.mark.slow
 def test_a_worker_told_to_stop_under_load_finishes_what_runs_and_nothing_runs_twice(deadly: Stack):
     first = deadly.worker()
     coordinates = deadly.produce("orders", *({"seconds": 1} for _ in range(8)))
@@ -105,6 +107,7 @@ def test_a_worker_told_to_stop_under_load_finishes_what_runs_and_nothing_runs_tw
     assert deadly.dead_letters("orders") == []
 
 
+@pytest.mark.slow
 def test_what_does_not_end_in_its_time_after_sigterm_runs_anew_elsewhere(deadly: Stack):
     first = deadly.worker(CELERY_CONFIG_MODULE="tests.handlers.short_grace")
     (coordinates,) = deadly.produce("orders", {"seconds": 4})

@@ -94,6 +94,7 @@ def test_while_kafka_is_away_nothing_is_lost_and_no_handler_runs_twice(outage: S
     assert bridge.terminate() == 0
 
 
+@pytest.mark.slow
 def test_a_bridge_waits_for_a_kafka_that_is_not_there_at_the_start(outage: Stack, mortal_kafka: KafkaServer):
     mortal_kafka.stop()
     bridge = outage.bridge(wait=False)

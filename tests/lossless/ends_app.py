@@ -74,7 +74,7 @@ class OwnBase(BaseException):
     pass
 
 
-@app.task(name="bury")
+@app.task(name="bury", Request="lossless.request:Request")
 def bury(burial: dict[str, Any]) -> None:
     note("buried", burial)
 

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from celery import Celery
 from celery.signals import before_task_publish
 
 from bridge.errors import HandoffFailed, SettingsError
-from bridge.handoff import Handoff
-from bridge.message import HEADER, Delivery, Message, to_header
+from bridge.handoff import Handoff, Outgoing
+from bridge.message import HEADER, Batch, Delivery, Message, label, to_header
 from bridge.routes import read_routes
 from tasks.celery import DEFAULTS
 from tasks.handler import HandlerTask, declare
@@ -19,6 +20,14 @@ from tasks.handler import HandlerTask, declare
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")
 
 MESSAGE = Message("orders", 3, 1234, b"k", b"\x00value", (("timelimit", b"5"), ("id", b"x")), 1_700_000_000_000)
+
+
+def outgoing(handler: str, *messages: Message) -> Outgoing:
+    """A batch of these messages, all of one partition, on its way out."""
+    first = messages[0]
+    deliveries = tuple(Delivery(message, handler) for message in messages)
+    batch = Batch(handler, first.topic, first.partition, deliveries, "cluster", "bridge", "id")
+    return Outgoing(handler, batch.task_id, label(first.topic, first.partition, batch.offsets), to_header(batch))
 
 
 def charge(order):
@@ -64,21 +73,15 @@ def unlike(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def by_celery(task: HandlerTask, delivery: Delivery) -> None:
+def by_celery(task: HandlerTask, sent: Outgoing) -> None:
     send: Any = task.apply_async
-    send(
-        (),
-        {},
-        task_id=delivery.task_id,
-        headers={HEADER: to_header(delivery)},
-        argsrepr=f"({delivery.message.coordinates})",
-    )
+    send((), {}, task_id=sent.task_id, headers={HEADER: sent.header}, argsrepr=sent.label)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        dict[str, Any](),
+        {},
         {"time_limit": 30, "soft_time_limit": 20},
         {"priority": 7},
         {"ignore_result": False},
@@ -88,28 +91,29 @@ def by_celery(task: HandlerTask, delivery: Delivery) -> None:
 )
 def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, taken, options):
     task = declare(app, ["orders"], {"name": "charge", **options})(bound if options.get("bind") else charge)
-    delivery = Delivery(MESSAGE, "charge", number=2, attempts=1, failures=1, first_failed_at=5)
-    Handoff(app).publish([delivery])
+    sent = outgoing("charge", MESSAGE, replace(MESSAGE, offset=1240))
+    Handoff(app).publish([sent])
     ours = taken()
-    by_celery(task, delivery)
+    by_celery(task, sent)
     theirs = taken()
     ours, theirs = unlike(ours), unlike(theirs)
     assert ours["properties"] == theirs["properties"]
     assert ours["headers"] == theirs["headers"]
     assert ours == theirs
-    assert ours["headers"]["id"] == "orders-3-1234:charge#2"
-    assert ours["headers"][HEADER] == to_header(delivery)
+    assert ours["headers"]["id"] == "orders-3-1234..1240:charge"
+    assert ours["headers"]["argsrepr"] == "(orders-3-1234..1240, 2 messages)"
+    assert ours["headers"][HEADER] == sent.header
     assert ours["headers"]["timelimit"] == [options.get("time_limit"), options.get("soft_time_limit")]
 
 
 def test_deliveries_keep_their_order_and_their_own(app, taken):
     declare(app, ["orders"], {"name": "charge"})(charge)
-    deliveries = [Delivery(Message("orders", 0, offset, value=str(offset).encode()), "charge") for offset in range(9)]
-    Handoff(app).publish(deliveries)
-    found = [taken()["headers"] for _ in deliveries]
-    assert [headers["id"] for headers in found] == [delivery.task_id for delivery in deliveries]
-    assert [headers["root_id"] for headers in found] == [delivery.task_id for delivery in deliveries]
-    assert [headers[HEADER] for headers in found] == [to_header(delivery) for delivery in deliveries]
+    sent = [outgoing("charge", Message("orders", 0, offset, value=str(offset).encode())) for offset in range(9)]
+    Handoff(app).publish(sent)
+    found = [taken()["headers"] for _ in sent]
+    assert [headers["id"] for headers in found] == [each.task_id for each in sent]
+    assert [headers["root_id"] for headers in found] == [each.task_id for each in sent]
+    assert [headers[HEADER] for headers in found] == [each.header for each in sent]
 
 
 def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
@@ -119,7 +123,7 @@ def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
     declare(app, ["orders"], {"name": "routed"})(charge)
     declare(app, ["orders"], {"name": "default"})(charge)
     handoff = Handoff(app)
-    handoff.publish(Delivery(MESSAGE, name) for name in ("own", "routed", "routed", "default"))
+    handoff.publish(outgoing(name, MESSAGE) for name in ("own", "routed", "routed", "default"))
     assert handoff.lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
         queue: 1,
         f"{queue}.own": 1,
@@ -137,9 +141,9 @@ def test_a_route_to_a_queue_that_nobody_declares_is_a_fault_with_its_name(app, q
 
 def test_expires_counts_from_the_hand_off(app, taken):
     task = declare(app, ["orders"], {"name": "charge", "expires": 60})(charge)
-    Handoff(app).publish([Delivery(MESSAGE, "charge")])
+    Handoff(app).publish([outgoing("charge", MESSAGE)])
     ours = taken()["headers"]["expires"]
-    by_celery(task, Delivery(MESSAGE, "charge"))
+    by_celery(task, outgoing("charge", MESSAGE))
     theirs = taken()["headers"]["expires"]
     assert ours[:16] == theirs[:16] or ours < theirs
     assert len(ours) == len(theirs)
@@ -155,7 +159,7 @@ def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
 
     before_task_publish.connect(look)
     try:
-        Handoff(app).publish([Delivery(MESSAGE, "charge")])
+        Handoff(app).publish([outgoing("charge", MESSAGE)])
     finally:
         before_task_publish.disconnect(look)
     assert seen == [("charge", "orders-3-1234:charge")]
@@ -167,7 +171,7 @@ def test_a_broker_that_is_away_is_one_kind_of_error():
     app.add_defaults(lambda: {**DEFAULTS, "broker_url": "redis://:secret@127.0.0.1:1/0"})
     declare(app, ["orders"], {"name": "charge"})(charge)
     handoff = Handoff(app)
-    for ask in (lambda: handoff.publish([Delivery(MESSAGE, "charge")]), lambda: handoff.lengths(["celery"])):
+    for ask in (lambda: handoff.publish([outgoing("charge", MESSAGE)]), lambda: handoff.lengths(["celery"])):
         with pytest.raises(HandoffFailed) as failed:
             ask()
         assert "secret" not in str(failed.value)

@@ -145,13 +145,21 @@ def test_each_fault_is_found_and_named(read, config, environ, words):
     assert words in fault
 
 
-@pytest.mark.parametrize("option", [{"commit": "completion"}, {"handoff_durability": "fsync"}, {"sequence": ["a"]}])
+@pytest.mark.parametrize("option", [{"commit": "completion"}, {"sequence": ["a"]}])
 def test_without_redis_what_needs_it_is_refused_by_name(read, option):
     config = {"broker_url": "amqp://rabbit", "kafka_topics": {"orders": option}}
     (fault,) = faults(read, config)
     assert f"{next(iter(option))}=" in fault
     assert "set LEDGER_URL" in fault
     assert read(config, LEDGER_URL="redis://ledger").ledger_url == "redis://ledger"
+
+
+@pytest.mark.parametrize("ledger", [{}, {"LEDGER_URL": "redis://another"}])
+@pytest.mark.parametrize("broker", ["amqp://rabbit", "sentinel://a;sentinel://b"])
+def test_waiting_for_the_disk_needs_broker_and_ledger_to_be_one_redis(read, broker, ledger):
+    config = {"broker_url": broker, "kafka_topics": {"orders": {"handoff_durability": "fsync"}}}
+    (fault,) = faults(read, config, **ledger)
+    assert "append-only file" in fault
 
 
 def test_without_redis_the_rest_works(read):

@@ -1,0 +1,105 @@
+"""Commits, per partition, the first offset that must be read again after a crash."""
+
+import logging
+from typing import Final
+
+from bridge.assignment import Assignment
+from bridge.errors import LedgerUnavailable
+from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from bridge.ledger import Ledger, State
+from bridge.metrics import BridgeMetrics, Place
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that the broker's append-only file may take to reach the disk.
+FSYNC_WITHIN: Final = 2.5
+
+
+class Commits:
+    """Publish, wait for the acknowledgement, mark the ledger, then commit.
+
+    Parameters:
+        fsync: whether a commit waits for the broker's append-only file.
+    """
+
+    def __init__(self, assignment: Assignment, ledger: Ledger | None, fsync: bool, metrics: BridgeMetrics) -> None:
+        self._assignment, self._ledger, self._fsync, self._metrics = assignment, ledger, fsync, metrics
+        self._state: State | None = None
+        self._silent = False
+
+    def check(self) -> None:
+        """See at the start that this Redis can tell what is on disk, where that is asked for.
+
+        Raises:
+            LedgerCannotFsync: it never can.
+        """
+        if self._ledger is not None and self._fsync:
+            self._ledger.fsync(FSYNC_WITHIN)
+
+    def commit(self, consumer: Consumer, held_back: set[Place], *, wait: bool) -> str | None:
+        """Store what is safe and commit it; the ledger is asked last whether it still has all that this rests on.
+
+        Parameters:
+            held_back: partitions that are about to be read again.
+            wait: until Kafka has answered.
+
+        Returns:
+            why the ledger may have lost fates, a sentence; then nothing new was committed.
+        """
+        try:
+            doubt = self._doubt()
+        except LedgerUnavailable as error:
+            if not self._silent:
+                logger.warning("nothing is committed until this is mended: %s", error)
+            self._silent = True
+            return None
+        self._silent = False
+        if doubt is None:
+            self._store(consumer, held_back)
+        self._commit(consumer, wait=wait)
+        return doubt
+
+    def noted(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
+        """Take in Kafka's answer; return whether something was committed."""
+        if error is not None and error.code() != KafkaError._NO_OFFSET:
+            logger.warning("not committed, tried again: %s", error.str())
+            return False
+        committed = False
+        for partition in partitions:
+            place = (partition.topic, partition.partition)
+            if partition.error is None and partition.offset >= 0 and place in self._assignment:
+                committed = True
+                self._assignment.committed[place] = partition.offset
+                self._metrics.committed.labels(*place).set(partition.offset)
+        return committed
+
+    def _doubt(self) -> str | None:
+        if self._ledger is None:
+            return None
+        now = self._ledger.fsync(FSYNC_WITHIN) if self._fsync else self._ledger.state()
+        before, self._state = self._state, now
+        return None if before is None else now.doubt(before)
+
+    def _store(self, consumer: Consumer, held_back: set[Place]) -> None:
+        for partition in self._assignment.partitions:
+            place = (partition.topic, partition.number)
+            if place in held_back:
+                continue
+            safe = partition.safe()
+            if safe <= self._assignment.committed.get(place, -1):
+                continue
+            try:
+                consumer.store_offsets(offsets=[TopicPartition(*place, safe)])
+            except KafkaException as error:
+                logger.warning("%s-%d is no longer ours: %s", *place, error.args[0].str())
+
+    def _commit(self, consumer: Consumer, *, wait: bool) -> None:
+        """Commit what was stored; commit(message=) would move another bridge's offset (it is not fenced)."""
+        try:
+            if wait:
+                self.noted(None, consumer.commit(asynchronous=False))
+            else:
+                consumer.commit(asynchronous=True)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                logger.warning("not committed, tried again: %s", error.args[0].str())

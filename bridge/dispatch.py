@@ -1,0 +1,268 @@
+"""From records to the Celery broker, through the ledger: what is settled is skipped, what is open goes out once."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.handoff import Handoff, Outgoing
+from bridge.kafka import Record
+from bridge.lanes import Group
+from bridge.ledger import Fate, HandOff, Ledger, Mark
+from bridge.ledger.stuck import stuck
+from bridge.message import batch_id, label, row
+from bridge.metrics import BridgeMetrics, Place
+from bridge.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+#: For a queue, the offsets that its messages carry by handler, topic and partition.
+Carried = Callable[[str], Mapping[tuple[str, str, int], set[int]] | None]
+
+#: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.
+STEP: Final = 5_000
+#: Most messages of Celery's in one step; with the next, what one step may send to Redis at the most.
+STEP_MESSAGES: Final = 1_000
+#: Most bytes of keys and values that one message carries, if it carries more than one delivery.
+MESSAGE_BYTES: Final = 1_000_000
+#: Most bytes of one step, in base64; a single larger message goes alone.
+STEP_BYTES: Final = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    partition: Partition
+    group: Group
+    outgoing: Outgoing
+
+
+class Dispatch:
+    """Hands out what the partitions have ready.
+
+    Parameters:
+        ledger: `None` where there is no Redis for it; then a restarted bridge may hand out again what it had
+            not committed.
+        one_step: whether ledger and broker are the same Redis, so that pushing and marking are one step.
+    """
+
+    def __init__(
+        self, handoff: Handoff, ledger: Ledger | None, one_step: bool, cluster: str, group: str, metrics: BridgeMetrics
+    ) -> None:
+        self._handoff, self._ledger, self._one_step = handoff, ledger, one_step
+        self._cluster, self._group = cluster, group
+        self._metrics = metrics
+        self._unwritten: list[Mark] = []
+
+    def receive(self, held: Mapping[Place, Sequence[Record]], partitions: Mapping[Place, Partition]) -> None:
+        """Let the partitions take in records, with what the ledger says of each.
+
+        Raises:
+            LedgerUnavailable: nothing was taken in.
+        """
+        known = [(partitions[place], records) for place, records in held.items()]
+        spans = [
+            (account, records[0].offset() or 0, records[-1].offset() or 0)
+            for partition, records in known
+            for account in partition.accounts.values()
+        ]
+        found = iter(self._ledger.fates_many(spans)) if self._ledger else None
+        marks: list[Mark] = []
+        for partition, records in known:
+            fates = None if found is None else {name: next(found) for name in partition.accounts}
+            marks += partition.receive(records, fates)
+        self._unwritten += marks
+
+    def hand_out(self, partitions: Iterable[Partition]) -> int:
+        """Hand off what is ready; return how many deliveries went out.
+
+        Raises:
+            HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
+        """
+        self.write([])
+        ready = [self._ready(partition, *taken) for partition in partitions for taken in partition.take()]
+        sent = 0
+        try:
+            while sent < len(ready):
+                step = _step(ready, sent)
+                self._send(step)
+                sent += len(step)
+        except BaseException:
+            for each in ready[sent:]:
+                each.partition.give_back(each.group.handler, each.group.offsets)
+            raise
+        return sum(len(each.group.offsets) for each in ready)
+
+    def write(self, marks: Sequence[Mark]) -> None:
+        """Tell the ledger; what it does not take is told again with the next."""
+        if self._ledger is None:
+            return
+        self._unwritten += marks
+        if self._unwritten:
+            self._ledger.write(self._unwritten)
+            self._unwritten = []
+
+    def look(self, watched: Sequence[Partition], undone: Callable[[Partition, int, int], None]) -> None:
+        """See how what the partitions have handed out has ended.
+
+        Parameters:
+            undone: called for a partition that must be read again, with the offset to begin at and how many of
+                its deliveries were done.
+
+        Raises:
+            LedgerUnavailable: nothing is known.
+        """
+        assert self._ledger is not None
+        asked = [(p, name, account) for p in watched for name, account in p.accounts.items()]
+        windows = [(account, p.offsets.window.start, p.offsets.window.stop - 1) for p, _, account in asked]
+        marks: list[Mark] = []
+        for (partition, name, _), (_, first, _), found in zip(
+            asked, windows, self._ledger.fates_many(windows), strict=True
+        ):
+            doomed, reread, lost = partition.saw(name, first, found)
+            marks += doomed
+            if reread is not None:
+                undone(partition, reread, lost)
+        self.write(marks)
+
+    def reopen_stuck(self, partition: Partition, seconds: float, carried: Carried) -> int | None:
+        """Open what was handed off at least `seconds` ago, is not settled, and whose task is nowhere.
+
+        Parameters:
+            carried: gives, for a queue, what the messages in the broker carry; `None` where it cannot be known.
+
+        Returns:
+            the lowest such offset, or `None`.
+
+        Raises:
+            HandoffFailed, LedgerUnavailable: one of them does not answer.
+        """
+        assert self._ledger is not None
+        lowest: list[int] = []
+        for handler in partition.handlers:
+            account = partition.accounts[handler.name]
+            offsets = sorted({o for found in stuck(self._ledger, account, seconds) for o in found.offsets})
+            there = carried(handler.queue) if offsets else None
+            if there is None:
+                continue
+            mine = there.get((handler.name, partition.topic, partition.number), set())
+            if nowhere := [offset for offset in offsets if offset not in mine]:
+                self._open(partition, handler.name, nowhere, seconds)
+                lowest.append(nowhere[0])
+        return min(lowest, default=None)
+
+    def _open(self, partition: Partition, handler: str, nowhere: Sequence[int], seconds: float) -> None:
+        assert self._ledger is not None
+        logger.warning(
+            "%s-%d: %d deliveries to %s were handed off over %g s ago and their task is nowhere: again.",
+            partition.topic,
+            partition.number,
+            len(nowhere),
+            handler,
+            seconds,
+        )
+        self._ledger.write([Mark(partition.accounts[handler], nowhere, Fate.OPEN)])
+        self._metrics.stuck.inc(len(nowhere))
+
+    def _send(self, ready: Sequence[_Ready]) -> None:
+        if self._ledger is None:
+            self._handoff.publish(each.outgoing for each in ready)
+            self._note(ready)
+        elif self._one_step:
+            self._push_and_mark(ready)
+        else:
+            # Publish, wait for the acknowledgement, then mark: a crash between the two hands out again. While the
+            # ledger does not answer the marks wait, with the commit; what is published is not published again.
+            self._handoff.publish(each.outgoing for each in ready)
+            self._unwritten += [_mark(each) for each in ready]
+            self._note(ready)
+            self.write([])
+
+    def _push_and_mark(self, ready: Sequence[_Ready]) -> None:
+        assert self._ledger is not None
+        items = []
+        for each in ready:
+            key, entry = self._handoff.entry(each.outgoing)
+            items.append(HandOff(each.partition.accounts[each.group.handler], each.group.offsets, key, [entry]))
+        written = self._ledger.write(items)
+        self._note([each for each, found in zip(ready, written, strict=True) if found.changed])
+        for each, found in zip(ready, written, strict=True):
+            if not found.changed:
+                self._again(each, found.before, found.free)
+
+    def _again(self, ready: _Ready, before: bytes, free: Sequence[int]) -> None:
+        """Another bridge was there first, for some of it: the rest goes out as a batch of its own."""
+        by_fate: dict[Fate, list[int]] = {}
+        for offset, fate in zip(ready.group.offsets, before, strict=True):
+            if offset not in free:
+                by_fate.setdefault(Fate(fate), []).append(offset)
+        for fate, offsets in by_fate.items():
+            self._unwritten += ready.partition.settle(ready.group.handler, offsets, fate)
+        if free:
+            ready.partition.give_back(ready.group.handler, list(free))
+
+    def _note(self, ready: Iterable[_Ready]) -> None:
+        counts: dict[tuple[str, str], int] = {}
+        for each in ready:
+            each.partition.handed(each.group.handler, each.group.offsets)
+            key = (each.partition.topic, each.group.handler)
+            counts[key] = counts.get(key, 0) + len(each.group.offsets)
+        for (topic, handler), count in counts.items():
+            self._metrics.handed_off.labels(topic, handler).inc(count)
+
+    def _ready(self, partition: Partition, group: Group, records: Sequence[Record]) -> _Ready:
+        """A group as a message; what would make it too large goes back, to be taken again."""
+        fitting = _fitting(records)
+        if fitting < len(records):
+            partition.give_back(group.handler, group.offsets[fitting:])
+            group, records = Group(group.handler, group.offsets[:fitting]), records[:fitting]
+        return _Ready(partition, group, self._outgoing(partition, group, records))
+
+    def _outgoing(self, partition: Partition, group: Group, records: Sequence[Record]) -> Outgoing:
+        topic, number = partition.topic, partition.number
+        header = {
+            "topic": topic,
+            "partition": number,
+            "cluster": self._cluster,
+            "group": self._group,
+            "topic_id": partition.topic_id,
+            "messages": [_row(record) for record in records],
+        }
+        if partition.chosen.order is not None:
+            header["order"] = partition.chosen.order
+        return Outgoing(
+            group.handler,
+            batch_id(topic, number, group.offsets, group.handler),
+            label(topic, number, group.offsets),
+            header,
+        )
+
+
+def _row(record: Record) -> list[object]:
+    kind, timestamp = record.timestamp()
+    return row(record.offset() or 0, timestamp if kind else None, record.key(), record.value(), record.headers())  # type: ignore[arg-type]
+
+
+def _mark(ready: _Ready) -> Mark:
+    return Mark(ready.partition.accounts[ready.group.handler], ready.group.offsets, Fate.HANDED)
+
+
+def _fitting(records: Sequence[Record]) -> int:
+    """How many of these records, one at least, one message may carry."""
+    size = 0
+    for number, record in enumerate(records):
+        size += len(record.value() or b"") + len(record.key() or b"")
+        if size > MESSAGE_BYTES and number:
+            return number
+    return len(records)
+
+
+def _step(ready: Sequence[_Ready], start: int) -> Sequence[_Ready]:
+    """As many from `start` on as one step may carry."""
+    size, bulk, end = 0, 0, start
+    while end < len(ready) and end - start < STEP_MESSAGES:
+        size += len(ready[end].group.offsets)
+        bulk += sum(len(row[3] or "") for row in ready[end].outgoing.header["messages"])
+        if end > start and (size > STEP or bulk > STEP_BYTES):
+            break
+        end += 1
+    return ready[start:end]

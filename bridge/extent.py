@@ -1,0 +1,60 @@
+"""Where the partitions of a topic begin and end, and how far the group has committed, without joining it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.errors import KafkaUnavailable
+from bridge.kafka import KafkaException, TopicPartition, consumer_client
+from bridge.settings import Settings
+
+#: Seconds for one question to Kafka.
+ANSWER_WITHIN: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A partition's offsets.
+
+    Attributes:
+        first: the first offset that Kafka still has.
+        end: one more than the last.
+        committed: the group's, or `None` if it has committed nothing.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    committed: int | None
+
+    @property
+    def lag(self) -> int:
+        """Records between the committed offset and the end."""
+        return max(0, self.end - max(self.first, self.committed or 0))
+
+
+def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
+    """The partitions of those topics, in order; a topic that does not exist has none.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    client = consumer_client(settings.kafka, settings.group)
+    try:
+        known = client.list_topics(timeout=ANSWER_WITHIN).topics
+        places = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            if topic in known and known[topic].error is None
+            for partition in sorted(known[topic].partitions)
+        ]
+        found = []
+        for place in client.committed(places, timeout=ANSWER_WITHIN) if places else []:
+            first, end = client.get_watermark_offsets(place, timeout=ANSWER_WITHIN)
+            found.append(Extent(place.topic, place.partition, first, end, place.offset if place.offset >= 0 else None))
+        return found
+    except KafkaException as error:
+        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+    finally:
+        client.close()

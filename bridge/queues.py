@@ -1,0 +1,40 @@
+"""The Celery queues that deliveries go to: how long they are, and which topics must wait for that."""
+
+import logging
+from collections.abc import Iterable
+
+from bridge import pressure
+from bridge.errors import HandoffFailed
+from bridge.handoff import Handoff
+from bridge.metrics import Place
+from bridge.pressure import Limits
+from bridge.routes import Routes
+
+logger = logging.getLogger(__name__)
+
+
+class Queues:
+    """Which queues are too long, since when they were last looked at."""
+
+    def __init__(self, handoff: Handoff, routes: Routes, limits: Limits) -> None:
+        self._handoff, self._routes, self._limits = handoff, routes, limits
+        self._long: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Ask the broker for the lengths; while it does not answer, all stays as it was."""
+        try:
+            lengths = self._handoff.lengths(self._routes.queues)
+        except HandoffFailed as error:
+            logger.debug("queue lengths: %s", error)
+            return
+        found = pressure.too_long(lengths, self._limits, self._long)
+        for queue in sorted(found - self._long.keys()):
+            logger.warning("paused: %s", pressure.reason(queue, lengths[queue], self._limits))
+        for queue in sorted(self._long.keys() - found):
+            logger.info("resumed: queue %r holds %d messages", queue, lengths[queue])
+        self._long = {queue: pressure.reason(queue, lengths[queue], self._limits) for queue in found}
+
+    def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
+        """The partitions that must wait, with the queue that is too long."""
+        topics = {topic: queue for queue in sorted(self._long) for topic in self._routes.topics_into(queue)}
+        return {place: f"queue {topics[place[0]]}" for place in places if place[0] in topics}

@@ -1,0 +1,71 @@
+"""A delivery's mark in the user's own database, in the handler's own transaction: the only SQL of the hand-off."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.errors import BridgeError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+    from sqlalchemy.orm import Session
+
+#: The table in the user's database; made on first use, or by a migration of the user's from `table()`.
+TABLE: Final = "bridge_settled"
+
+_ready: set[str] = set()
+_making = threading.Lock()
+
+
+class AlreadySettled(BridgeError):
+    """The work of this delivery was committed by an earlier run; the transaction of this one must be rolled back."""
+
+
+def settle_with(session: Session, delivery: str) -> None:
+    """Write "done" for a delivery in the session's transaction, so that work and mark commit or roll back together.
+
+    Parameters:
+        session: a SQLAlchemy session, or a connection, with the handler's transaction.
+        delivery: the delivery's identity.
+
+    Raises:
+        AlreadySettled: an earlier run has committed its work. Let it pass: the session is rolled back, and the
+            delivery is done.
+    """
+    from sqlalchemy import exc, insert
+
+    found = table()
+    _make(session, found)
+    try:
+        session.execute(insert(found).values(delivery=delivery))
+    except exc.IntegrityError as error:
+        raise AlreadySettled(f"{delivery} was committed by an earlier run.") from error
+
+
+def table(metadata: Any = None) -> Table:
+    """The table, in a metadata of the user's or in one of its own."""
+    from sqlalchemy import Column, DateTime, MetaData, String, Table, func
+
+    home = MetaData() if metadata is None else metadata
+    return Table(
+        TABLE,
+        home,
+        Column("delivery", String(700), primary_key=True),
+        Column("settled_at", DateTime(timezone=True), server_default=func.now(), nullable=False),
+        extend_existing=True,
+    )
+
+
+def _make(session: Any, found: Table) -> None:
+    """Make the table in a transaction of its own: DDL would end the handler's on some databases."""
+    engine = session.get_bind().engine if hasattr(session, "get_bind") else session.engine
+    if engine.dialect.name == "sqlite":
+        # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
+        found.create(session.connection() if hasattr(session, "get_bind") else session, checkfirst=True)
+        return
+    key = str(engine.url)
+    with _making:
+        if key not in _ready:
+            found.create(engine, checkfirst=True)
+            _ready.add(key)

@@ -1,0 +1,105 @@
+"""The worker's side of the ledger: what is settled already, and marks that wait a few milliseconds for others."""
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from celery import Celery
+
+from bridge import settings
+from bridge.errors import LedgerUnavailable
+from bridge.ledger import SETTLED, Account, Fate, Ledger, Mark
+from bridge.message import Batch, Message
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a mark may wait for others; what a killed process had done since its last marks runs again.
+MARK_WITHIN: Final = 0.005
+#: Seconds for which marks are tried again before the message is given back to the broker.
+MARK_FOR: Final = 60.0
+
+
+class Book:
+    """The fates of one batch.
+
+    Parameters:
+        ledger: `None` where there is no Redis for it: nothing is known, nothing is marked.
+    """
+
+    _ledgers: ClassVar[dict[tuple[int, str, str], Ledger | None]] = {}
+
+    def __init__(self, ledger: Ledger | None, batch: Batch) -> None:
+        self._ledger = ledger
+        self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
+        self._done: list[int] = []
+        self._marked_at = time.monotonic()
+
+    @classmethod
+    def of(cls, app: Celery, batch: Batch) -> "Book":
+        """The book of a batch, on the ledger of the group that handed it off."""
+        # A connection must not be shared with the process that this one was forked from.
+        key = (os.getpid(), batch.cluster, batch.group)
+        if key not in cls._ledgers:
+            chosen = settings.load(app, os.environ)
+            url, days = chosen.ledger_url, chosen.file.kafka_ledger_days
+            cls._ledgers[key] = Ledger(url, batch.cluster, batch.group, days) if url and batch.group else None
+        return cls(cls._ledgers[key], batch)
+
+    def settled(self, offsets: Sequence[int]) -> set[int]:
+        """Those of these offsets (ascending) that are settled: they are not run again.
+
+        Raises:
+            LedgerUnavailable: it is not known.
+        """
+        if self._ledger is None:
+            return set()
+        (fates,) = self._ledger.fates_of([(self._account, offsets)])
+        return {offset for offset, fate in zip(offsets, fates, strict=True) if fate in SETTLED}
+
+    def may_have_forgotten(self, message: Message) -> bool:
+        """Whether this message may have been settled before the ledger's Redis was last wiped or started again."""
+        if self._ledger is None:
+            return False
+        try:
+            return message.timestamp is None or message.timestamp < self._ledger.since() * 1000
+        except LedgerUnavailable:
+            return True
+
+    def done(self, offset: int, *, now: bool = False) -> None:
+        """Mark a delivery done, within milliseconds, or `now`."""
+        self._done.append(offset)
+        if now or time.monotonic() - self._marked_at >= MARK_WITHIN:
+            self.flush()
+
+    def mark(self, offset: int, fate: Fate) -> None:
+        """Mark a delivery, at once."""
+        self.flush()
+        self._write([offset], fate)
+
+    def flush(self) -> None:
+        """Write the marks that wait.
+
+        Raises:
+            LedgerUnavailable: the ledger did not take them for a minute; the message must not be acknowledged.
+        """
+        if self._done:
+            self._write(sorted(set(self._done)), Fate.DONE)
+            self._done = []
+        self._marked_at = time.monotonic()
+
+    def _write(self, offsets: list[int], fate: Fate) -> None:
+        if self._ledger is None:
+            return
+        give_up = time.monotonic() + MARK_FOR
+        while True:
+            try:
+                self._ledger.write([Mark(self._account, offsets, fate)])
+            except LedgerUnavailable as error:
+                if time.monotonic() > give_up:
+                    raise
+                logger.warning("tried again in a second: %s", error)
+                time.sleep(1)
+            else:
+                return

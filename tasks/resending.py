@@ -1,0 +1,79 @@
+"""Sends a Celery message again, without the ways in which Celery would lose it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from celery import Celery, Task
+from celery.exceptions import Reject
+
+from bridge.message import HEADER, Batch, label, to_header
+from tasks.errors import Failed
+
+if TYPE_CHECKING:
+    from tasks.handler import HandlerTask
+
+#: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
+PUBLISH_DELAY: Final = (2, 60)
+#: Headers in which lossless counts what a message has cost (lossless.request, lossless.consumer).
+COUNTS: Final = ("lost", "restored", "paused")
+#: More than any count of retries: how often a delivery runs is the policy's to say, not Celery's.
+_NO_LIMIT: Final = 2**31
+
+
+def retry(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg]
+    """Celery's own retry, past the one that handlers call, without its limit and without its loss.
+
+    Raises:
+        Retry: the message was sent again.
+        Reject: it could not be; the broker keeps the one in hand.
+    """
+    try:
+        Task.retry(task, max_retries=_NO_LIMIT, **options)
+    except Reject as error:
+        # Celery gives up a message whose retry it cannot publish (celery/app/task.py:958-961).
+        raise Reject(vars(error)["reason"], requeue=True) from None
+    raise AssertionError("Task.retry always raises")
+
+
+def retry_batch(task: "HandlerTask", batch: Batch, delay: float, words: str) -> NoReturn:
+    """Send the message in hand again with this batch, as a Celery retry.
+
+    A crash between sending and acknowledging repeats the delivery.
+    """
+    options = _options(batch)
+    sent = task.request.headers or {}
+    # How many processes and workers it has cost goes on being counted, through failures too.
+    options["headers"].update({name: sent[name] for name in COUNTS if name in sent})
+    retry(task, countdown=delay, exc=Failed(words), **options)
+
+
+def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str, Any]) -> None:
+    """Send a part of the batch in hand as a message of its own; returns when the broker has it.
+
+    Parameters:
+        delay: seconds before it runs.
+        delivery_info: of the message in hand; the part goes to the same queue.
+
+    Raises:
+        kombu.exceptions.OperationalError: the broker did not take it.
+    """
+    options = _options(batch)
+    if queue := delivery_info.get("routing_key"):
+        options["queue"] = queue
+    if priority := delivery_info.get("priority"):
+        options["priority"] = priority
+    app.send_task(batch.handler, (), {}, task_id=batch.task_id, countdown=delay or None, ignore_result=True, **options)
+
+
+def publish_delay(tries: int) -> int:
+    """Seconds before the next try to publish a dead letter, after that many that failed before."""
+    first, most = PUBLISH_DELAY
+    return int(min(most, first * 2 ** min(tries, 10)))
+
+
+def _options(batch: Batch) -> dict[str, Any]:
+    return {
+        "headers": {HEADER: to_header(batch)},
+        "argsrepr": label(batch.topic, batch.partition, batch.offsets),
+        "kwargsrepr": "{}",
+    }

@@ -1,0 +1,101 @@
+"""Handlers for the promises of the ledger: each does what its record says."""
+
+import os
+import signal
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.orm import Session
+
+from tasks import DeadLetter, Message, handler
+from tests.handlers.notes import note, topic
+
+BATCH = int(os.environ.get("TEST_BATCH", "1"))
+RETRIES: dict[str, Any] = {"retry_delays": (0.3,) * 5}
+FOREVER: dict[str, Any] = {"max_retries": None, "retry_backoff": 1, "retry_backoff_max": 1, "retry_jitter": False}
+
+
+def act(name: str, order: Any, message: Message) -> None:
+    """`{"sleep": s}` takes so long; `{"dead": true}` dies; `{"fail": n}` fails n times; `{"kill": n}` kills its process
+    n times; `{"until": "path"}` fails until that file is there; a handler's name before a word makes it that one's."""
+    said = order if isinstance(order, dict) else {}
+    said = {**said, **said.get(name, {})}
+    note(name, message, order, "begun")
+    if "sleep" in said:
+        time.sleep(said["sleep"])
+    if said.get("dead"):
+        raise DeadLetter("as it says")
+    if message.attempt <= said.get("fail", 0):
+        raise ConnectionError("as it says")
+    if "until" in said and not Path(said["until"]).exists():
+        raise ConnectionError("not yet")
+    if said.get("kill", 0) > _kills(name, message):
+        os.kill(os.getpid(), signal.SIGKILL)
+    note(name, message, order)
+
+
+def _kills(name: str, message: Message) -> int:
+    """How often this delivery was here before: a killed run leaves no count in the message."""
+    mark = Path(f"{os.environ['TEST_RUNS']}.{name}.{message.coordinates}")
+    with mark.open("ab") as file:
+        file.write(b"x")
+    return mark.stat().st_size - 1
+
+
+def declare(name: str, **options: Any) -> None:
+    """A handler of the topic of its own name."""
+
+    def run(order: Any, message: Message) -> None:
+        act(name, order, message)
+
+    handler(topic(name), name=name, **{**RETRIES, **options})(run)
+
+
+declare("orders", batch=BATCH)
+declare("many", batch=200)
+declare("slow", batch=200, batch_seconds=1)
+declare("keyed")
+declare("keyed_batches", batch=200)
+declare("line")
+declare("blocking", batch=5, retry_delays=None, **FOREVER)
+
+
+@handler(topic("steps"), batch=BATCH, **RETRIES)
+def first(order: Any, message: Message) -> None:
+    act("first", order, message)
+
+
+@handler(topic("steps"), batch=BATCH, **RETRIES)
+def second(order: Any, message: Message) -> None:
+    act("second", order, message)
+
+
+@handler(topic("steps"), batch=BATCH, **RETRIES)
+def third(order: Any, message: Message) -> None:
+    act("third", order, message)
+
+
+@handler(topic("payments"), retry_delays=(0.3, 0.3, 0.3))
+def pay(order: Any, message: Message) -> None:
+    """Books an amount; `{"kill": true}` kills its process after the first commit, `{"roll_back": n}` rolls back n
+    times, `{"fail": n}` fails n times after the commit."""
+    note("pay", message, order, "begun")
+    with Session(_engine()) as session:
+        session.execute(text("INSERT INTO payments (id) VALUES (:id)"), {"id": order["id"]})
+        message.settle_with(session)
+        if message.attempt <= order.get("roll_back", 0):
+            raise ConnectionError("before the commit")
+        session.commit()
+    if order.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if message.attempt <= order.get("fail", 0):
+        raise ConnectionError("after the commit")
+    note("pay", message, order)
+
+
+@cache
+def _engine() -> Engine:
+    return create_engine(os.environ["TEST_DATABASE"])

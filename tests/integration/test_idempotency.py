@@ -1,0 +1,76 @@
+"""What is done is not done again, whatever hands it out."""
+
+import json
+import sqlite3
+
+import pytest
+
+from tests.processes import Stack, eventually
+from tests.promises import all_settled, choose, command, twice
+
+
+def booked(stack: Stack) -> list[int]:
+    """What lies in the user's own database."""
+    connection = sqlite3.connect(stack.environ["TEST_DATABASE"].removeprefix("sqlite:///"), timeout=30)
+    try:
+        return [number for (number,) in connection.execute("SELECT id FROM payments ORDER BY id")]
+    finally:
+        connection.close()
+
+
+def test_work_in_the_users_database_and_its_mark_commit_together(calm: Stack):
+    calm.produce(
+        "payments",
+        {"id": 1},
+        {"id": 2, "kill": True},
+        {"id": 3, "fail": 1},
+        {"id": 4, "roll_back": 2},
+        {"id": 5, "roll_back": 9},
+    )
+    all_settled(calm, "payments", done=4, dead=1)
+    # 2: killed between the commit and the ledger's mark; 3: failed in between; 4: what was rolled back did not count.
+    assert booked(calm) == [1, 2, 3, 4]
+    (letter,) = calm.dead_letters("payments")
+    assert json.loads(letter.record.value() or b"")["id"] == 5
+
+
+@pytest.mark.slow
+def test_a_reset_runs_nothing_again_unless_asked_to(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", partitions=2)
+    worker, bridge = stack.worker(wait=False), stack.bridge()
+    stack.produce("orders", *range(40), {"dead": True})
+    all_settled(stack, "orders", done=40, dead=1)
+    topic = stack.topic("orders")
+    assert "stop all of them" in command(stack, "reset", topic, "--to", "earliest", code=1)
+    bridge.terminate()
+    moved = command(stack, "reset", topic, "--to", "earliest")
+    assert f"{topic}-0: " in moved
+    assert "→ 0" in moved
+    assert stack.committed("orders") == 0
+    bridge = stack.bridge()
+    bridge.says("are settled: skipped")
+    all_settled(stack, "orders", done=40, dead=1)
+    assert len(stack.done()) == 40
+    bridge.terminate()
+    command(stack, "reset", topic, "--to", "earliest", "--again")
+    stack.bridge()
+    eventually(lambda: len(stack.done()) == 80, 30, "all ran again")
+    eventually(lambda: len(stack.dead_letters("orders")) == 2, 30)
+    assert set(twice(stack).values()) == {2}
+    assert worker.exit_code is None
+
+
+def test_what_is_pushed_into_the_queue_twice_runs_once(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders")
+    stack.bridge()
+    stack.produce("orders", *range(10))
+    eventually(lambda: stack.waiting() == 10, 20)
+    with stack.redis() as client:
+        client.rpush("celery", *client.lrange("celery", 0, -1))
+    assert stack.waiting() == 20
+    worker = stack.worker()
+    eventually(lambda: worker.count("is settled already: not run again") == 10, 20)
+    assert len(stack.done()) == 10
+    assert twice(stack) == {}
