@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from bridge.handoff import Handoff, Outgoing
 from bridge.kafka import Record
 from bridge.lanes import Group
-from bridge.ledger import Fate, HandOff, Ledger, Mark
+from bridge.ledger import Account, Fate, HandOff, Ledger, Mark
 from bridge.ledger.stuck import stuck
 from bridge.message import batch_id, label, row
 from bridge.metrics import BridgeMetrics, Place
@@ -179,15 +180,35 @@ class Dispatch:
 
     def _push_and_mark(self, ready: Sequence[_Ready]) -> None:
         assert self._ledger is not None
-        items = []
+        bundles = self._bundles(ready)
+        written = self._ledger.write([item for item, _ in bundles])
+        out: list[_Ready] = []
+        for (item, some), found in zip(bundles, written, strict=True):
+            changed = set(found.changed)
+            for number, each in enumerate(some):
+                if each.group.offsets[0] in changed:
+                    out.append(each)
+                else:
+                    before = found.before if item.whole else found.before[number : number + 1]
+                    self._again(each, before, found.free if item.whole else ())
+        self._note(out)
+
+    def _bundles(self, ready: Sequence[_Ready]) -> list[tuple[HandOff, list[_Ready]]]:
+        """What the ledger is asked for: an item a batch, and one for all single deliveries of an account together."""
+        bundles: list[tuple[HandOff, list[_Ready]]] = []
+        singles: dict[tuple[Account, str], list[tuple[int, bytes, _Ready]]] = {}
         for each in ready:
             key, entry = self._handoff.entry(each.outgoing)
-            items.append(HandOff(each.partition.accounts[each.group.handler], each.group.offsets, key, [entry]))
-        written = self._ledger.write(items)
-        self._note([each for each, found in zip(ready, written, strict=True) if found.changed])
-        for each, found in zip(ready, written, strict=True):
-            if not found.changed:
-                self._again(each, found.before, found.free)
+            account = each.partition.accounts[each.group.handler]
+            if len(each.group.offsets) == 1:
+                singles.setdefault((account, key), []).append((each.group.offsets[0], entry, each))
+            else:
+                bundles.append((HandOff(account, each.group.offsets, key, [entry]), [each]))
+        for (account, key), some in singles.items():
+            some.sort(key=itemgetter(0))
+            offsets, entries, groups = zip(*some, strict=True)
+            bundles.append((HandOff(account, offsets, key, entries), list(groups)))
+        return bundles
 
     def _again(self, ready: _Ready, before: bytes, free: Sequence[int]) -> None:
         """Another bridge was there first, for some of it: the rest goes out as a batch of its own."""
