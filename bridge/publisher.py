@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import ClassVar
@@ -12,7 +13,7 @@ from bridge import settings
 from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.failure import Failure, cut
 from bridge.kafka import KafkaError, KafkaException, Producer, Record, producer_client
-from bridge.letters import recent_letters
+from bridge.letters import Letter, recent_letters
 from bridge.message import Dead, Delivery
 from bridge.settings import Settings
 
@@ -37,6 +38,7 @@ class Publisher:
         self._settings = chosen
         self._producer: Producer = producer_client(chosen.kafka)
         self._partitions: dict[str, int] = {}
+        self._letters: dict[tuple[str, int], tuple[float, set[Letter]]] = {}
 
     @classmethod
     def of(cls, app: Celery) -> "Publisher":
@@ -64,17 +66,26 @@ class Publisher:
                 refused = error
         raise refused
 
-    def has_dead_letter(self, delivery: Delivery) -> bool:
+    def has_dead_letter(self, delivery: Delivery, written_before: float | None = None) -> bool:
         """Whether Kafka has this delivery's dead letter already: a killed process may have written it, and no more.
+
+        Parameters:
+            written_before: Unix time; if only an older letter is looked for, what was read since is not read again.
 
         Raises:
             PublishFailed: Kafka does not tell.
         """
         message = delivery.message
-        try:
-            found = recent_letters(self._settings, message.topic, message.partition)
-        except KafkaUnavailable as error:
-            raise PublishFailed(f"{delivery}: {error}") from None
+        place = (message.topic, message.partition)
+        read_at, found = self._letters.get(place, (0.0, set()))
+        # A second for clocks that are read in whole seconds.
+        if written_before is None or read_at <= written_before + 1:
+            read_at = time.time()
+            try:
+                found = recent_letters(self._settings, *place)
+            except KafkaUnavailable as error:
+                raise PublishFailed(f"{delivery}: {error}") from None
+            self._letters[place] = (read_at, found)
         return (message.partition, message.offset, delivery.handler) in found
 
     def _publish(self, topic: str, delivery: Delivery, headers: RecordHeaders) -> None:

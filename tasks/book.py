@@ -58,14 +58,17 @@ class Book:
         (fates,) = self._ledger.fates_of([(self._account, offsets)])
         return {offset for offset, fate in zip(offsets, fates, strict=True) if fate in SETTLED}
 
-    def may_have_forgotten(self, message: Message) -> bool:
-        """Whether this message may have been settled before the ledger's Redis was last wiped or started again."""
+    def forgot_at(self, message: Message) -> float | None:
+        """When the ledger may have forgotten how this message ended (Unix time): its Redis was wiped or started again
+        after the record was produced. `None` if it was not.
+        """
         if self._ledger is None:
-            return False
+            return None
         try:
-            return message.timestamp is None or message.timestamp < self._ledger.since() * 1000
+            since = self._ledger.since()
         except LedgerUnavailable:
-            return True
+            return time.time()
+        return since if message.timestamp is None or message.timestamp < since * 1000 else None
 
     def done(self, offset: int, *, now: bool = False) -> None:
         """Mark a delivery done, within milliseconds, or `now`."""

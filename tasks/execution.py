@@ -217,8 +217,9 @@ class Execution:
         try:
             publisher = Publisher.of(self._task.app)
             # Who ran it before may have been killed between the acknowledgement and the mark, or the mark is lost.
-            again = self._comes_again or self._book.may_have_forgotten(delivery.message)
-            if not (again and publisher.has_dead_letter(delivery)):
+            forgot_at = self._book.forgot_at(delivery.message)
+            again = self._comes_again and publisher.has_dead_letter(delivery)
+            if not (again or (forgot_at is not None and publisher.has_dead_letter(delivery, forgot_at))):
                 publisher.dead_letter(delivery, dead)
         except PublishFailed as error:
             delay = publish_delay(delivery.publish_tries)

@@ -50,8 +50,8 @@ class FakeBook:
     def flush(self) -> None:
         pass
 
-    def may_have_forgotten(self, message: Message) -> bool:
-        return False
+    def forgot_at(self, message: Message) -> float | None:
+        return None
 
 
 class World:
@@ -73,7 +73,7 @@ class World:
             raise PublishFailed("Kafka is away")
         self.letters.append((delivery.message.offset, dead.reason))
 
-    def has_dead_letter(self, delivery: Delivery) -> bool:
+    def has_dead_letter(self, delivery: Delivery, written_before: float | None = None) -> bool:
         return any(offset == delivery.message.offset for offset, _ in self.letters)
 
     def send_on(self, app: Any, batch: Batch, delay: float, delivery_info: Any) -> None:
