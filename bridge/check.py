@@ -9,6 +9,7 @@ from celery import Celery
 
 from bridge import settings
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, SettingsError
+from bridge.handoff import connection_to
 from bridge.kafka import KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
 from bridge.routes import Routes, read_routes
@@ -94,13 +95,7 @@ def _words(error: Exception) -> str:
 def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
     url = str(app.conf.broker_url)
     shown = hide_password(url)
-    connection = app.connection_for_write(
-        transport_options={
-            **app.conf.broker_transport_options,
-            "socket_timeout": ANSWER_WITHIN,
-            "socket_connect_timeout": ANSWER_WITHIN,
-        }
-    )
+    connection = connection_to(app)
     try:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
         yield Finding("ok", f"the Celery broker at {shown} answers.")

@@ -62,7 +62,7 @@ class Bridge:
     def __init__(
         self, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._app, self._settings, self._routes, self._clock = app, settings, routes, clock
+        self._settings, self._routes, self._clock = settings, routes, clock
         self.metrics = BridgeMetrics()
         self._limits = pressure.Limits(settings.file.kafka_pause_above, settings.file.kafka_resume_below)
         self._handoff = Handoff(app)

@@ -27,10 +27,6 @@ class MalformedDelivery(BridgeError):
     """A Celery message names a handler of ours, but its `kafka` header is not one that the bridge wrote."""
 
 
-class MalformedHeader(BridgeError):
-    """A header on one of our own topics does not parse."""
-
-
 class PublishFailed(BridgeError):
     """Kafka did not acknowledge a record in time; nothing may be settled on the strength of it."""
 

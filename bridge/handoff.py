@@ -80,6 +80,15 @@ class _Captured:
             self.entry = (key, payload.encode() if isinstance(payload, str) else payload)
 
 
+def connection_to(app: Celery) -> Connection:
+    """A connection to the Celery broker, not yet open, whose answers are not waited for without end."""
+    options: dict[str, Any] = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
+    if app.connection_for_write().transport_cls in ("amqp", "pyamqp"):
+        # Without it RabbitMQ says nothing when it has not taken a message.
+        options = {"confirm_publish": True}
+    return app.connection_for_write(transport_options={**app.conf.broker_transport_options, **options})
+
+
 class Handoff:
     """A connection to the Celery broker that is made again whenever it broke."""
 
@@ -181,13 +190,7 @@ class Handoff:
         return (KombuError, OSError, *self._connection.connection_errors, *self._connection.channel_errors)
 
     def _connect(self) -> Producer:
-        options: dict[str, Any] = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
-        if self._app.connection_for_write().transport_cls in ("amqp", "pyamqp"):
-            # Without it RabbitMQ says nothing when it has not taken a message.
-            options = {"confirm_publish": True}
-        self._connection = self._app.connection_for_write(
-            transport_options={**self._app.conf.broker_transport_options, **options}
-        )
+        self._connection = connection_to(self._app)
         self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
         self._producer = Producer(self._connection.default_channel, auto_declare=False)
         self._templates.clear()

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -25,7 +24,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 __all__ = [
-    "OFFSET_INVALID",
     "AdminClient",
     "ConfigResource",
     "Consumer",
