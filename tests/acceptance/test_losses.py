@@ -65,7 +65,7 @@ def kafka_stopped(shop: Stack, server: KafkaServer, seconds: float) -> None:
     all_handled(shop, 1_000)
     eventually(bridge.ready, 30)
     assert (bridge.exit_code, worker.exit_code) == (None, None)
-    assert shop.committed("stream") == 1_000
+    eventually(lambda: shop.committed("stream") == 1_000, 30)
 
 
 def redis_stopped(shop: Stack, server: RedisServer, seconds: float) -> None:

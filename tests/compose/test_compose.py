@@ -133,7 +133,9 @@ def test_flower_answers_nobody_without_the_password(stack):
     for credentials in (None, ("operator", "wrong")):
         with pytest.raises(urllib.error.HTTPError) as refused:
             ask(f"http://127.0.0.1:{stack.flower_port}/api/tasks", credentials)
-        assert refused.value.code == 401
+        # The error is the answer itself, and holds its socket.
+        with refused.value as answer:
+            assert answer.code == 401
 
 
 def test_flower_lists_the_worker(stack):
