@@ -50,8 +50,9 @@ $(KAFKA): tests/kafka/pom.xml
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
+# Two at a time, each with servers of its own: most tests wait most of the time. One at a time: ARGS='-n 0'.
 test: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,10 +1,11 @@
 """Commits, per partition, the first offset that must be read again after a crash."""
 
 import logging
+from concurrent.futures import Future
+from threading import Thread
 from typing import Final
 
 from bridge.assignment import Assignment
-from bridge.errors import LedgerUnavailable
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.ledger import Ledger, State
 from bridge.metrics import BridgeMetrics, Place
@@ -13,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that the broker's append-only file may take to reach the disk.
 FSYNC_WITHIN: Final = 2.5
+#: Seconds that a commit which is waited for may take, in a rebalance and at the end.
+COMMIT_WITHIN: Final = 3.0
 
 
 class Commits:
@@ -25,7 +28,6 @@ class Commits:
     def __init__(self, assignment: Assignment, ledger: Ledger | None, fsync: bool, metrics: BridgeMetrics) -> None:
         self._assignment, self._ledger, self._fsync, self._metrics = assignment, ledger, fsync, metrics
         self._state: State | None = None
-        self._silent = False
 
     def check(self) -> None:
         """See at the start that this Redis can tell what is on disk, where that is asked for.
@@ -41,19 +43,15 @@ class Commits:
 
         Parameters:
             held_back: partitions that are about to be read again.
-            wait: until Kafka has answered.
+            wait: until Kafka has answered, or for some seconds.
 
         Returns:
             why the ledger may have lost fates, a sentence; then nothing new was committed.
+
+        Raises:
+            LedgerUnavailable: nothing was committed.
         """
-        try:
-            doubt = self._doubt()
-        except LedgerUnavailable as error:
-            if not self._silent:
-                logger.warning("nothing is committed until this is mended: %s", error)
-            self._silent = True
-            return None
-        self._silent = False
+        doubt = self._doubt()
         if doubt is None:
             self._store(consumer, held_back)
         self._commit(consumer, wait=wait)
@@ -97,9 +95,33 @@ class Commits:
         """Commit what was stored; commit(message=) would move another bridge's offset (it is not fenced)."""
         try:
             if wait:
-                self.noted(None, consumer.commit(asynchronous=False))
+                self.noted(None, _answer(consumer))
             else:
                 consumer.commit(asynchronous=True)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 logger.warning("not committed, tried again: %s", error.args[0].str())
+
+
+def _answer(consumer: Consumer) -> list[TopicPartition]:
+    """Commit what is stored and return Kafka's answer; nothing, if there is none in time.
+
+    commit() itself waits for as long as Kafka is away.
+
+    Raises:
+        KafkaException: Kafka did not take it.
+    """
+    found: Future[list[TopicPartition]] = Future()
+
+    def commit() -> None:
+        try:
+            found.set_result(consumer.commit(asynchronous=False) or [])
+        except KafkaException as error:
+            found.set_exception(error)
+
+    Thread(target=commit, daemon=True).start()
+    try:
+        return found.result(COMMIT_WITHIN)
+    except TimeoutError:
+        logger.warning("Kafka did not answer to a commit within %g s; what it covers may be read again.", COMMIT_WITHIN)
+        return []

@@ -74,6 +74,7 @@ class Bridge:
         self._failures = 0
         self._retry_at = 0.0
         self._blocked: str | None = None
+        self._failed: Callable[[], None] | None = None
         self._kafka_down: str | None = None
         self._since_look = 0
         self._paused: dict[Place, str] = {}
@@ -215,6 +216,9 @@ class Bridge:
 
     def _hand_off(self) -> None:
         try:
+            if self._failed is not None:
+                self._failed()
+                self._failed = None
             held = bool(self._held)
             if held:
                 at = {place: self._assignment.at(place, some[0].offset() or 0) for place, some in self._held.items()}
@@ -250,9 +254,15 @@ class Bridge:
             ("audit", AUDIT_EVERY, self._audit),
             ("announce", ANNOUNCE_EVERY, self._announce),
         ):
+            if self._blocked and what != "kafka":
+                continue
             if self._clock() >= self._next[what] or (what == "queues" and self._since_look >= LOOK_AFTER):
                 self._next[what] = self._clock() + every
-                look()
+                try:
+                    look()
+                except LedgerUnavailable as error:
+                    self._failed = look  # until it succeeds, nothing else is asked: a frozen Redis takes seconds
+                    self._handoff_failed(error)
         self._look_at_ends()
         self._reread()
 
@@ -295,18 +305,13 @@ class Bridge:
 
     def _look_at_queues(self) -> None:
         self._since_look = 0
-        if not self._blocked:
-            self._queues.look()
+        self._queues.look()
 
     def _look_at_fates(self) -> None:
         """See how what was handed out has ended: for the commit, and for what waits behind it."""
         watched = [partition for partition in self._assignment.partitions if partition.watched]
-        if self._ledger is None or not watched or self._blocked:
-            return
-        try:
+        if self._ledger is not None and watched:
             self._dispatch.look(watched, self._undone)
-        except LedgerUnavailable as error:
-            self._handoff_failed(error)
 
     def _undone(self, partition: Partition, reread: int, count: int) -> None:
         """Fates went back: read again from there, and say how much that was done will be done again."""
@@ -343,16 +348,16 @@ class Bridge:
             del self._rereads[place]
 
     def _look_for_stuck(self) -> None:
-        if self._upkeep is not None and not self._blocked:
+        if self._upkeep is not None:
             for partition, offset in self._upkeep.stuck():
                 self._read_again(partition, offset)
 
     def _audit(self) -> None:
-        if self._upkeep is not None and not self._blocked:
+        if self._upkeep is not None:
             self._upkeep.audit(self._ends)
 
     def _announce(self) -> None:
-        if self._upkeep is not None and not self._blocked:
+        if self._upkeep is not None:
             self._upkeep.announce(self._paused, self.obstacles())
 
     # Pausing
@@ -400,7 +405,7 @@ class Bridge:
             logger.info("assigned: %s", _shown(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._commit(wait=True)
+        self._commit_and_wait()
         self._give_up(partitions)
         consumer.incremental_unassign(partitions)
 
@@ -424,14 +429,8 @@ class Bridge:
 
     def _commit(self, wait: bool = False) -> None:
         """Commit what is safe; where the ledger may have lost fates, read again from the commit."""
-        if self._blocked:
-            return
-        try:
-            # A commit rests on marks too.
-            self._dispatch.write([])
-        except LedgerUnavailable as error:
-            self._handoff_failed(error)
-            return
+        # A commit rests on marks too.
+        self._dispatch.write([])
         doubt = self._commits.commit(self._consumer, set(self._rereads), wait=wait)
         if doubt is None:
             return
@@ -440,6 +439,13 @@ class Bridge:
             if partition.chosen.commit == "completion" or partition.chosen.handoff_durability:
                 place = (partition.topic, partition.number)
                 self._read_again(partition, self._assignment.committed.get(place, partition.offsets.window.start))
+
+    def _commit_and_wait(self) -> None:
+        if not self._blocked:
+            try:
+                self._commit(wait=True)
+            except LedgerUnavailable as error:
+                self._handoff_failed(error)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._commits.noted(error, partitions):
@@ -457,7 +463,7 @@ class Bridge:
 
     def _leave(self) -> None:
         if not self._kafka_down:
-            self._commit(wait=True)
+            self._commit_and_wait()
         # close() waits for Kafka without limit.
         leaving = threading.Thread(target=self._consumer.close, daemon=True)
         leaving.start()

@@ -109,13 +109,15 @@ _CONSUMER_ONLY = frozenset(CONSUMER_DEFAULTS) | {
     "max.poll.interval.ms",
     "fetch.min.bytes",
 }
+_PRODUCER_ONLY = frozenset({"linger.ms", "message.timeout.ms", "compression.type", "compression.codec", "batch.size"})
 _UNKNOWN = "celery.kafka.bridge.unknown"
 
 
 def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any) -> Consumer:
     """A consumer that commits only what it is told to."""
+    taken = {name: value for name, value in properties.items() if name not in _PRODUCER_ONLY}
     return Consumer(
-        {**CONSUMER_DEFAULTS, **properties, **CONSUMER_FIXED, "group.id": group, **callbacks},
+        {**CONSUMER_DEFAULTS, **taken, **CONSUMER_FIXED, "group.id": group, **callbacks},
         logger=librdkafka,
     )
 

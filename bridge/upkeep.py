@@ -28,7 +28,7 @@ ANNOUNCED_FOR: Final = 10.0
 
 
 class Upkeep:
-    """Where Redis does not answer, each of these is left for the next time."""
+    """Each of these raises LedgerUnavailable where Redis does not answer, `leave` apart."""
 
     def __init__(
         self,
@@ -56,22 +56,19 @@ class Upkeep:
                 lowest = self._dispatch.reopen_stuck(partition, self._stuck_after, carried)
                 if lowest is not None:
                     found.append((partition, lowest))
-        except (HandoffFailed, LedgerUnavailable) as error:
+        except HandoffFailed as error:
             logger.warning("stuck deliveries could not be looked for: %s", error)
         return found
 
     def audit(self, ends: Mapping[Place, int]) -> None:
         """Show the counts of `bridge audit` as metrics."""
-        try:
-            for partition in self._assignment.partitions:
-                place = (partition.topic, partition.number)
-                committed, end = self._assignment.committed.get(place), ends.get(place)
-                if end is not None:
-                    extent = Extent(*place, max(0, (committed or 0) - AUDITED), end, committed)
-                    for account in partition.accounts.values():
-                        self._metrics.show_fates(partition.topic, line(self._ledger, account, extent))
-        except LedgerUnavailable as error:
-            logger.debug("%s", error)
+        for partition in self._assignment.partitions:
+            place = (partition.topic, partition.number)
+            committed, end = self._assignment.committed.get(place), ends.get(place)
+            if end is not None:
+                extent = Extent(*place, max(0, (committed or 0) - AUDITED), end, committed)
+                for account in partition.accounts.values():
+                    self._metrics.show_fates(partition.topic, line(self._ledger, account, extent))
 
     def announce(self, paused: Mapping[Place, str], obstacles: list[str]) -> None:
         """Say how this bridge is, for `bridge status`."""
@@ -81,10 +78,7 @@ class Upkeep:
             "obstacles": obstacles,
             "waiting": self._waiting(),
         }
-        try:
-            self._members.announce(self._member, state, ANNOUNCED_FOR)
-        except LedgerUnavailable as error:
-            logger.debug("%s", error)
+        self._members.announce(self._member, state, ANNOUNCED_FOR)
 
     def leave(self) -> None:
         """Take back what was announced."""

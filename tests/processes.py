@@ -415,14 +415,17 @@ def mortal_stack(
     mortal_kafka: KafkaServer, mortal_redis: RedisServer, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Stack]:
     """A stack on servers that the test may stop and freeze; clients come back to a Kafka within a second."""
-    for server in (mortal_kafka, mortal_redis):
-        if not server.process.running:
-            server.start()
-        server.thaw()
     kafka, broker = mortal_kafka.bootstrap_servers, mortal_redis.fresh_url()
     soon = {"KAFKA_RECONNECT_BACKOFF_MAX_MS": "1000"}
-    with Stack(kafka, broker, topic_prefix, tmp_path, "tests.handlers.simple", **soon) as stack:
-        yield stack
+    try:
+        with Stack(kafka, broker, topic_prefix, tmp_path, "tests.handlers.simple", **soon) as stack:
+            yield stack
+    finally:
+        # The next test finds them as they should be, also if this one failed in the middle of an outage.
+        for server in (mortal_kafka, mortal_redis):
+            if not server.process.running:
+                server.start()
+            server.thaw()
 
 
 @pytest.hookimpl(hookwrapper=True)
