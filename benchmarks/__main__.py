@@ -5,6 +5,7 @@ import sys
 
 ALL = (
     "handoff",
+    "handoff_batches",
     "end_to_end",
     "memory",
     "transport",

@@ -51,11 +51,11 @@ class Stack:
         }
 
     @contextmanager
-    def process(self, *command: str, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
-        """Run `python -m …` until the block is left; its output goes to a file."""
+    def process(self, *command: str, core: int | None = None, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """Run `python -m …`, on one core if so asked, until the block is left; its output goes to a file."""
         with open(self.folder / "log", "ab") as log:
             started = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [*([] if core is None else ["taskset", "--cpu-list", str(core)]), sys.executable, "-m", *command],
                 env=self.environment(**more),
                 cwd=ROOT,
                 stdout=log,

@@ -29,6 +29,8 @@ class Message:
         timestamp: milliseconds since the epoch, or `None` if the record has none.
         attempt: 1 for the first run of the handler, counted over every kind of retry.
         delivery: the identity of the delivery, where a handler was given this message.
+        origin: what tells that identity from the same one of another Kafka or group, or of a topic that was
+            deleted and made again.
     """
 
     topic: str
@@ -40,6 +42,7 @@ class Message:
     timestamp: int | None = None
     attempt: int = field(default=1, compare=False)
     delivery: str = field(default="", compare=False)
+    origin: str = field(default="", compare=False, repr=False)
 
     def header(self, name: str) -> bytes | None:
         """The last header of that name, or `None`."""
@@ -57,7 +60,7 @@ class Message:
         Raises:
             AlreadySettled: the work was committed by an earlier run; let it pass.
         """
-        settle_with(session, self.delivery)
+        settle_with(session, self.delivery, self.origin)
 
     @property
     def coordinates(self) -> str:
@@ -227,7 +230,9 @@ def from_header(handler: str, data: object) -> Batch:
 
 def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
     topic, partition = str(data["topic"]), int(data["partition"])
-    deliveries = tuple(_delivery(handler, topic, partition, found) for found in data["messages"])
+    cluster, group, topic_id = str(data["cluster"]), str(data["group"]), str(data["topic_id"])
+    origin = f"{cluster} {group} {topic_id}"
+    deliveries = tuple(_delivery(handler, topic, partition, origin, found) for found in data["messages"])
     if not deliveries:
         raise ValueError("it carries no message")
     return Batch(
@@ -235,14 +240,14 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
         topic=topic,
         partition=partition,
         deliveries=deliveries,
-        cluster=str(data["cluster"]),
-        group=str(data["group"]),
-        topic_id=str(data["topic_id"]),
+        cluster=cluster,
+        group=group,
+        topic_id=topic_id,
         order=data.get("order"),
     )
 
 
-def _delivery(handler: str, topic: str, partition: int, data: Sequence[Any]) -> Delivery:
+def _delivery(handler: str, topic: str, partition: int, origin: str, data: Sequence[Any]) -> Delivery:
     offset, timestamp, key, value, headers = data[:5]
     more = data[5] if len(data) > 5 else {}
     attempts = int(more.get("attempts", 0))
@@ -256,6 +261,7 @@ def _delivery(handler: str, topic: str, partition: int, data: Sequence[Any]) -> 
         headers=tuple((str(name), _bytes(given)) for name, given in headers) if headers else (),
         attempt=attempts + 1,
         delivery=f"{topic}-{partition}-{offset}:{handler}",
+        origin=origin,
     )
     if not more:
         return Delivery(message, handler)

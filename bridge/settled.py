@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +23,14 @@ class AlreadySettled(BridgeError):
     """The work of this delivery was committed by an earlier run; the transaction of this one must be rolled back."""
 
 
-def settle_with(session: Session, delivery: str) -> None:
+def settle_with(session: Session, delivery: str, origin: str) -> None:
     """Write "done" for a delivery in the session's transaction, so that work and mark commit or roll back together.
 
     Parameters:
         session: a SQLAlchemy session, or a connection, with the handler's transaction.
         delivery: the delivery's identity.
+        origin: what tells it from one of the same identity: of another Kafka or group, or of a topic that was
+            deleted and made again.
 
     Raises:
         AlreadySettled: an earlier run has committed its work. Let it pass: the session is rolled back, and the
@@ -37,35 +40,48 @@ def settle_with(session: Session, delivery: str) -> None:
 
     found = table()
     _make(session, found)
+    mark = hashlib.sha256(f"{origin} {delivery}".encode()).hexdigest()
     try:
-        session.execute(insert(found).values(delivery=delivery))
+        session.execute(insert(found).values(mark=mark, delivery=delivery))
     except exc.IntegrityError as error:
         raise AlreadySettled(f"{delivery} was committed by an earlier run.") from error
 
 
 def table(metadata: Any = None) -> Table:
     """The table, in a metadata of the user's or in one of its own."""
-    from sqlalchemy import Column, DateTime, MetaData, String, Table, func
+    from sqlalchemy import Column, DateTime, MetaData, String, Table, Text, func
 
     home = MetaData() if metadata is None else metadata
     return Table(
         TABLE,
         home,
-        Column("delivery", String(700), primary_key=True),
+        # A digest: the names in it may be longer than what databases take for a key.
+        Column("mark", String(64), primary_key=True),
+        Column("delivery", Text, nullable=False),
         Column("settled_at", DateTime(timezone=True), server_default=func.now(), nullable=False),
         extend_existing=True,
     )
 
 
 def _make(session: Any, found: Table) -> None:
-    """Make the table in a transaction of its own: DDL would end the handler's on some databases."""
-    engine = session.get_bind().engine if hasattr(session, "get_bind") else session.engine
-    if engine.dialect.name == "sqlite":
-        # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
-        found.create(session.connection() if hasattr(session, "get_bind") else session, checkfirst=True)
-        return
-    key = str(engine.url)
+    """Make the table if it is missing, in a transaction of its own: DDL would end the handler's on some databases."""
+    from sqlalchemy import exc, inspect
+
+    connection = session.connection() if hasattr(session, "get_bind") else session
+    key = str(connection.engine.url)
     with _making:
-        if key not in _ready:
-            found.create(engine, checkfirst=True)
-            _ready.add(key)
+        if key in _ready:
+            return
+        missing = not inspect(connection).has_table(TABLE)
+        if connection.dialect.name == "sqlite":
+            # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
+            found.create(connection, checkfirst=True)
+            return
+        try:
+            if missing:
+                found.create(connection.engine, checkfirst=True)
+        except exc.DBAPIError:
+            # Another process was faster, or it may not be made by this user.
+            if not inspect(connection.engine).has_table(TABLE):
+                raise
+        _ready.add(key)

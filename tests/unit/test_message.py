@@ -66,6 +66,14 @@ def test_the_identity_is_the_origin_and_the_handler():
     assert plain.message.coordinates == "orders-3-1234"
 
 
+@pytest.mark.parametrize("other", [{"cluster": "other"}, {"group": "other"}, {"topic_id": "made again"}])
+def test_the_same_identity_from_elsewhere_has_another_origin(other):
+    batch = Batch("charge", "orders", 3, (Delivery(Message("orders", 3, 1234), "charge"),), "kafka", "bridge", "id")
+    here, there = (from_header("charge", to_header(each)) for each in (batch, replace(batch, **other)))
+    assert here.deliveries[0].identity == there.deliveries[0].identity
+    assert here.deliveries[0].message.origin != there.deliveries[0].message.origin
+
+
 def test_the_task_id_is_the_identity_and_from_the_first_park_on_a_number():
     assert plain.task_id == plain.identity
     assert replace(plain, number=2).task_id == f"{plain.identity}#2"

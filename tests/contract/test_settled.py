@@ -1,0 +1,154 @@
+"""A delivery's mark in the user's own database, on each database that is tried: SQLite and PostgreSQL."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from bridge import settled
+from bridge.message import Message
+from bridge.settled import AlreadySettled
+from tests.conftest import need
+from tests.servers import postgres
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    need(postgres.missing())
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql(postgres_server: PostgresServer) -> Iterator[Engine]:
+    yield from _empty(create_engine(postgres_server.url))
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Engine]:
+    yield from _empty(create_engine(f"sqlite:///{tmp_path}/work.sqlite"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(request.param)
+    return found
+
+
+def _empty(engine: Engine) -> Iterator[Engine]:
+    """A database with a table for work, and none for the marks."""
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE IF EXISTS bridge_settled"))
+        connection.execute(text("DROP TABLE IF EXISTS payments"))
+        connection.execute(text("CREATE TABLE payments (id INTEGER)"))
+    settled._ready.clear()
+    yield engine
+    engine.dispose()
+
+
+def message(offset: int = 7, **more: Any) -> Message:
+    name = f"orders-0-{offset}:charge"
+    return Message("orders", 0, offset, delivery=name, **{"origin": "cluster group topic-1", **more})
+
+
+def pay(engine: Engine, given: Message) -> None:
+    with Session(engine) as session, session.begin():
+        given.settle_with(session)
+        session.execute(text("INSERT INTO payments VALUES (:id)"), {"id": given.offset})
+
+
+def payments(engine: Engine) -> list[int]:
+    with engine.connect() as connection:
+        return sorted(connection.execute(text("SELECT id FROM payments")).scalars())
+
+
+def test_work_that_was_committed_is_not_done_again(engine):
+    pay(engine, message())
+    with pytest.raises(AlreadySettled, match="orders-0-7:charge was committed by an earlier run"):
+        pay(engine, message())
+    pay(engine, message(8))
+    assert payments(engine) == [7, 8]
+
+
+def test_a_mark_of_work_that_was_rolled_back_does_not_count(engine):
+    with Session(engine) as session:
+        message().settle_with(session)
+        session.rollback()
+    pay(engine, message())
+    assert payments(engine) == [7]
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["cluster group topic-2", "cluster other topic-1", "other group topic-1"],
+    ids=["a topic made again", "another group", "another Kafka"],
+)
+def test_a_delivery_of_the_same_name_from_elsewhere_is_another(engine, origin):
+    pay(engine, message())
+    pay(engine, message(origin=origin))
+    assert payments(engine) == [7, 7]
+
+
+def test_a_connection_will_do_for_a_session(engine):
+    for _ in range(2):
+        with engine.connect() as connection:
+            message().settle_with(connection)
+            connection.rollback()
+    with engine.begin() as connection:
+        message().settle_with(connection)
+    with pytest.raises(AlreadySettled), engine.begin() as connection:
+        message().settle_with(connection)
+
+
+def test_a_table_that_a_migration_made_is_used(engine):
+    metadata = MetaData()
+    settled.table(metadata)
+    metadata.create_all(engine)
+    pay(engine, message())
+    assert payments(engine) == [7]
+
+
+def test_a_process_that_finds_another_making_the_table_uses_that_one(postgresql):
+    with ThreadPoolExecutor(1) as pool:
+        with postgresql.begin() as faster:
+            settled.table().create(faster)
+            slower = pool.submit(pay, postgresql, message())
+            with pytest.raises(TimeoutError):
+                slower.result(0.3)
+        slower.result(10)
+    assert payments(postgresql) == [7]
+
+
+def test_of_two_runs_at_once_the_second_waits_and_does_nothing_if_the_first_commits(postgresql):
+    pay(postgresql, message(1))  # the table is there
+    for commits in (False, True):
+        with Session(postgresql) as first, ThreadPoolExecutor(1) as pool:
+            message(2 + commits).settle_with(first)
+            second = pool.submit(pay, postgresql, message(2 + commits))
+            with pytest.raises(TimeoutError):
+                second.result(0.3)
+            if commits:
+                first.execute(text("INSERT INTO payments VALUES (3)"))
+                first.commit()
+                with pytest.raises(AlreadySettled):
+                    second.result(10)
+            else:
+                first.rollback()
+                second.result(10)
+    assert payments(postgresql) == [1, 2, 3]
+
+
+def test_a_user_who_may_not_make_the_table_is_told_so(postgresql):
+    with postgresql.begin() as connection:
+        connection.execute(text("DROP ROLE IF EXISTS reader"))
+        connection.execute(text("CREATE ROLE reader LOGIN"))
+    other = create_engine(postgresql.url.set(username="reader"))
+    with pytest.raises(SQLAlchemyError, match="permission denied"):
+        pay(other, message())
+    other.dispose()
