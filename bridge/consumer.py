@@ -18,11 +18,13 @@ from bridge.handoff import Handoff
 from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
 from bridge.ledger import Ledger
 from bridge.metrics import BridgeMetrics, Place
-from bridge.partition import Partition
+from bridge.pauses import Pauses
 from bridge.queues import Queues
+from bridge.rereads import Rereads
 from bridge.routes import Routes
 from bridge.settings import Settings
 from bridge.upkeep import Upkeep
+from bridge.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +51,6 @@ LEAVE_WITHIN: Final = 5.0
 #: Seconds without a turn after which the loop is held to be stuck.
 STUCK_AFTER: Final = 60.0
 
-HANDOFF_BLOCKED: Final = "handoff"
-
 
 class Bridge:
     """Consumes the topics that handlers name, hands each delivery off, commits what is safe to commit.
@@ -67,6 +67,7 @@ class Bridge:
         self._limits = pressure.Limits(settings.file.kafka_pause_above, settings.file.kafka_resume_below)
         self._handoff = Handoff(app)
         self._catalog = Catalog(settings, routes.topics)
+        self._watch = Watch(self._catalog, self.metrics)
         self._stopping = threading.Event()
         self._joined = False
         self._held: dict[Place, list[Record]] = {}
@@ -75,11 +76,7 @@ class Bridge:
         self._retry_at = 0.0
         self._blocked: str | None = None
         self._failed: Callable[[], None] | None = None
-        self._kafka_down: str | None = None
         self._since_look = 0
-        self._paused: dict[Place, str] = {}
-        self._rereads: dict[Place, int] = {}
-        self._ends: dict[Place, int] = {}
         self._upkeep: Upkeep | None = None
         self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "announce"), 0.0)
         self._turned = clock()
@@ -97,14 +94,14 @@ class Bridge:
     def obstacles(self) -> list[str]:
         """Why nothing is consumed, a sentence each; none if it is."""
         found = []
-        if self._kafka_down:
-            found.append(self._kafka_down)
+        if self._watch.down:
+            found.append(self._watch.down)
         if self._blocked:
             found.append(f"deliveries cannot be handed off: {self._blocked}")
         missing = self._catalog.missing
         if missing and len(missing) == len(self._routes.topics):
             found.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
-        elif not self._joined and not self._kafka_down:
+        elif not self._joined and not self._watch.down:
             found.append("joining the consumer group")
         return found
 
@@ -133,7 +130,7 @@ class Bridge:
         """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""
         while not self._stopping.is_set():
             self._turned = self._clock()
-            if self._look_at_topics():
+            if self._watch.look_at_topics():
                 return
             self._stopping.wait(1.0)
 
@@ -153,6 +150,8 @@ class Bridge:
                 self._ledger, self._handoff, self._dispatch, self._assignment, self.metrics, stuck_after
             )
         self._queues = Queues(self._handoff, self._routes, self._limits)
+        self._pauses = Pauses(self._assignment, self._queues, self.metrics)
+        self._rereads = Rereads(self._assignment, self.metrics)
         try:
             self._commits.check()
         except LedgerCannotFsync:
@@ -172,7 +171,7 @@ class Bridge:
         if self._clock() >= self._retry_at:
             self._hand_off()
         self._look_around()
-        self._apply_pauses()
+        self._pauses.apply(self._consumer, blocked=self._blocked is not None)
         self.metrics.ready.set(0 if self.obstacles() else 1)
 
     def _poll(self) -> list[Record]:
@@ -263,45 +262,13 @@ class Bridge:
                 except LedgerUnavailable as error:
                     self._failed = look  # until it succeeds, nothing else is asked: a frozen Redis takes seconds
                     self._handoff_failed(error)
-        self._look_at_ends()
+        self._watch.hear(self._assignment.committed)
         self._reread()
 
     # Looking around
 
     def _look_at_kafka(self) -> None:
-        if not self._catalog.complete or self._catalog.missing:
-            self._look_at_topics()
-        self._catalog.ask_ends(TopicPartition(*place) for place in self._assignment)
-
-    def _look_at_topics(self) -> bool:
-        try:
-            self._catalog.prepare()
-        except KafkaUnavailable as error:
-            self._kafka_is(str(error))
-            return False
-        self._kafka_is(None)
-        return True
-
-    def _look_at_ends(self) -> None:
-        try:
-            ends = self._catalog.ends()
-        except KafkaUnavailable as error:
-            self._kafka_is(str(error))
-            return
-        if ends is None:
-            return
-        self._kafka_is(None)
-        self._ends.update(ends)
-        for place, end in ends.items():
-            if place in self._assignment and (committed := self._assignment.committed.get(place)) is not None:
-                self.metrics.lag.labels(*place).set(max(0, end - committed))
-
-    def _kafka_is(self, down: str | None) -> None:
-        if down and not self._kafka_down:
-            logger.error("%s The bridge waits for it.", down)
-        elif self._kafka_down and not down:
-            logger.info("Kafka answers again.")
-        self._kafka_down = down
+        self._watch.ask(self._assignment)
 
     def _look_at_queues(self) -> None:
         self._since_look = 0
@@ -311,93 +278,34 @@ class Bridge:
         """See how what was handed out has ended: for the commit, and for what waits behind it."""
         watched = [partition for partition in self._assignment.partitions if partition.watched]
         if self._ledger is not None and watched:
-            self._dispatch.look(watched, self._undone)
-
-    def _undone(self, partition: Partition, reread: int, count: int) -> None:
-        """Fates went back: read again from there, and say how much that was done will be done again."""
-        place = (partition.topic, partition.number)
-        logger.warning("%s-%d: the ledger has lost fates from offset %d on: read again.", *place, reread)
-        self._count_undone(count)
-        self._read_again(partition, reread)
-
-    def _count_undone(self, count: int) -> None:
-        if count:
-            logger.warning("%d deliveries were done, and the ledger has lost it: they are handed out again.", count)
-            self.metrics.undone.inc(count)
-
-    def _read_again(self, partition: Partition, offset: int) -> None:
-        """Not above what is in flight: begun anew, a partition knows nothing of what is below."""
-        place = (partition.topic, partition.number)
-        self._rereads[place] = min(offset, partition.offsets.window.start, self._rereads.get(place, offset))
+            self._dispatch.look(watched, self._rereads.undone)
 
     def _reread(self) -> None:
-        """Read partitions again from an earlier offset; what is settled by then is skipped."""
-        for place, offset in list(self._rereads.items()):
-            if place in self._assignment:
-                try:
-                    self._consumer.seek(TopicPartition(*place, offset))
-                except KafkaException as error:
-                    logger.debug("%s-%d cannot be read again yet: %s", *place, error.args[0].str())
-                    continue
-                self._held.pop(place, None)
-                try:
-                    self._assignment.join(self._assignment.restart(place, offset), offset)
-                except (KafkaUnavailable, LedgerUnavailable) as error:
-                    self._handoff_failed(error)
-                    continue
-            del self._rereads[place]
+        try:
+            self._rereads.carry_out(self._consumer, lambda place: self._held.pop(place, None))
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            self._handoff_failed(error)
 
     def _look_for_stuck(self) -> None:
         if self._upkeep is not None:
             for partition, offset in self._upkeep.stuck():
-                self._read_again(partition, offset)
+                self._rereads.ask(partition, offset)
 
     def _audit(self) -> None:
         if self._upkeep is not None:
-            self._upkeep.audit(self._ends)
+            self._upkeep.audit(self._watch.ends)
 
     def _announce(self) -> None:
         if self._upkeep is not None:
-            self._upkeep.announce(self._paused, self.obstacles())
-
-    # Pausing
-
-    def _apply_pauses(self) -> None:
-        """Bring what is paused to what should be; what is newly assigned is paused or resumed too."""
-        wanted = self._wanted_pauses()
-        if wanted.keys() != self._paused.keys():
-            pause = [TopicPartition(*place) for place in wanted.keys() - self._paused.keys()]
-            resume = [
-                TopicPartition(*place) for place in self._paused.keys() - wanted.keys() if place in self._assignment
-            ]
-            if pause:
-                self._consumer.pause(pause)
-            if resume:
-                self._consumer.resume(resume)
-        if wanted != self._paused:
-            self.metrics.show_paused(wanted)
-        self._paused = wanted
-
-    def _wanted_pauses(self) -> dict[Place, str]:
-        if self._blocked:
-            return dict.fromkeys(self._assignment, HANDOFF_BLOCKED)
-        wanted = {
-            (partition.topic, partition.number): reason
-            for partition in self._assignment.partitions
-            if (reason := partition.pressure()) is not None
-        }
-        wanted.update(self._queues.pauses(self._assignment))
-        return wanted
+            self._upkeep.announce(self._pauses.reasons, self.obstacles())
 
     # Rebalances: called inside poll()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._joined = True
         begun = self._assignment.add(consumer, partitions)
-        self._kafka_is(None)
-        # A pause outlives a revocation (librdkafka issue 1849): forget it, so that it is put or lifted anew.
-        for partition in partitions:
-            self._paused.pop((partition.topic, partition.partition), None)
+        self._watch.answers()
+        self._pauses.forget((partition.topic, partition.partition) for partition in partitions)
         consumer.incremental_assign(begun)
         consumer.resume(partitions)
         self._next["kafka"] = self._next["announce"] = 0.0
@@ -419,8 +327,8 @@ class Bridge:
         self._assignment.remove(places)
         for place in places:
             self._held.pop(place, None)
-            self._rereads.pop(place, None)
-            self._paused.pop(place, None)
+        self._rereads.forget(places)
+        self._pauses.forget(places)
         self.metrics.forget(places)
         if places:
             logger.info("revoked: %s", _shown(partitions))
@@ -438,7 +346,7 @@ class Bridge:
         for partition in self._assignment.partitions:
             if partition.chosen.commit == "completion" or partition.chosen.handoff_durability:
                 place = (partition.topic, partition.number)
-                self._read_again(partition, self._assignment.committed.get(place, partition.offsets.window.start))
+                self._rereads.ask(partition, self._assignment.committed.get(place, partition.offsets.window.start))
 
     def _commit_and_wait(self) -> None:
         if not self._blocked:
@@ -449,20 +357,16 @@ class Bridge:
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._commits.noted(error, partitions):
-            self._kafka_is(None)
+            self._watch.answers()
 
     def _on_error(self, error: KafkaError) -> None:
-        """librdkafka goes on by itself after all but fatal errors."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._kafka_is(f"Kafka does not answer: {error.str()}.")
+        if self._watch.failed(error):
             self._next["kafka"] = 0.0
-        elif error.code() != KafkaError._TRANSPORT:
-            logger.warning("Kafka: %s", error.str())
 
     # The end
 
     def _leave(self) -> None:
-        if not self._kafka_down:
+        if not self._watch.down:
             self._commit_and_wait()
         # close() waits for Kafka without limit.
         leaving = threading.Thread(target=self._consumer.close, daemon=True)

@@ -3,16 +3,14 @@
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bridge.kafka import AdminClient, NewTopic
 from tests.servers.process import ServerFailed, ServerProcess, free_port
+from tests.servers.server import Server
 
 _JAVA = ["java", "-Xmx384M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 _CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -42,17 +40,14 @@ def missing() -> str | None:
     return None
 
 
-class KafkaServer:
-    """A Kafka of its own on a free port, in a temporary folder that goes with it.
-
-    `stop`, `kill` and `freeze` take it away; `start` and `thaw` bring it back on the same port with the same
-    data. Topics are not made on first use unless `auto_create_topics`. `settings` are further lines of
-    server.properties. Raises ServerFailed, with the end of the server's log, if it does not come up.
+class KafkaServer(Server):
+    """A Kafka. Topics are not made on first use unless `auto_create_topics`; `settings` are further lines of
+    server.properties.
     """
 
     def __init__(self, *, auto_create_topics: bool = False, settings: Mapping[str, str] | None = None):
-        self._folder = tempfile.TemporaryDirectory(prefix="kafka-", ignore_cleanup_errors=True)
-        self._port, self._controller_port = free_port(), free_port()
+        super().__init__("kafka")
+        self._controller_port = free_port()
         self._settings = {"auto.create.topics.enable": str(auto_create_topics).lower(), **(settings or {})}
         self._formatted = False
         libs = jars()
@@ -64,50 +59,15 @@ class KafkaServer:
         self.process = ServerProcess(command, self.folder, self._answers, patience=60)
 
     @property
-    def folder(self) -> Path:
-        return Path(self._folder.name)
-
-    @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+        return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Format the storage at the first start, then run and wait until it answers."""
         if not self._formatted:
             self._format()
             self._formatted = True
-        self.process.start()
-
-    def stop(self) -> None:
-        self.process.stop()
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def freeze(self) -> None:
-        self.process.freeze()
-
-    def thaw(self) -> None:
-        self.process.thaw()
-
-    def restart(self) -> None:
-        """Stop and start, on the same port and data."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """End it for good and remove its data."""
-        self.kill()
-        self._folder.cleanup()
+        super().start()
 
     def create_topics(self, *topics: str, partitions: int = 1) -> None:
         """Create topics and return when they are there. Raises KafkaException, for one that exists too."""

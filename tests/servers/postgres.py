@@ -4,12 +4,11 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from glob import glob
 from pathlib import Path
-from typing import Self
 
-from tests.servers.process import ServerProcess, free_port
+from tests.servers.process import ServerFailed, ServerProcess
+from tests.servers.server import Server
 
 
 def _programs() -> str | None:
@@ -25,40 +24,34 @@ def missing() -> str | None:
     return None
 
 
-class PostgresServer:
-    """A PostgreSQL of its own on a free port, in a temporary folder that goes with it.
-
-    Raises ServerFailed, with the end of the server's log, if it does not come up.
-    """
+class PostgresServer(Server):
+    """A PostgreSQL with one superuser, `tests`, who needs no password."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True)
-        self._port = free_port()
-        programs = _programs()
+        super().__init__("postgres")
+        programs, data = _programs(), str(self.folder / "data")
         # It refuses to run as root; the package has made a user for it.
-        self._user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
-        if self._user:
-            shutil.chown(self._folder.name, "postgres", "postgres")
-        self._data = f"{self._folder.name}/data"
-        self._initdb = [*self._user, f"{programs}/initdb", "-D", self._data, "-U", "tests", "-A", "trust", "--no-sync"]
-        command = [*self._user, f"{programs}/postgres", "-D", self._data, "-p", str(self._port), "-F"]
-        command += ["-k", self._folder.name, "-h", "127.0.0.1"]
-        self.process = ServerProcess(command, Path(self._folder.name), self._answers, patience=20)
+        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
+        if user:
+            shutil.chown(self.folder, "postgres", "postgres")
+        self._initdb = [*user, f"{programs}/initdb", "-D", data, "-U", "tests", "-A", "trust", "--no-sync"]
+        command = [*user, f"{programs}/postgres", "-D", data, "-p", str(self.port), "-h", "127.0.0.1"]
+        command += ["-k", str(self.folder), "-F"]
+        self.process = ServerProcess(command, self.folder, self._answers, patience=20)
 
     @property
     def url(self) -> str:
         """For SQLAlchemy."""
-        return f"postgresql+psycopg://tests@127.0.0.1:{self._port}/postgres"
+        return f"postgresql+psycopg://tests@127.0.0.1:{self.port}/postgres"
 
-    def __enter__(self) -> Self:
-        subprocess.run(self._initdb, cwd=self._folder.name, check=True, capture_output=True)
-        self.process.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self._folder.cleanup()
+    def start(self) -> None:
+        """Make the data folder at the first start, then run and wait until it answers."""
+        if not (self.folder / "data").exists():
+            done = subprocess.run(self._initdb, cwd=self.folder, capture_output=True, text=True)
+            if done.returncode:
+                raise ServerFailed(f"PostgreSQL's data could not be made:\n{done.stdout}{done.stderr}")
+        super().start()
 
     def _answers(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0

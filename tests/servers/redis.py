@@ -2,14 +2,11 @@
 
 import itertools
 import shutil
-import tempfile
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import redis
 
-from tests.servers.process import ServerProcess, free_port
+from tests.servers.process import ServerProcess
+from tests.servers.server import Server
 
 _DATABASES = 4096
 
@@ -21,23 +18,19 @@ def missing() -> str | None:
     return None
 
 
-class RedisServer:
-    """A Redis of its own on a free port, in a temporary folder that goes with it.
+class RedisServer(Server):
+    """A Redis whose data is on disk before every answer (`appendfsync always`).
 
-    `stop`, `kill` and `freeze` take it away; `start` and `thaw` bring it back on the same port with the same
-    data (appended to its file before every answer: `appendfsync always`). `program` is the server (Valkey's is one
-    too), `settings` are further options of it, by name. Raises ServerFailed, with the end of the server's log, if
-    it does not come up.
+    `program` is the server (Valkey's is one too), `settings` are further options of it, by name.
     """
 
     def __init__(self, program: str = "redis-server", **settings: str):
-        self._folder = tempfile.TemporaryDirectory(prefix="redis-", ignore_cleanup_errors=True)
-        self._port = free_port()
+        super().__init__("redis")
         self._database = itertools.count(1)
         options = {
             "bind": "127.0.0.1",
-            "port": str(self._port),
-            "dir": self._folder.name,
+            "port": str(self.port),
+            "dir": str(self.folder),
             "databases": str(_DATABASES),
             "save": "",
             "appendonly": "yes",
@@ -46,66 +39,23 @@ class RedisServer:
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }
         command = [program, *(part for name, value in options.items() for part in (f"--{name}", value))]
-        self.process = ServerProcess(command, Path(self._folder.name), self._answers, patience=20)
-
-    @property
-    def folder(self) -> Path:
-        """Its working directory, with its files."""
-        return Path(self._folder.name)
-
-    @property
-    def port(self) -> int:
-        return self._port
+        self.process = ServerProcess(command, self.folder, self._answers, patience=20)
 
     def client(self) -> "redis.Redis":
         """A client of database 0; close it."""
-        return redis.Redis(port=self._port, protocol=2)
+        return redis.Redis(port=self.port, protocol=2)
 
     @property
     def url(self) -> str:
         """Database 0 of it."""
-        return f"redis://127.0.0.1:{self._port}/0"
+        return f"redis://127.0.0.1:{self.port}/0"
 
     def fresh_url(self) -> str:
         """A database that nobody was given before: tests that share a Redis do not see each other."""
-        return f"redis://127.0.0.1:{self._port}/{next(self._database)}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        self.process.start()
-
-    def stop(self) -> None:
-        self.process.stop()
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def freeze(self) -> None:
-        self.process.freeze()
-
-    def thaw(self) -> None:
-        self.process.thaw()
-
-    def restart(self) -> None:
-        """Stop and start, on the same port and data."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """End it for good and remove its data."""
-        self.kill()
-        self._folder.cleanup()
+        return f"redis://127.0.0.1:{self.port}/{next(self._database)}"
 
     def _answers(self) -> bool:
-        with redis.Redis(port=self._port, socket_timeout=1) as client:
+        with redis.Redis(port=self.port, socket_timeout=1) as client:
             try:
                 # The process too: another server on this port would answer as well.
                 return bool(client.info("server")["process_id"] == self.process.pid)
