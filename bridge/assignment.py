@@ -26,7 +26,9 @@ class Assignment:
         self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
         self._partitions: dict[Place, Partition | None] = {}
         self._asks_ledger = ledger is not None
+        #: The committed offset of each, and the first that Kafka had when it was taken over.
         self.committed: dict[Place, int] = {}
+        self.low: dict[Place, int] = {}
 
     def __contains__(self, place: Place) -> bool:
         return place in self._partitions
@@ -89,6 +91,7 @@ class Assignment:
         for place in places:
             self._partitions.pop(place, None)
             self.committed.pop(place, None)
+            self.low.pop(place, None)
 
     def _begin(self, consumer: Consumer, partition: TopicPartition) -> TopicPartition:
         place = (partition.topic, partition.partition)
@@ -97,6 +100,7 @@ class Assignment:
         except KafkaException as error:
             logger.warning("%s-%d: its ends are not known yet: %s", *place, error.args[0].str())
             return partition
+        self.low[place] = low
         first = self._first(place, partition.offset, low, high)
         if partition.offset >= 0:
             self.committed[place] = partition.offset

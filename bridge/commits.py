@@ -6,6 +6,7 @@ from threading import Thread
 from typing import Final
 
 from bridge.assignment import Assignment
+from bridge.errors import LedgerNotSynced
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.ledger import Ledger, State
 from bridge.metrics import BridgeMetrics, Place
@@ -28,6 +29,8 @@ class Commits:
     def __init__(self, assignment: Assignment, ledger: Ledger | None, fsync: bool, metrics: BridgeMetrics) -> None:
         self._assignment, self._ledger, self._fsync, self._metrics = assignment, ledger, fsync, metrics
         self._state: State | None = None
+        self._slow = False
+        self._late: Future[list[TopicPartition]] | None = None
 
     def check(self) -> None:
         """See at the start that this Redis can tell what is on disk, where that is asked for.
@@ -51,7 +54,15 @@ class Commits:
         Raises:
             LedgerUnavailable: nothing was committed.
         """
-        doubt = self._doubt()
+        self._hear_late_answer()
+        try:
+            doubt = self._doubt()
+        except LedgerNotSynced as error:
+            if not self._slow:
+                logger.warning("nothing is committed until this is mended: %s", error)
+            self._slow = True
+            return None
+        self._slow = False
         if doubt is None:
             self._store(consumer, held_back)
         self._commit(consumer, wait=wait)
@@ -95,33 +106,38 @@ class Commits:
         """Commit what was stored; commit(message=) would move another bridge's offset (it is not fenced)."""
         try:
             if wait:
-                self.noted(None, _answer(consumer))
+                self._wait(consumer)
             else:
                 consumer.commit(asynchronous=True)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 logger.warning("not committed, tried again: %s", error.args[0].str())
 
+    def _wait(self, consumer: Consumer) -> None:
+        """commit() itself waits for as long as Kafka is away: it does so in a thread, and the loop for seconds only."""
+        answer = _answer_to(consumer)
+        try:
+            self.noted(None, answer.result(COMMIT_WITHIN))
+        except TimeoutError:
+            logger.warning("Kafka did not answer to a commit within %g s; it may be read again.", COMMIT_WITHIN)
+            self._late = answer
 
-def _answer(consumer: Consumer) -> list[TopicPartition]:
-    """Commit what is stored and return Kafka's answer; nothing, if there is none in time.
+    def _hear_late_answer(self) -> None:
+        if self._late is not None and self._late.done():
+            if self._late.exception() is None:
+                self.noted(None, self._late.result())
+            self._late = None
 
-    commit() itself waits for as long as Kafka is away.
 
-    Raises:
-        KafkaException: Kafka did not take it.
-    """
+def _answer_to(consumer: Consumer) -> Future[list[TopicPartition]]:
+    """Commit what is stored, in a thread; librdkafka has a reply queue for each such commit alone."""
     found: Future[list[TopicPartition]] = Future()
 
     def commit() -> None:
         try:
             found.set_result(consumer.commit(asynchronous=False) or [])
-        except KafkaException as error:
+        except BaseException as error:
             found.set_exception(error)
 
     Thread(target=commit, daemon=True).start()
-    try:
-        return found.result(COMMIT_WITHIN)
-    except TimeoutError:
-        logger.warning("Kafka did not answer to a commit within %g s; what it covers may be read again.", COMMIT_WITHIN)
-        return []
+    return found

@@ -55,8 +55,9 @@ STUCK_AFTER: Final = 60.0
 class Bridge:
     """Consumes the topics that handlers name, hands each delivery off, commits what is safe to commit.
 
-    One thread does all that touches Kafka's consumer: librdkafka gives no promises for pausing and
-    rebalancing beside a `consume()`. Only `obstacles`, `alive` and `stop` may be called from others.
+    One thread does all that touches Kafka's consumer, but for a commit that is waited for (bridge.commits):
+    librdkafka gives no promises for pausing and rebalancing beside a `consume()`. Only `obstacles`, `alive` and
+    `stop` may be called from others.
     """
 
     def __init__(
@@ -224,6 +225,8 @@ class Bridge:
                 self._dispatch.receive(self._held, at)
                 self._held = {}
             sent = self._dispatch.hand_out(self._assignment.partitions)
+        except LedgerCannotFsync:
+            raise
         except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
             self._handoff_failed(error)
             return
@@ -257,13 +260,20 @@ class Bridge:
                 continue
             if self._clock() >= self._next[what] or (what == "queues" and self._since_look >= LOOK_AFTER):
                 self._next[what] = self._clock() + every
-                try:
-                    look()
-                except LedgerUnavailable as error:
-                    self._failed = look  # until it succeeds, nothing else is asked: a frozen Redis takes seconds
-                    self._handoff_failed(error)
+                self._attempt(look)
         self._watch.hear(self._assignment.committed)
-        self._reread()
+        if not self._blocked:
+            self._attempt(self._reread)
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        """Do what needs the ledger. Until what failed succeeds nothing else is asked: a frozen Redis takes seconds."""
+        try:
+            act()
+        except LedgerCannotFsync:
+            raise
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            self._failed = act
+            self._handoff_failed(error)
 
     # Looking around
 
@@ -281,15 +291,11 @@ class Bridge:
             self._dispatch.look(watched, self._rereads.undone)
 
     def _reread(self) -> None:
-        try:
-            self._rereads.carry_out(self._consumer, lambda place: self._held.pop(place, None))
-        except (KafkaUnavailable, LedgerUnavailable) as error:
-            self._handoff_failed(error)
+        self._rereads.carry_out(self._consumer, lambda place: self._held.pop(place, None))
 
     def _look_for_stuck(self) -> None:
         if self._upkeep is not None:
-            for partition, offset in self._upkeep.stuck():
-                self._rereads.ask(partition, offset)
+            self._upkeep.reopen_stuck(self._rereads.ask)
 
     def _audit(self) -> None:
         if self._upkeep is not None:
@@ -349,11 +355,14 @@ class Bridge:
                 self._rereads.ask(partition, self._assignment.committed.get(place, partition.offsets.window.start))
 
     def _commit_and_wait(self) -> None:
-        if not self._blocked:
-            try:
-                self._commit(wait=True)
-            except LedgerUnavailable as error:
-                self._handoff_failed(error)
+        """In a rebalance and at the end, where nothing may be raised."""
+        if self._blocked:
+            return
+        try:
+            self._commit(wait=True)
+        except LedgerUnavailable as error:
+            self._failed = self._commit
+            self._handoff_failed(error)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._commits.noted(error, partitions):

@@ -1,7 +1,7 @@
 """From records to the Celery broker, through the ledger: what is settled is skipped, what is open goes out once."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -125,20 +125,16 @@ class Dispatch:
                 undone(partition, reread, lost)
         self.write(marks)
 
-    def reopen_stuck(self, partition: Partition, seconds: float, carried: Carried) -> int | None:
-        """Open what was handed off at least `seconds` ago, is not settled, and whose task is nowhere.
+    def nowhere(self, partition: Partition, seconds: float, carried: Carried) -> Iterator[tuple[str, list[int]]]:
+        """Yield, by handler, what was handed off at least `seconds` ago, is not settled, and whose task is nowhere.
 
         Parameters:
             carried: gives, for a queue, what the messages in the broker carry; `None` where it cannot be known.
-
-        Returns:
-            the lowest such offset, or `None`.
 
         Raises:
             HandoffFailed, LedgerUnavailable: one of them does not answer.
         """
         assert self._ledger is not None
-        lowest: list[int] = []
         for handler in partition.handlers:
             account = partition.accounts[handler.name]
             offsets = sorted({o for found in stuck(self._ledger, account, seconds) for o in found.offsets})
@@ -147,11 +143,14 @@ class Dispatch:
                 continue
             mine = there.get((handler.name, partition.topic, partition.number), set())
             if nowhere := [offset for offset in offsets if offset not in mine]:
-                self._open(partition, handler.name, nowhere, seconds)
-                lowest.append(nowhere[0])
-        return min(lowest, default=None)
+                yield handler.name, nowhere
 
-    def _open(self, partition: Partition, handler: str, nowhere: Sequence[int], seconds: float) -> None:
+    def reopen(self, partition: Partition, handler: str, nowhere: Sequence[int], seconds: float) -> None:
+        """Open what was handed off over `seconds` ago and is nowhere.
+
+        Raises:
+            LedgerUnavailable: it may be open all the same.
+        """
         assert self._ledger is not None
         logger.warning(
             "%s-%d: %d deliveries to %s were handed off over %g s ago and their task is nowhere: again.",

@@ -47,5 +47,9 @@ class LedgerUnavailable(BridgeError):
     """The ledger's Redis did not do what it was asked; nothing may be settled or committed on the strength of it."""
 
 
+class LedgerNotSynced(LedgerUnavailable):
+    """The append-only file of the ledger's Redis did not reach the disk in time; all else works."""
+
+
 class LedgerCannotFsync(LedgerUnavailable):
     """The ledger's Redis can never say that its append-only file is on disk."""

@@ -42,7 +42,7 @@ def settle_with(session: Session, delivery: str, origin: str) -> None:
     _make(session, found)
     mark = hashlib.sha256(f"{origin} {delivery}".encode()).hexdigest()
     try:
-        session.execute(insert(found).values(mark=mark, delivery=delivery))
+        session.execute(insert(found).values(mark=mark, delivery=delivery, origin=origin))
     except exc.IntegrityError as error:
         raise AlreadySettled(f"{delivery} was committed by an earlier run.") from error
 
@@ -58,30 +58,32 @@ def table(metadata: Any = None) -> Table:
         # A digest: the names in it may be longer than what databases take for a key.
         Column("mark", String(64), primary_key=True),
         Column("delivery", Text, nullable=False),
+        Column("origin", Text, nullable=False),
         Column("settled_at", DateTime(timezone=True), server_default=func.now(), nullable=False),
         extend_existing=True,
     )
 
 
 def _make(session: Any, found: Table) -> None:
-    """Make the table if it is missing, in a transaction of its own: DDL would end the handler's on some databases."""
+    """Make the table if it is missing, in a transaction of its own: DDL would end the handler's on some databases.
+
+    A session that has no connection yet gets none here: its pool may have but one.
+    """
     from sqlalchemy import exc, inspect
 
-    connection = session.connection() if hasattr(session, "get_bind") else session
-    key = str(connection.engine.url)
+    engine = session.get_bind().engine if hasattr(session, "get_bind") else session.engine
+    if engine.dialect.name == "sqlite":
+        # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
+        found.create(session.connection() if hasattr(session, "get_bind") else session, checkfirst=True)
+        return
+    key = str(engine.url)
     with _making:
         if key in _ready:
             return
-        missing = not inspect(connection).has_table(TABLE)
-        if connection.dialect.name == "sqlite":
-            # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
-            found.create(connection, checkfirst=True)
-            return
         try:
-            if missing:
-                found.create(connection.engine, checkfirst=True)
+            found.create(engine, checkfirst=True)
         except exc.DBAPIError:
-            # Another process was faster, or it may not be made by this user.
-            if not inspect(connection.engine).has_table(TABLE):
+            # Another process was faster, or this user may not make tables.
+            if not inspect(engine).has_table(TABLE):
                 raise
         _ready.add(key)

@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -21,10 +21,26 @@ from bridge.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-#: Offsets below the committed one that the metrics count; `bridge audit` counts all.
+#: Offsets below the committed one that the metrics count, and at most: back to where the last count ended, or to the
+#: first that is unaccounted for. `bridge audit` counts all.
 AUDITED: Final = 262_144
+AUDITED_AT_MOST: Final = 4_194_304
 #: Seconds for which an announcement holds.
 ANNOUNCED_FOR: Final = 10.0
+
+
+def audit_from(low: int, committed: int, before: int | None) -> int:
+    """Where a count for the metrics begins.
+
+    No offset is passed over between two counts, and what is unaccounted for is counted until it is not, as long as
+    this bridge has the partition.
+
+    Parameters:
+        low: the first offset that Kafka had when the partition was taken over.
+        before: the offset committed at the last count, or the first that was unaccounted for in it.
+    """
+    wanted = committed - AUDITED if before is None else min(committed - AUDITED, before)
+    return max(low, wanted, committed - AUDITED_AT_MOST)
 
 
 class Upkeep:
@@ -45,30 +61,40 @@ class Upkeep:
         self._members = Members(ledger)
         self._member = f"{socket.gethostname()}:{os.getpid()}"
         self._oldest: dict[tuple[str, int, str, int], float] = {}
+        self._audited: dict[Place, int] = {}
 
-    def stuck(self) -> list[tuple[Partition, int]]:
-        """Open deliveries handed out long ago whose task is nowhere; return from where to read each partition again."""
-        found = []
+    def reopen_stuck(self, reread: Callable[[Partition, int], object]) -> None:
+        """Open deliveries handed out long ago whose task is nowhere.
+
+        Parameters:
+            reread: told from where to read a partition again, before anything there is opened: a write whose
+                answer is lost may have been done, and what is open already is not found again.
+        """
         # Each queue is read once a look, and only if something in it may be stuck.
         carried = cache(self._handoff.carried)
         try:
             for partition in self._assignment.partitions:
-                lowest = self._dispatch.reopen_stuck(partition, self._stuck_after, carried)
-                if lowest is not None:
-                    found.append((partition, lowest))
+                for handler, offsets in self._dispatch.nowhere(partition, self._stuck_after, carried):
+                    reread(partition, offsets[0])
+                    self._dispatch.reopen(partition, handler, offsets, self._stuck_after)
         except HandoffFailed as error:
             logger.warning("stuck deliveries could not be looked for: %s", error)
-        return found
 
     def audit(self, ends: Mapping[Place, int]) -> None:
         """Show the counts of `bridge audit` as metrics."""
         for partition in self._assignment.partitions:
             place = (partition.topic, partition.number)
-            committed, end = self._assignment.committed.get(place), ends.get(place)
-            if end is not None:
-                extent = Extent(*place, max(0, (committed or 0) - AUDITED), end, committed)
-                for account in partition.accounts.values():
-                    self._metrics.show_fates(partition.topic, line(self._ledger, account, extent))
+            if (end := ends.get(place)) is None:
+                continue
+            committed = self._assignment.committed.get(place)
+            low = self._assignment.low.get(place, 0)
+            first = audit_from(low, committed or 0, self._audited.get(place))
+            extent = Extent(*place, first, end, committed)
+            lines = [line(self._ledger, account, extent) for account in partition.accounts.values()]
+            for each in lines:
+                self._metrics.show_fates(partition.topic, each)
+            lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
+            self._audited[place] = min(lost, default=committed or 0)
 
     def announce(self, paused: Mapping[Place, str], obstacles: list[str]) -> None:
         """Say how this bridge is, for `bridge status`."""

@@ -30,6 +30,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
+from tests.servers.server import Server
 
 ROOT = Path(__file__).parents[1]
 #: Variables of the surroundings that would change what is tested.
@@ -415,17 +416,22 @@ def mortal_stack(
     mortal_kafka: KafkaServer, mortal_redis: RedisServer, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Stack]:
     """A stack on servers that the test may stop and freeze; clients come back to a Kafka within a second."""
+    _mend(mortal_kafka, mortal_redis)
     kafka, broker = mortal_kafka.bootstrap_servers, mortal_redis.fresh_url()
     soon = {"KAFKA_RECONNECT_BACKOFF_MAX_MS": "1000"}
     try:
         with Stack(kafka, broker, topic_prefix, tmp_path, "tests.handlers.simple", **soon) as stack:
             yield stack
     finally:
-        # The next test finds them as they should be, also if this one failed in the middle of an outage.
-        for server in (mortal_kafka, mortal_redis):
-            if not server.process.running:
-                server.start()
-            server.thaw()
+        _mend(mortal_kafka, mortal_redis)
+
+
+def _mend(*servers: Server) -> None:
+    """So that a test finds them as they should be, also if one before failed in the middle of an outage."""
+    for server in servers:
+        if not server.process.running:
+            server.start()
+        server.thaw()
 
 
 @pytest.hookimpl(hookwrapper=True)

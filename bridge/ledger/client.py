@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, NoScriptError
 from redis.retry import Retry
 
-from bridge.errors import LedgerCannotFsync, LedgerUnavailable
+from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
 from bridge.ledger import fates, script
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate
@@ -219,7 +219,8 @@ class Ledger:
 
         Raises:
             LedgerCannotFsync: this server never can.
-            LedgerUnavailable: not within `seconds`.
+            LedgerNotSynced: not within `seconds`.
+            LedgerUnavailable: Redis did not answer.
             ValueError: `seconds` is not less than the ledger's `timeout`.
         """
         if seconds >= self._timeout:
@@ -299,7 +300,7 @@ class Ledger:
                 'or do without handoff_durability="fsync".'
             )
         if _raised(synced)[0] < 1:
-            raise LedgerUnavailable(
+            raise LedgerNotSynced(
                 f"Redis at {self._where} did not bring its append-only file to disk within {seconds:g} s: "
                 "look at its disk; nothing may be committed until it does."
             )

@@ -106,6 +106,14 @@ def test_a_connection_will_do_for_a_session(engine):
         message().settle_with(connection)
 
 
+def test_one_connection_is_enough(postgresql):
+    alone = create_engine(postgresql.url, pool_size=1, max_overflow=0, pool_timeout=2)
+    pay(alone, message())
+    pay(alone, message(8))
+    alone.dispose()
+    assert payments(postgresql) == [7, 8]
+
+
 def test_a_table_that_a_migration_made_is_used(engine):
     metadata = MetaData()
     settled.table(metadata)

@@ -33,10 +33,11 @@ def test_redis_may_be_frozen_and_stopped_and_the_bridge_goes_on_by_itself(outage
     coordinates = outage.produce("orders", *range(10))
     eventually(lambda: outage.committed("orders") == 10, 15)
 
+    # Noticed also while there is nothing to hand off.
     mortal_redis.freeze()
-    coordinates += outage.produce("orders", *range(10))
     bridge.says("consumption pauses until they can", 30)
     eventually(lambda: bridge.get("/readyz")[0] == 503, 5)
+    coordinates += outage.produce("orders", *range(10))
     mortal_redis.thaw()
     eventually(lambda: outage.committed("orders") == 20, 20)
     eventually(bridge.ready, 10)
@@ -48,6 +49,7 @@ def test_redis_may_be_frozen_and_stopped_and_the_bridge_goes_on_by_itself(outage
     eventually(lambda: bridge.metric("bridge_handoff_failures_total") >= 5, 20)
     assert cpu_seconds(bridge) - before < 2, "a busy loop"
     assert bridge.count("cannot be handed off") == 2, "once for each time that Redis was away"
+    assert bridge.count("are handed off again") == 1
     mortal_redis.start()
     eventually(lambda: outage.committed("orders") == 30, 20)
     eventually(bridge.ready, 10)

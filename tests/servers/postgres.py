@@ -2,10 +2,11 @@
 
 import os
 import shutil
-import socket
 import subprocess
 from glob import glob
 from pathlib import Path
+
+import psycopg
 
 from tests.servers.process import ServerFailed, ServerProcess
 from tests.servers.server import Server
@@ -53,5 +54,11 @@ class PostgresServer(Server):
         super().start()
 
     def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        # Its port is open before it takes sessions.
+        try:
+            psycopg.connect(
+                host="127.0.0.1", port=self.port, user="tests", dbname="postgres", connect_timeout=1
+            ).close()
+        except psycopg.OperationalError:
+            return False
+        return True
