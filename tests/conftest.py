@@ -9,11 +9,16 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers import kafka as kafka_server
 from tests.servers import redis as redis_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
+
+# No test is timed: other tests run beside it, on a machine that may be shared.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def need(reason: str | None) -> None:

@@ -202,7 +202,7 @@ def _writes(draw: st.DrawFn) -> Mark | HandOff:
     return HandOff(account, offsets, "celery", entries if draw(st.booleans()) else [b"whole"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(_writes(), max_size=4), max_size=6))
 def test_redis_and_memory_agree_on_any_writes(redis_url: str, calls: list[list[Mark | HandOff]]) -> None:
     memory, real = MemoryLedger(), Ledger(redis_url, "any", "bridge")
