@@ -21,9 +21,13 @@ def test_a_paused_bridge_says_why_and_goes_on_when_the_queue_is_short(stack: Sta
     reason = "queue celery"
     eventually(lambda: bridge.metric("bridge_partition_paused", reason=reason) == 4, 15, "all are paused")
     coordinates += stack.produce("orders", *range(40))
-    text = bridge.says("paused: queue 'celery' holds 60 messages (paused above 50, on again below 20)")
+    text = bridge.says("messages (paused above 50, on again below 20)")
+    # It may have looked when most of the first were there.
+    held = stack.waiting()
+    assert f"paused: queue 'celery' holds {held} messages" in text
+    assert 50 < held <= 60
     time.sleep(1)
-    assert stack.waiting() == 60
+    assert stack.waiting() == held
     assert bridge.get("/healthz")[0] == 200
     with stack.redis() as client:
         taken = [json.loads(raw)["headers"]["id"] for raw in client.rpop("celery", 45)]
