@@ -23,7 +23,8 @@ help:
 	@echo 'make test          the tests: unit, contract, integration, acceptance'
 	@echo 'make check         lint, types and tests'
 	@echo 'make lint types    ruff; mypy'
-	@echo 'make chaos         the tests that take their time: kills, stops, and what is slow'
+	@echo 'make slow          the tests that take their time'
+	@echo 'make chaos         kills, stops and freezes servers and processes for minutes'
 	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
@@ -46,7 +47,7 @@ $(KAFKA): tests/kafka/pom.xml
 		-DincludeScope=runtime -DoutputDirectory="$(CURDIR)/.kafka/libs"
 	touch $@
 
-.PHONY: demo test lint types check chaos compose-test bench kafka lock clean
+.PHONY: demo test lint types check slow chaos compose-test bench kafka lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -63,8 +64,13 @@ types: $(INSTALLED)
 
 check: lint types test
 
+slow: $(INSTALLED) $(REAL_KAFKA)
+	$(BIN)/python -m pytest -m 'slow and not chaos' --numprocesses 2 --dist worksteal \
+		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
+
+# One at a time: what is killed and what is measured has the machine for itself.
 chaos: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m 'chaos or slow' --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest -m chaos --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 compose-test: $(INSTALLED)
 	$(BIN)/python -m pytest -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)
