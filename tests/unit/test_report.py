@@ -1,0 +1,35 @@
+"""What audit and status print for people."""
+
+import io
+
+from rich.console import Console
+
+from bridge.audit import Audit, Line
+from bridge.report import print_audit, print_status
+
+
+def printed(width: int = 80) -> Console:
+    return Console(file=io.StringIO(), width=width)
+
+
+def text(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_an_audit_in_a_pipe_cuts_no_name_and_no_number():
+    line = Line("orders.handlers.charge", 3, 0, 90_000_000, 90_000_000, 0, done=81_234_567, unaccounted=2)
+    line.unaccounted_at = [7, 9]
+    console = printed()
+    print_audit(console, Audit("orders", [line]))
+    found = text(console)
+    assert "…" not in found
+    assert "81,234,567" in found
+    assert "orders-3 orders.handlers.charge: unaccounted for: 2, from 7, 9" in found
+
+
+def test_what_an_error_says_in_brackets_is_printed():
+    state = {"assigned": [], "paused": {}, "obstacles": ["Kafka: [thrd:main]: refused"]}
+    console = printed()
+    print_status(console, {"group": "bridge", "topics": {}, "bridges": {"host:1": state}})
+    assert "Kafka: [thrd:main]: refused" in text(console)
