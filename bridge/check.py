@@ -12,7 +12,7 @@ from bridge.errors import KafkaUnavailable, LedgerUnavailable, SettingsError
 from bridge.handoff import connection_to
 from bridge.kafka import KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
-from bridge.routes import Routes, read_routes
+from bridge.routes import Routes, find_routes, import_handlers
 from bridge.settings import Settings, hide_password, is_redis
 from lossless.transport import risks
 
@@ -33,34 +33,40 @@ class Finding:
 
 
 def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Check settings, handlers and connections; a fault of one does not hide those of another."""
-    try:
-        routes = read_routes(app)
-    except SettingsError as error:
-        return list(_faults(error))
-    try:
-        chosen = settings.load(app, environ)
-    except SettingsError as error:
-        return [*_faults(error), *_broker(app, routes)]
-    found = list(_settings(chosen, routes))
-    found.extend(_kafka(chosen, routes))
+    """Import the handlers; check settings, handlers and connections. A fault of one does not hide those of another."""
+    chosen, routes, faults, _ = setting_up(app, environ)
+    found = [Finding("fault", fault) for fault in faults]
+    found.extend(_settings(chosen, routes))
+    if not any(fault.startswith("KAFKA_") for fault in faults):
+        found.extend(_kafka(chosen, routes))
     found.extend(_broker(app, routes))
-    found.extend(_ledger(chosen))
+    if not any(fault.startswith("LEDGER_URL") for fault in faults):
+        found.extend(_ledger(chosen))
     return found
 
 
-def _faults(error: SettingsError) -> Iterator[Finding]:
-    return (Finding("fault", fault) for fault in error.faults)
+def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Routes, list[str], bool]:
+    """What can be known without a connection.
+
+    Returns:
+        the settings, with defaults where they are wrong; the handlers that were found; everything that is wrong, a
+        sentence each; and whether every module of handlers could be imported.
+    """
+    broken = import_handlers(app)
+    chosen, wrong = settings.read(app, environ)
+    routes, lost = find_routes(app)
+    faults = [*broken, *wrong, *lost]
+    if routes.topics or not faults:
+        try:
+            settings.check_routes(chosen, routes)
+        except SettingsError as error:
+            faults.extend(error.faults)
+    return chosen, routes, faults, not broken
 
 
 def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
-    try:
-        settings.check_routes(chosen, routes)
-    except SettingsError as error:
-        yield from _faults(error)
-    else:
-        for handler in routes:
-            yield Finding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
+    for handler in routes:
+        yield Finding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
     if chosen.ignored:
         yield Finding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
@@ -102,7 +108,7 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
         if is_redis(url):
             yield from (Finding("warning", f"Redis: {risk}.") for risk in risks(connection))
         else:
-            yield from _visibility(app, routes)
+            yield from _visibility(app, routes, connection.default_channel)
     except Exception as error:
         # Whatever the transport raises: the report must go on, and name it.
         words = hide_password(str(error))
@@ -134,9 +140,10 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
         ledger.close()
 
 
-def _visibility(app: Celery, routes: Routes) -> Iterator[Finding]:
+def _visibility(app: Celery, routes: Routes, channel: object) -> Iterator[Finding]:
     """Where a transport has a visibility timeout (SQS, for one), a message held for longer runs again."""
-    timeout = app.conf.broker_transport_options.get("visibility_timeout")
+    # SQS has a default of its own (kombu/transport/SQS.py Channel.visibility_timeout).
+    timeout = app.conf.broker_transport_options.get("visibility_timeout", getattr(channel, "visibility_timeout", None))
     for handler in routes:
         if timeout is not None and handler.longest_wait >= timeout:
             yield Finding(

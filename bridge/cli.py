@@ -13,16 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from bridge import report as report_table
-from bridge import settings
 from bridge.audit import audit as audit_of
-from bridge.check import Finding
+from bridge.check import Finding, setting_up
 from bridge.check import check as findings
 from bridge.consumer import Bridge
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
 from bridge.http import Sidecar
 from bridge.reset import CannotReset
 from bridge.reset import reset as reset_of
-from bridge.routes import Routes, find_celery_app, read_routes
+from bridge.routes import Routes, find_celery_app
 from bridge.settings import Settings, hide_password
 from bridge.status import status as status_of
 
@@ -209,13 +208,10 @@ def _loaded(name: str) -> tuple[Celery, Settings, Routes]:
     except AppNotFound as error:
         print(error, file=sys.stderr)
         raise typer.Exit(NOT_FOUND) from None
-    try:
-        chosen = settings.load(app, os.environ)
-        routes = read_routes(app)
-        settings.check_routes(chosen, routes)
-    except SettingsError as error:
-        print(f"The bridge does not start: these settings are wrong:\n{error}", file=sys.stderr)
-        raise typer.Exit(FAULTS) from None
+    chosen, routes, faults, imported = setting_up(app, os.environ)
+    if faults:
+        print(f"The bridge does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        raise typer.Exit(FAULTS if imported else NOT_FOUND)
     return app, chosen, routes
 
 

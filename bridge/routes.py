@@ -60,21 +60,37 @@ class Routes:
 
 
 def find_celery_app(name: str) -> Celery:
-    """The app that `-A` names, with the modules of its handlers imported, as Celery's own commands find it.
+    """The app that `-A` names, as Celery's own commands find it; its handlers are not imported yet.
 
     Raises:
-        AppNotFound: it cannot be imported, or a module that it imports cannot.
+        AppNotFound: it cannot be imported.
     """
     try:
         app = find_app(name)
         _refuse_shadow(name)
-        app.loader.import_default_modules()
-        app.finalize()
     except AppNotFound:
         raise
     except Exception as error:
         raise AppNotFound(_not_found(name, error)) from error
     return app
+
+
+def import_handlers(app: Celery) -> list[str]:
+    """Import the modules of handlers, as Celery's own commands do; return what is wrong with them, a sentence each."""
+    faults = []
+    for module in app.loader.default_modules:
+        try:
+            app.loader.import_task_module(module)
+        except Exception as error:  # whatever a user's module raises
+            faults.append(f"the module {module!r} cannot be imported: {type(error).__name__}: {error}.")
+    if not faults:
+        # Once more as a whole, for what Celery does besides (autodiscover_tasks).
+        try:
+            app.loader.import_default_modules()
+        except Exception as error:
+            faults.append(f"the modules of handlers cannot be imported: {type(error).__name__}: {error}.")
+    app.finalize()
+    return faults
 
 
 def read_routes(app: Celery) -> Routes:
@@ -83,6 +99,14 @@ def read_routes(app: Celery) -> Routes:
     Raises:
         SettingsError: `task_routes` sends handlers to queues that nobody declares.
     """
+    routes, faults = find_routes(app)
+    if faults:
+        raise SettingsError(faults)
+    return routes
+
+
+def find_routes(app: Celery) -> tuple[Routes, list[str]]:
+    """The handlers that can be routed, and what is wrong with the others, a sentence each."""
     tasks: Mapping[str, Any] = app.tasks
     found, faults = {}, []
     for name, task in tasks.items():
@@ -99,9 +123,7 @@ def read_routes(app: Celery) -> Routes:
                 batch=task.batch,
                 longest_wait=task.longest_wait,
             )
-    if faults:
-        raise SettingsError(faults)
-    return Routes(found)
+    return Routes(found), faults
 
 
 def queue_of(app: Celery, task: Any) -> str:

@@ -124,6 +124,14 @@ def load(app: Celery, environ: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: with every fault, a sentence each.
     """
+    settings, faults = read(app, environ)
+    if faults:
+        raise SettingsError(faults)
+    return settings
+
+
+def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """Read all settings, with the defaults in place of those that are wrong; and say what is wrong, a sentence each."""
     faults: list[str] = []
     file = _file_settings(app, faults)
     environment = _environment(environ, faults)
@@ -132,9 +140,7 @@ def load(app: Celery, environ: Mapping[str, str]) -> Settings:
     settings = Settings(file, environment, str(app.conf.broker_url or ""), kafka, tuple(ignored))
     _check_names(settings, faults)
     _check_ledger(settings, faults)
-    if faults:
-        raise SettingsError(faults)
-    return settings
+    return settings, faults
 
 
 def is_redis(url: str) -> bool:

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 from celery import Celery
@@ -65,11 +66,25 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
+class App(Celery):
+    """Pickled by reference: a child that is spawned makes the app and its handlers anew.
+
+    Celery's own way (celery/app/utils.py _unpickle_app_v2) gives the child another app, which has no handler.
+    """
+
+    def __reduce__(self) -> tuple[Callable[[], Celery], tuple[()]]:
+        return (_the_app, ())
+
+
+def _the_app() -> Celery:
+    return app
+
+
 def make_app() -> Celery:
     """The app that `celery -A tasks` and the bridge use."""
     # Before any connection is made: kombu chooses a transport by the URL's scheme.
     transport.use()
-    made = Celery("tasks")
+    made = App("tasks")
     if module := _config_module():
         made.config_from_object(module)
     if handlers := os.environ.get("HANDLERS"):

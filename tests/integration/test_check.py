@@ -1,0 +1,70 @@
+"""`bridge check`: everything that is wrong, at once."""
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from tests.processes import Stack
+from tests.servers.process import free_port
+from tests.servers.redis import RedisServer
+
+SECRET = "hunter2-hunter2"
+
+
+def check(stack: Stack, *options: str, code: int, **environ: Any) -> Any:
+    done = stack.start("check", sys.executable, "-m", "bridge", "check", *options, **environ)
+    assert done.ends(40) == code, done.text
+    return done.text
+
+
+def test_what_is_right_is_said_and_exits_0(stack: Stack):
+    stack.make_topics("orders")
+    found = json.loads(check(stack, "--json", code=0))
+    assert {finding["level"] for finding in found} == {"ok"}
+    text = " ".join(finding["text"] for finding in found)
+    for words in ("tests.handlers.simple.work", "Kafka at", "the Celery broker at", "the ledger at"):
+        assert words in text
+
+
+def test_a_topic_that_does_not_exist_yet_is_a_warning(stack: Stack):
+    assert "does not exist yet" in check(stack, code=0)
+
+
+def test_everything_that_is_wrong_is_listed_at_once(stack: Stack):
+    wrong: dict[str, Any] = {
+        "CELERY_CONFIG_MODULE": "tests.handlers.wrong",
+        "HANDLERS": "tests.handlers.simple,not.there,tests.handlers.nor_this",
+        "BRIDGE_GROUP": "bad name",
+        "KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
+        "KAFKA_SASL_PASSWORD": SECRET,
+        "CELERY_BROKER_URL": f"redis://:{SECRET}@127.0.0.1:1/0",
+    }
+    text = check(stack, code=1, **wrong)
+    for words in (
+        "task_acks_late = True",
+        "kafka_pause_above",
+        "BRIDGE_GROUP may hold",
+        "'not.there' cannot be imported",
+        "'tests.handlers.nor_this' cannot be imported",
+        "Is KAFKA_BOOTSTRAP_SERVERS right",
+        "Is CELERY_BROKER_URL right",
+    ):
+        assert words in text
+    assert SECRET not in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("redis_settings", [{"appendonly": "no"}, {"maxmemory_policy": "allkeys-lru"}], ids=str)
+def test_a_redis_that_would_lose_messages_is_a_warning_and_the_worker_starts_all_the_same(
+    stack: Stack, redis_settings: dict[str, str]
+):
+    stack.make_topics("orders")
+    (name,) = (setting.replace("_", "-") for setting in redis_settings)
+    with RedisServer(**redis_settings) as server:
+        found = json.loads(check(stack, "--json", code=0, CELERY_BROKER_URL=server.url))
+        assert [name in finding["text"] for finding in found if finding["level"] == "warning"] == [True]
+        worker = stack.worker(CELERY_BROKER_URL=server.url)
+        assert name in worker.text
+        assert worker.terminate() == 0
