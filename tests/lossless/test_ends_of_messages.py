@@ -63,7 +63,7 @@ def read(
     request: pytest.FixtureRequest, mortal_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Broker]]:
     """A database whose messages, all of the above, one worker has read."""
-    broker = Broker(mortal_redis, {"lossless": 40, "kombu": 42}[request.param])
+    broker = Broker(mortal_redis, mortal_redis.fresh_database())
     waiting = len(HELD) if request.param == "lossless" else 0
     for sent in [*(sent for sent, _, _ in HOSTILE.values()), *GOOD.values()]:
         broker.push(sent)

@@ -108,8 +108,8 @@ def brokers(
     found: dict[Place, Broker] = {}
     with ExitStack() as stack:
         running: dict[Place, Worker] = {}
-        for number, place in enumerate(places):
-            found[place] = broker = Broker(mortal_redis, 10 + 2 * number)
+        for place in places:
+            found[place] = broker = Broker(mortal_redis, mortal_redis.fresh_database())
             stack.callback(broker.close)
             with sender(broker) as app:
                 for end in place.ends:

@@ -26,7 +26,7 @@ class RedisServer(Server):
 
     def __init__(self, program: str = "redis-server", **settings: str):
         super().__init__("redis")
-        self._database = itertools.count(1)
+        self._database = itertools.count(2, 2)
         options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
@@ -50,9 +50,15 @@ class RedisServer(Server):
         """Database 0 of it."""
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def fresh_database(self) -> int:
+        """A database that nobody was given before, and the one after it: tests that share a Redis do not see each
+        other.
+        """
+        return next(self._database)
+
     def fresh_url(self) -> str:
-        """A database that nobody was given before: tests that share a Redis do not see each other."""
-        return f"redis://127.0.0.1:{self.port}/{next(self._database)}"
+        """A fresh database."""
+        return f"redis://127.0.0.1:{self.port}/{self.fresh_database()}"
 
     def _answers(self) -> bool:
         with redis.Redis(port=self.port, socket_timeout=1) as client:
