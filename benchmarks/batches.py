@@ -2,27 +2,20 @@
 
 from benchmarks.end_to_end import COUNT as FEW
 from benchmarks.end_to_end import WORKER, raw_rate
-from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
+from benchmarks.stack import Stack, clock_from_first, compare
 
-ROUNDS = 3
 COUNT = 200_000
 
 
 def main() -> None:
-    """Interleaved rounds."""
-    rates: dict[str, list[float]] = {"raw Celery": [], "batch=200": []}
-    with stack() as on:
-        on.kafka.create_topics("batch", partitions=PARTITIONS)
-        on.fill("batch", COUNT)
-        for number in range(ROUNDS):
-            rates["raw Celery"].append(raw_rate(on, FEW))
-            rates["batch=200"].append(_ours(on, f"batches-{number}"))
-    report("batches", rates, "raw Celery", {"batch=200": 25})
+    """Raw Celery one by one, with fewer."""
+    contestants = {"raw Celery": lambda on, _: raw_rate(on, FEW), "batch=200": _ours}
+    compare("batches", "batch", COUNT, contestants, {"batch=200": 25})
 
 
-def _ours(on: Stack, group: str) -> float:
+def _ours(on: Stack, number: int) -> float:
     on.redis.flushall()
     marks = on.marks(COUNT)
-    environment = {"BRIDGE_GROUP": group, "COMMIT": "completion"}
+    environment = {"BRIDGE_GROUP": f"batches-{number}", "COMMIT": "completion"}
     with on.process(*WORKER, **environment), on.process("bridge", **environment):
         return COUNT / clock_from_first(marks.handled, COUNT)

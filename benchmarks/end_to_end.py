@@ -1,8 +1,7 @@
 """From Kafka to handled, one by one: bridge and worker against raw Celery's own worker, same function, acks_late."""
 
-from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
+from benchmarks.stack import Stack, clock_from_first, compare
 
-ROUNDS = 3
 COUNT = 6_000
 _OPTIONS = ("worker", "-c", "2", "--without-mingle", "--without-gossip", "-l", "WARNING")
 WORKER = ("celery", "-A", "tasks", *_OPTIONS)
@@ -10,15 +9,9 @@ RAW_WORKER = ("celery", "-A", "benchmarks.raw", *_OPTIONS)
 
 
 def main() -> None:
-    """Interleaved rounds; raw Celery finds its messages in the queue, ours come through Kafka meanwhile."""
-    rates: dict[str, list[float]] = {"raw Celery": [], "bridge and worker": []}
-    with stack() as on:
-        on.kafka.create_topics("one", partitions=PARTITIONS)
-        on.fill("one", COUNT)
-        for number in range(ROUNDS):
-            rates["raw Celery"].append(raw_rate(on, COUNT))
-            rates["bridge and worker"].append(_ours(on, f"end-{number}"))
-    report("end to end", rates, "raw Celery", {"bridge and worker": 1.2})
+    """Raw Celery finds its messages in the queue, ours come through Kafka meanwhile."""
+    contestants = {"raw Celery": lambda on, _: raw_rate(on, COUNT), "bridge and worker": _ours}
+    compare("end to end", "one", COUNT, contestants, {"bridge and worker": 1.2})
 
 
 def raw_rate(on: Stack, count: int, task: str = "raw") -> float:
@@ -31,8 +24,8 @@ def raw_rate(on: Stack, count: int, task: str = "raw") -> float:
         return count / clock_from_first(marks.handled, count)
 
 
-def _ours(on: Stack, group: str) -> float:
+def _ours(on: Stack, number: int) -> float:
     on.redis.flushall()
     marks = on.marks(COUNT)
-    with on.process(*WORKER), on.process("bridge", BRIDGE_GROUP=group):
+    with on.process(*WORKER), on.process("bridge", BRIDGE_GROUP=f"end-{number}"):
         return COUNT / clock_from_first(marks.handled, COUNT)

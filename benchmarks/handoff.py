@@ -1,21 +1,17 @@
 """Hand-off, one delivery per task, 200-byte records: the bridge against the naive loop."""
 
-from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
+from benchmarks.stack import Stack, clock_from_first, compare
 
-ROUNDS = 3
 NAIVE, OURS = 6_000, 100_000
 
 
 def main() -> None:
-    """Interleaved rounds; the clock runs from the first message in the queue to the last."""
-    rates: dict[str, list[float]] = {"naive loop": [], "bridge": []}
-    with stack() as on:
-        on.kafka.create_topics("one", partitions=PARTITIONS)
-        on.fill("one", OURS)
-        for number in range(ROUNDS):
-            rates["naive loop"].append(_rate(on, NAIVE, "benchmarks.naive", "one"))
-            rates["bridge"].append(_rate(on, OURS, "bridge", BRIDGE_GROUP=f"handoff-{number}"))
-    report("handoff", rates, "naive loop", {"bridge": 8})
+    """The clock runs from the first message in the queue to the last."""
+    contestants = {
+        "naive loop": lambda on, _: _rate(on, NAIVE, "benchmarks.naive", "one"),
+        "bridge": lambda on, number: _rate(on, OURS, "bridge", BRIDGE_GROUP=f"handoff-{number}"),
+    }
+    compare("handoff", "one", OURS, contestants, {"bridge": 8})
 
 
 def _rate(on: Stack, count: int, *command: str, **environment: str) -> float:

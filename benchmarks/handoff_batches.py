@@ -5,28 +5,24 @@ from contextlib import suppress
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
+from benchmarks.stack import Stack, clock_from_first, compare
 from tests.servers.process import free_port
 
-ROUNDS = 3
 COUNT = 400_000
 CORE = 0
 
 
 def main() -> None:
-    """Interleaved rounds; no worker runs, Kafka and Redis may use every core."""
-    rates: dict[str, list[float]] = {"by hand": [], "bridge": [], "bridge, completion": []}
-    with stack() as on:
-        on.kafka.create_topics("batch", partitions=PARTITIONS)
-        on.fill("batch", COUNT)
-        for number in range(ROUNDS):
-            rates["by hand"].append(_by_hand(on))
-            rates["bridge"].append(_bridge(on, f"handoff-{number}", "handoff"))
-            rates["bridge, completion"].append(_bridge(on, f"completion-{number}", "completion"))
-    report("handoff_batches", rates, "by hand", {"bridge": 0.6})
+    """No worker runs, Kafka and Redis may use every core."""
+    contestants = {
+        "by hand": _by_hand,
+        "bridge": lambda on, number: _bridge(on, f"handoff-{number}", "handoff"),
+        "bridge, completion": lambda on, number: _bridge(on, f"completion-{number}", "completion"),
+    }
+    compare("handoff_batches", "batch", COUNT, contestants, {"bridge": 0.6})
 
 
-def _by_hand(on: Stack) -> float:
+def _by_hand(on: Stack, _: int) -> float:
     client = on.redis
     client.flushall()
     with on.process("benchmarks.by_hand", "batch", core=CORE):

@@ -22,6 +22,7 @@ from tests.servers.redis import RedisServer
 
 ROOT = Path(__file__).parents[1]
 PARTITIONS = 4
+ROUNDS = 3
 
 
 @dataclass
@@ -131,6 +132,25 @@ def stack() -> Iterator[Stack]:
         RedisServer(appendfsync="everysec") as server,
     ):
         yield Stack(kafka, server, Path(folder))
+
+
+def compare(
+    name: str, topic: str, count: int, contestants: dict[str, Callable[[Stack, int], float]], wanted: dict[str, float]
+) -> None:
+    """Print the rates of contestants in interleaved rounds on one stack, with `count` records in a topic.
+
+    Parameters:
+        contestants: the first is the base; each is given the stack and the round's number, and returns its rate.
+        wanted: the ratio to the base that is wanted, where one is.
+    """
+    rates: dict[str, list[float]] = {who: [] for who in contestants}
+    with stack() as on:
+        on.kafka.create_topics(topic, partitions=PARTITIONS)
+        on.fill(topic, count)
+        for number in range(ROUNDS):
+            for who, rate in contestants.items():
+                rates[who].append(rate(on, number))
+    report(name, rates, next(iter(contestants)), wanted)
 
 
 def clock_from_first(count: Callable[[], int], total: int, patience: float = 300) -> float:

@@ -3,30 +3,23 @@
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.end_to_end import WORKER, raw_rate
-from benchmarks.stack import PARTITIONS, Stack, clock_from_first, report, stack
+from benchmarks.stack import PARTITIONS, Stack, clock_from_first, compare
 
-ROUNDS = 3
 COUNT = 50_000
 FEW = 6_000
 
 
 def main() -> None:
-    """Interleaved rounds against raw Celery with autoretry, which writes no dead letters."""
-    rates: dict[str, list[float]] = {"raw Celery, autoretry": [], "batch=200": []}
-    with stack() as on:
-        on.kafka.create_topics("storm", partitions=PARTITIONS)
-        on.fill("storm", COUNT)
-        for number in range(ROUNDS):
-            rates["raw Celery, autoretry"].append(raw_rate(on, FEW, "raw_storm"))
-            rates["batch=200"].append(_ours(on, f"storm-{number}", number))
-    report("storm", rates, "raw Celery, autoretry", {"batch=200": 5})
+    """Against raw Celery with autoretry, which writes no dead letters."""
+    contestants = {"raw Celery, autoretry": lambda on, _: raw_rate(on, FEW, "raw_storm"), "batch=200": _ours}
+    compare("storm", "storm", COUNT, contestants, {"batch=200": 5})
 
 
-def _ours(on: Stack, group: str, before: int) -> float:
+def _ours(on: Stack, before: int) -> float:
     on.redis.flushall()
     marks = on.marks(COUNT)
     dead = COUNT // 1000
-    environment = {"BRIDGE_GROUP": group, "COMMIT": "completion"}
+    environment = {"BRIDGE_GROUP": f"storm-{before}", "COMMIT": "completion"}
     with on.process(*WORKER, **environment), on.process("bridge", **environment):
 
         def ended() -> int:

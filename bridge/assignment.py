@@ -46,10 +46,6 @@ class Assignment:
         found = self._partitions[place]
         return self.restart(place, first) if found is None else found
 
-    def get(self, place: Place) -> Partition | None:
-        """The state of a partition, if there is one."""
-        return self._partitions.get(place)
-
     def add(self, consumer: Consumer, given: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Take partitions over; return them with the offset at which reading them begins.
 
@@ -133,7 +129,7 @@ class Assignment:
 
     def _start(self, partition: Partition, low: int, first: int, end: int) -> int:
         """The first offset of which something is left to do: below the committed one, if the ledger went back."""
-        place = (partition.topic, partition.number)
+        place = partition.place
         if self._ledger is None or not self._asks_ledger:
             return first
         try:

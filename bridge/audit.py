@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from bridge.catalog import Catalog
 from bridge.extent import Extent, extents
 from bridge.ledger import Account, Fate, Ledger
 from bridge.letters import Letter, letters
+from bridge.opened import opened
 from bridge.routes import Routes
 from bridge.settings import Settings
 
@@ -79,19 +79,13 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
     """
-    assert settings.ledger_url is not None
-    catalog = Catalog(settings, [topic], make=False)
-    catalog.prepare()
-    ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group, settings.file.kafka_ledger_days)
     lines, dead = [], []
-    try:
+    with opened(settings, [topic]) as (ledger, catalog):
         for extent in extents(settings, [topic]):
             for handler in routes.of(topic):
                 account = Account(handler.name, topic, catalog.topic_ids[topic], extent.partition)
                 lines.append(line(ledger, account, extent))
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
-    finally:
-        ledger.close()
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
     there = letters(settings, topic)
     if there is not None:

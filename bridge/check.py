@@ -8,7 +8,7 @@ from typing import Final, Literal
 from celery import Celery
 
 from bridge import settings
-from bridge.errors import KafkaUnavailable, LedgerUnavailable, SettingsError
+from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
 from bridge.handoff import connection_to
 from bridge.kafka import KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
@@ -134,7 +134,7 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
         yield Finding("ok", f"the ledger at {shown} answers.")
         if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):
             ledger.fsync(ANSWER_WITHIN - 1)
-    except LedgerUnavailable as error:
+    except (LedgerCannotFsync, LedgerUnavailable) as error:
         yield Finding("fault", str(error))
     finally:
         ledger.close()

@@ -91,7 +91,7 @@ class Commits:
 
     def _store(self, consumer: Consumer, held_back: set[Place]) -> None:
         for partition in self._assignment.partitions:
-            place = (partition.topic, partition.number)
+            place = partition.place
             if place in held_back:
                 continue
             safe = partition.safe()

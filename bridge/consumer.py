@@ -65,6 +65,7 @@ class Bridge:
     ) -> None:
         self._settings, self._routes, self._clock = settings, routes, clock
         self.metrics = BridgeMetrics()
+        self._fsyncs = any(settings.topic(topic).handoff_durability == "fsync" for topic in routes.topics)
         self._limits = pressure.Limits(settings.file.kafka_pause_above, settings.file.kafka_resume_below)
         self._handoff = Handoff(app)
         self._catalog = Catalog(settings, routes.topics)
@@ -144,7 +145,7 @@ class Bridge:
         self._dispatch = Dispatch(
             self._handoff, self._ledger, settings.one_redis, cluster, settings.group, self.metrics
         )
-        self._commits = Commits(self._assignment, self._ledger, self._fsyncs(), self.metrics)
+        self._commits = Commits(self._assignment, self._ledger, self._fsyncs, self.metrics)
         if self._ledger is not None:
             stuck_after = settings.file.kafka_stuck_after
             self._upkeep = Upkeep(
@@ -155,16 +156,11 @@ class Bridge:
         self._rereads = Rereads(self._assignment, self.metrics)
         try:
             self._commits.check()
-        except LedgerCannotFsync:
-            raise
         except LedgerUnavailable as error:
             logger.warning("%s", error)
         self._consumer = consumer_client(
             settings.kafka, settings.group, error_cb=self._on_error, on_commit=self._on_commit
         )
-
-    def _fsyncs(self) -> bool:
-        return any(self._settings.topic(topic).handoff_durability == "fsync" for topic in self._routes.topics)
 
     def _turn(self) -> None:
         self._turned = self._clock()
@@ -225,8 +221,6 @@ class Bridge:
                 self._dispatch.receive(self._held, at)
                 self._held = {}
             sent = self._dispatch.hand_out(self._assignment.partitions)
-        except LedgerCannotFsync:
-            raise
         except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
             self._handoff_failed(error)
             return
@@ -249,7 +243,7 @@ class Bridge:
     def _look_around(self) -> None:
         for what, every, look in (
             ("fates", FATES_EVERY, self._look_at_fates),
-            ("commit", FSYNC_EVERY if self._fsyncs() else COMMIT_EVERY, self._commit),
+            ("commit", FSYNC_EVERY if self._fsyncs else COMMIT_EVERY, self._commit),
             ("queues", QUEUES_EVERY, self._look_at_queues),
             ("kafka", KAFKA_EVERY, self._look_at_kafka),
             ("stuck", min(STUCK_EVERY, self._settings.file.kafka_stuck_after), self._look_for_stuck),
@@ -269,8 +263,6 @@ class Bridge:
         """Do what needs the ledger. Until what failed succeeds nothing else is asked: a frozen Redis takes seconds."""
         try:
             act()
-        except LedgerCannotFsync:
-            raise
         except (KafkaUnavailable, LedgerUnavailable) as error:
             self._failed = act
             self._handoff_failed(error)
@@ -351,7 +343,7 @@ class Bridge:
         logger.warning("%s.", doubt)
         for partition in self._assignment.partitions:
             if partition.chosen.commit == "completion" or partition.chosen.handoff_durability:
-                place = (partition.topic, partition.number)
+                place = partition.place
                 self._rereads.ask(partition, self._assignment.committed.get(place, partition.offsets.window.start))
 
     def _commit_and_wait(self) -> None:
@@ -360,7 +352,7 @@ class Bridge:
             return
         try:
             self._commit(wait=True)
-        except LedgerUnavailable as error:
+        except (LedgerCannotFsync, LedgerUnavailable) as error:
             self._failed = self._commit
             self._handoff_failed(error)
 

@@ -11,7 +11,7 @@ from bridge.kafka import Record
 from bridge.lanes import Group
 from bridge.ledger import Account, Fate, HandOff, Ledger, Mark
 from bridge.ledger.stuck import stuck
-from bridge.message import batch_id, label, row
+from bridge.message import batch_id, header_of, label, row
 from bridge.metrics import BridgeMetrics, Place
 from bridge.partition import Partition
 
@@ -239,16 +239,8 @@ class Dispatch:
 
     def _outgoing(self, partition: Partition, group: Group, records: Sequence[Record]) -> Outgoing:
         topic, number = partition.topic, partition.number
-        header = {
-            "topic": topic,
-            "partition": number,
-            "cluster": self._cluster,
-            "group": self._group,
-            "topic_id": partition.topic_id,
-            "messages": [_row(record) for record in records],
-        }
-        if partition.chosen.order is not None:
-            header["order"] = partition.chosen.order
+        rows = [_row(record) for record in records]
+        header = header_of(topic, number, self._cluster, self._group, partition.topic_id, partition.chosen.order, rows)
         return Outgoing(
             group.handler,
             batch_id(topic, number, group.offsets, group.handler),

@@ -51,5 +51,5 @@ class LedgerNotSynced(LedgerUnavailable):
     """The append-only file of the ledger's Redis did not reach the disk in time; all else works."""
 
 
-class LedgerCannotFsync(LedgerUnavailable):
+class LedgerCannotFsync(BridgeError):
     """The ledger's Redis can never say that its append-only file is on disk."""

@@ -188,16 +188,24 @@ def row(
 
 def to_header(batch: Batch) -> dict[str, Any]:
     """A batch as JSON-able data for the `kafka` header."""
+    rows = [_row(delivery) for delivery in batch.deliveries]
+    return header_of(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, rows)
+
+
+def header_of(
+    topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None, rows: list[list[Any]]
+) -> dict[str, Any]:
+    """The `kafka` header of messages that are rows already (`row`)."""
     data = {
-        "topic": batch.topic,
-        "partition": batch.partition,
-        "cluster": batch.cluster,
-        "group": batch.group,
-        "topic_id": batch.topic_id,
-        "messages": [_row(delivery) for delivery in batch.deliveries],
+        "topic": topic,
+        "partition": partition,
+        "cluster": cluster,
+        "group": group,
+        "topic_id": topic_id,
+        "messages": rows,
     }
-    if batch.order is not None:
-        data["order"] = batch.order
+    if order is not None:
+        data["order"] = order
     return data
 
 

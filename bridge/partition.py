@@ -29,6 +29,7 @@ class Partition:
         self, topic: str, number: int, first: int, handlers: Sequence[Handler], chosen: TopicSettings, topic_id: str
     ) -> None:
         self.topic, self.number, self.topic_id = topic, number, topic_id
+        self.place = (topic, number)
         self.chosen = chosen
         self.handlers = tuple(handlers)
         self.accounts = {h.name: Account(h.name, topic, topic_id, number) for h in handlers}

@@ -48,7 +48,7 @@ class Pauses:
 
     def _wanted(self) -> dict[Place, str]:
         wanted = {
-            (partition.topic, partition.number): reason
+            partition.place: reason
             for partition in self._assignment.partitions
             if (reason := partition.pressure()) is not None
         }

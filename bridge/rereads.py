@@ -26,12 +26,12 @@ class Rereads:
 
     def ask(self, partition: Partition, offset: int) -> None:
         """Not above what is in flight: begun anew, a partition knows nothing of what is below."""
-        place = (partition.topic, partition.number)
+        place = partition.place
         self._from[place] = min(offset, partition.offsets.window.start, self._from.get(place, offset))
 
     def undone(self, partition: Partition, offset: int, count: int) -> None:
         """Fates went back: read again from there, and say how much that was done will be done again."""
-        place = (partition.topic, partition.number)
+        place = partition.place
         logger.warning("%s-%d: the ledger has lost fates from offset %d on: read again.", *place, offset)
         if count:
             logger.warning("%d deliveries were done, and the ledger has lost it: they are handed out again.", count)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from bridge.catalog import Catalog
 from bridge.errors import BridgeError, KafkaUnavailable
 from bridge.extent import Extent, extents
 from bridge.kafka import (
@@ -18,6 +17,7 @@ from bridge.kafka import (
 from bridge.ledger import Account, Fate, Ledger, Mark
 from bridge.ledger.fates import runs
 from bridge.ledger.pages import PAGE
+from bridge.opened import opened
 from bridge.routes import Routes
 from bridge.settings import Settings
 
@@ -134,18 +134,13 @@ def _write_fates(
     """What is skipped is discarded: a person said so. With `again`, what comes is open, done or not."""
     if settings.ledger_url is None:
         return
-    catalog = Catalog(settings, [topic], make=False)
-    catalog.prepare()
-    ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group, settings.file.kafka_ledger_days)
-    try:
+    with opened(settings, [topic]) as (ledger, catalog):
         for extent in found:
             for handler in routes.of(topic):
                 account = Account(handler.name, topic, catalog.topic_ids[topic], extent.partition)
                 _discard_open(ledger, account, extent, targets[extent.partition])
                 if again and targets[extent.partition] < extent.end:
                     ledger.forget(account, targets[extent.partition], extent.end - 1)
-    finally:
-        ledger.close()
 
 
 def _discard_open(ledger: Ledger, account: Account, extent: Extent, target: int) -> None:

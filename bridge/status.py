@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from bridge.catalog import Catalog
 from bridge.extent import extents
-from bridge.ledger import Ledger
 from bridge.ledger.members import Members
+from bridge.opened import opened
 from bridge.routes import Routes
 from bridge.settings import Settings
 
@@ -34,10 +33,5 @@ def status(settings: Settings, routes: Routes) -> dict[str, Any]:
 def _bridges(settings: Settings, routes: Routes) -> dict[str, Any] | None:
     if settings.ledger_url is None:
         return None
-    catalog = Catalog(settings, routes.topics, make=False)
-    catalog.prepare()
-    ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group)
-    try:
+    with opened(settings, routes.topics) as (ledger, _):
         return {name: dict(state) for name, state in Members(ledger).living().items()}
-    finally:
-        ledger.close()

@@ -83,7 +83,7 @@ class Upkeep:
     def audit(self, ends: Mapping[Place, int]) -> None:
         """Show the counts of `bridge audit` as metrics."""
         for partition in self._assignment.partitions:
-            place = (partition.topic, partition.number)
+            place = partition.place
             if (end := ends.get(place)) is None:
                 continue
             committed = self._assignment.committed.get(place)

@@ -10,7 +10,7 @@ from celery import Celery
 
 from bridge import settings
 from bridge.errors import LedgerUnavailable
-from bridge.ledger import SETTLED, Account, Fate, Ledger, Mark
+from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
 from bridge.message import Batch, Message
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Book:
         if self._ledger is None:
             return set()
         (fates,) = self._ledger.fates_of([(self._account, offsets)])
-        return {offset for offset, fate in zip(offsets, fates, strict=True) if fate in SETTLED}
+        return {offset for offset, fate in zip(offsets, fates, strict=True) if to_skip(Fate(fate))}
 
     def forgot_at(self, message: Message) -> float | None:
         """When the ledger may have forgotten how this message ended (Unix time): its Redis was wiped or started again

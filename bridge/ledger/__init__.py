@@ -2,8 +2,8 @@
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.epoch import State
-from bridge.ledger.fates import SETTLED, Fate
+from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import HandOff, Mark
 
-__all__ = ["SETTLED", "Account", "Fate", "HandOff", "Ledger", "Mark", "State"]
+__all__ = ["Account", "Fate", "HandOff", "Ledger", "Mark", "State", "to_skip"]

@@ -37,7 +37,7 @@ class Assigned(dict[Any, Any]):
 
     def __init__(self) -> None:
         super().__init__({PLACE: None})
-        self.partitions = [SimpleNamespace(topic="orders", number=0, safe=lambda: 7)]
+        self.partitions = [SimpleNamespace(place=PLACE, safe=lambda: 7)]
         self.committed = {PLACE: 3}
 
 
