@@ -18,5 +18,6 @@ COPY --from=build /venv /venv
 # The user's part: an image of your own starts FROM this one and copies its celeryconfig.py and handlers to /app.
 WORKDIR /app
 COPY celeryconfig.py ./
+COPY examples examples
 USER bridge
 CMD ["python", "-m", "bridge"]

@@ -4,11 +4,14 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
+#: Where the folder `examples` is once it is installed (pyproject.toml, package-dir).
+_INSTALLED: Final = "bridge.demo.examples"
 #: The topic, and its handlers, which are a user's package and known here by their names alone.
 TOPIC: Final = "orders"
-HANDLERS_MODULE: Final = "examples.orders.handlers"
+HANDLERS_MODULE: Final = f"{_INSTALLED if find_spec(_INSTALLED) else 'examples'}.orders.handlers"
 HANDLERS: Final = ("charge", "notify")
 
 CUSTOMERS: Final = ("ada", "alan", "barbara", "dennis", "edsger", "frances", "grace", "ken", "niklaus", "tony")

@@ -7,8 +7,9 @@ counted by `message.attempt`. Real handlers need neither.
 from celery.exceptions import SoftTimeLimitExceeded
 from pydantic import BaseModel, Field
 
-from examples.orders.services import BankBusy, CardDeclined, NoSuchMailbox, charge_card, send_mail
 from tasks import DeadLetter, Message, RetryLater, handler
+
+from .services import BankBusy, CardDeclined, NoSuchMailbox, charge_card, send_mail
 
 EUROS = {"EUR": 1.0, "USD": 0.92, "GBP": 1.17}
 CARD_LIMIT = 10_000
