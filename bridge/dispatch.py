@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from bridge.handoff import Handoff, Outgoing
 from bridge.kafka import Record
@@ -24,10 +24,10 @@ Carried = Callable[[str], Mapping[tuple[str, str, int], set[int]] | None]
 STEP: Final = 5_000
 #: Most messages of Celery's in one step; with the next, what one step may send to Redis at the most.
 STEP_MESSAGES: Final = 1_000
-#: Most bytes of keys and values that one message carries, if it carries more than one delivery.
+#: Most bytes of keys, values and headers that one message carries, if it carries more than one delivery.
 MESSAGE_BYTES: Final = 1_000_000
-#: Most bytes of one step, in base64; a single larger message goes alone.
-STEP_BYTES: Final = 16_000_000
+#: Most of those bytes in one step; a single larger message goes alone.
+STEP_BYTES: Final = 12_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class _Ready:
     partition: Partition
     group: Group
     outgoing: Outgoing
+    size: int
 
 
 class Dispatch:
@@ -80,16 +81,23 @@ class Dispatch:
             HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
         """
         self.write([])
-        ready = [self._ready(partition, *taken) for partition in partitions for taken in partition.take()]
+        taken = [(partition, *group) for partition in partitions for group in partition.take()]
+        ready: list[_Ready] = []
         sent = 0
         try:
+            for each in taken:
+                ready.append(self._ready(*each))
             while sent < len(ready):
                 step = _step(ready, sent)
                 self._send(step)
+                # What is out is out, whatever the ledger says to the marks: they wait, with the commit.
                 sent += len(step)
+                self.write([])
         except BaseException:
-            for each in ready[sent:]:
-                each.partition.give_back(each.group.handler, each.group.offsets)
+            for partition, group, _ in taken[len(ready) :]:
+                partition.give_back(group.handler, group.offsets)
+            for unsent in ready[sent:]:
+                unsent.partition.give_back(unsent.group.handler, unsent.group.offsets)
             raise
         return sum(len(each.group.offsets) for each in ready)
 
@@ -170,12 +178,10 @@ class Dispatch:
         elif self._one_step:
             self._push_and_mark(ready)
         else:
-            # Publish, wait for the acknowledgement, then mark: a crash between the two hands out again. While the
-            # ledger does not answer the marks wait, with the commit; what is published is not published again.
+            # Publish, wait for the acknowledgement, then mark: a crash between the two hands out again.
             self._handoff.publish(each.outgoing for each in ready)
             self._unwritten += [_mark(each) for each in ready]
             self._note(ready)
-            self.write([])
 
     def _push_and_mark(self, ready: Sequence[_Ready]) -> None:
         assert self._ledger is not None
@@ -231,15 +237,15 @@ class Dispatch:
 
     def _ready(self, partition: Partition, group: Group, records: Sequence[Record]) -> _Ready:
         """A group as a message; what would make it too large goes back, to be taken again."""
-        fitting = _fitting(records)
-        if fitting < len(records):
-            partition.give_back(group.handler, group.offsets[fitting:])
-            group, records = Group(group.handler, group.offsets[:fitting]), records[:fitting]
-        return _Ready(partition, group, self._outgoing(partition, group, records))
-
-    def _outgoing(self, partition: Partition, group: Group, records: Sequence[Record]) -> Outgoing:
-        topic, number = partition.topic, partition.number
         rows = [_row(record) for record in records]
+        fitting, size = _fitting(rows)
+        if fitting < len(rows):
+            partition.give_back(group.handler, group.offsets[fitting:])
+            group, rows = Group(group.handler, group.offsets[:fitting]), rows[:fitting]
+        return _Ready(partition, group, self._outgoing(partition, group, rows), size)
+
+    def _outgoing(self, partition: Partition, group: Group, rows: list[list[Any]]) -> Outgoing:
+        topic, number = partition.topic, partition.number
         header = header_of(topic, number, self._cluster, self._group, partition.topic_id, partition.chosen.order, rows)
         return Outgoing(
             group.handler,
@@ -249,7 +255,7 @@ class Dispatch:
         )
 
 
-def _row(record: Record) -> list[object]:
+def _row(record: Record) -> list[Any]:
     kind, timestamp = record.timestamp()
     return row(record.offset() or 0, timestamp if kind else None, record.key(), record.value(), record.headers())  # type: ignore[arg-type]
 
@@ -258,23 +264,33 @@ def _mark(ready: _Ready) -> Mark:
     return Mark(ready.partition.accounts[ready.group.handler], ready.group.offsets, Fate.HANDED)
 
 
-def _fitting(records: Sequence[Record]) -> int:
-    """How many of these records, one at least, one message may carry."""
-    size = 0
-    for number, record in enumerate(records):
-        size += len(record.value() or b"") + len(record.key() or b"")
-        if size > MESSAGE_BYTES and number:
-            return number
-    return len(records)
+def _fitting(rows: Sequence[list[Any]]) -> tuple[int, int]:
+    """How many of these rows, one at least, one message may carry, and their bytes."""
+    total = 0
+    for number, each in enumerate(rows):
+        size = _size(each)
+        if total + size > MESSAGE_BYTES and number:
+            return number, total
+        total += size
+    return len(rows), total
+
+
+def _size(data: list[Any]) -> int:
+    """Bytes of a row's key, value and headers, which it has in base64."""
+    _, _, key, value, headers, *_ = data
+    length = len(key or "") + len(value or "")
+    if headers:
+        length += sum(len(name) + len(given or "") for name, given in headers)
+    return length * 3 // 4
 
 
 def _step(ready: Sequence[_Ready], start: int) -> Sequence[_Ready]:
     """As many from `start` on as one step may carry."""
-    size, bulk, end = 0, 0, start
+    count, size, end = 0, 0, start
     while end < len(ready) and end - start < STEP_MESSAGES:
-        size += len(ready[end].group.offsets)
-        bulk += sum(len(row[3] or "") for row in ready[end].outgoing.header["messages"])
-        if end > start and (size > STEP or bulk > STEP_BYTES):
+        count += len(ready[end].group.offsets)
+        size += ready[end].size
+        if end > start and (count > STEP or size > STEP_BYTES):
             break
         end += 1
     return ready[start:end]

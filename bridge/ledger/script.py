@@ -4,7 +4,7 @@ A script runs alone in Redis, so reading a byte, changing half of it and writing
 neighbour.
 """
 
-from bridge.ledger.fates import Fate, follow
+from bridge.ledger.fates import SETTLED, Fate, follow
 
 FORGET = 15
 """Asked for as if it were a fate: everything, done too, becomes open."""
@@ -21,6 +21,9 @@ _ROWS = "".join(f"[{wanted.value}]='{_row(wanted)}'," for wanted in Fate) + f"[{
 WRITE = (
     "local ROWS = {"
     + _ROWS
+    + "}\n"
+    + "local ENDS = {"
+    + "".join(f"[{fate.value}]=true," for fate in sorted(SETTLED | {Fate.HANDED}))
     + "}\n"
     + r"""
 -- KEYS: 1 = count of writes, others by number.
@@ -123,6 +126,9 @@ local function item()
   local queue, index = KEYS[tonumber(ARGV[at + 2])], KEYS[tonumber(ARGV[at + 3])]
   local low, high = ARGV[at + 4], ARGV[at + 5]
   local count = tonumber(ARGV[at + 6])
+  -- A full Redis refuses a script's first growing command and none after the script has written. What has ended
+  -- may always be marked, for its message is acknowledged then, which frees more; what is pushed must be refused.
+  if mode == 'mark' and ENDS[tonumber(ARGV[at])] then call('PERSIST', KEYS[1]) end
   at = at + 7
   local stretches, olds, whole = {}, {}, true
   for i = 1, count do

@@ -281,6 +281,19 @@ def test_a_full_redis_says_so(own_redis: RedisServer) -> None:
         ledger.close()
 
 
+@pytest.mark.parametrize("fate", [Fate.DONE, Fate.DEAD, Fate.PARKED, Fate.DISCARDED, Fate.HANDED])
+def test_what_has_happened_can_be_marked_in_a_full_redis(own_redis: RedisServer, fate: Fate) -> None:
+    with closing(Ledger(own_redis.url, "cluster", "bridge")) as ledger, own_redis.client() as client:
+        ledger.write([Mark(CHARGE, [0], Fate.DONE)])
+        client.config_set("maxmemory", 1)
+        # On a page that is there, beyond its end, and on one that must be made.
+        offsets = [1, 40_000, PAGE + 7]
+        ledger.write([Mark(CHARGE, offsets, fate)])
+        assert ledger.fates_of([(CHARGE, offsets)]) == [bytes([fate] * 3)]
+        with pytest.raises(LedgerUnavailable, match="maxmemory"):
+            ledger.write([HandOff(CHARGE, [2], "celery", [b"entry"])])
+
+
 def test_an_old_redis_cannot_fsync_and_says_so(ledger: Ledger, client: redis.Redis) -> None:
     if waits_for_the_disk(client):
         pytest.skip("this redis-server has WAITAOF")
