@@ -53,3 +53,7 @@ class LedgerNotSynced(LedgerUnavailable):
 
 class LedgerCannotFsync(BridgeError):
     """The ledger's Redis can never say that its append-only file is on disk."""
+
+
+class CannotSettle(BridgeError):
+    """A delivery's mark cannot be written with the handler's work in one transaction; nothing was written."""

@@ -55,7 +55,8 @@ class Message:
         mark, the delivery comes again; this then ends the handler before its work is done twice.
 
         Parameters:
-            session: a SQLAlchemy session (or connection) in which the handler does its work.
+            session: a SQLAlchemy session (or connection) in which the handler does its work, or Django's
+                `connection` inside `transaction.atomic()`.
 
         Raises:
             AlreadySettled: the work was committed by an earlier run; let it pass.

@@ -1,4 +1,7 @@
-"""A delivery's mark in the user's own database, in the handler's own transaction: the only SQL of the hand-off."""
+"""A delivery's mark in the user's own database, in the handler's own transaction: the only SQL of the hand-off.
+
+By SQLAlchemy, or by Django's own connection: a transaction belongs to the library that began it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, CannotSettle
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -14,6 +17,15 @@ if TYPE_CHECKING:
 
 #: The table in the user's database; made on first use, or by a migration of the user's from `table()`.
 TABLE: Final = "bridge_settled"
+
+#: For Django, whose tables its migrations make: `migrations.RunSQL(CREATE_TABLE, f"DROP TABLE {TABLE}")`.
+CREATE_TABLE: Final = f"""\
+CREATE TABLE {TABLE} (
+    mark varchar(64) NOT NULL PRIMARY KEY,
+    delivery text NOT NULL,
+    origin text NOT NULL,
+    settled_at timestamp DEFAULT CURRENT_TIMESTAMP NOT NULL
+)"""
 
 _ready: set[str] = set()
 _making = threading.Lock()
@@ -23,11 +35,12 @@ class AlreadySettled(BridgeError):
     """The work of this delivery was committed by an earlier run; the transaction of this one must be rolled back."""
 
 
-def settle_with(session: Session, delivery: str, origin: str) -> None:
+def settle_with(session: Any, delivery: str, origin: str) -> None:
     """Write "done" for a delivery in the session's transaction, so that work and mark commit or roll back together.
 
     Parameters:
-        session: a SQLAlchemy session, or a connection, with the handler's transaction.
+        session: a SQLAlchemy session or connection with the handler's transaction, or Django's `connection` inside
+            `transaction.atomic()`.
         delivery: the delivery's identity.
         origin: what tells it from one of the same identity: of another Kafka or group, or of a topic that was
             deleted and made again.
@@ -35,16 +48,39 @@ def settle_with(session: Session, delivery: str, origin: str) -> None:
     Raises:
         AlreadySettled: an earlier run has committed its work. Let it pass: the session is rolled back, and the
             delivery is done.
+        CannotSettle: Django's connection has no transaction: the mark would be committed before the work.
     """
+    insert = _insert_by_django if hasattr(session, "in_atomic_block") else _insert_by_sqlalchemy
+    mark = hashlib.sha256(f"{origin} {delivery}".encode()).hexdigest()
+    if not insert(session, {"mark": mark, "delivery": delivery, "origin": origin}):
+        raise AlreadySettled(f"{delivery} was committed by an earlier run.")
+
+
+def _insert_by_sqlalchemy(session: Session, row: dict[str, str]) -> bool:
+    """Insert the mark; return whether it was not there."""
     from sqlalchemy import exc, insert
 
     found = table()
     _make(session, found)
-    mark = hashlib.sha256(f"{origin} {delivery}".encode()).hexdigest()
     try:
-        session.execute(insert(found).values(mark=mark, delivery=delivery, origin=origin))
-    except exc.IntegrityError as error:
-        raise AlreadySettled(f"{delivery} was committed by an earlier run.") from error
+        session.execute(insert(found).values(**row))
+    except exc.IntegrityError:
+        return False
+    return True
+
+
+def _insert_by_django(connection: Any, row: dict[str, str]) -> bool:
+    """Insert the mark; return whether it was not there."""
+    from django.db import IntegrityError
+
+    if not connection.in_atomic_block:
+        raise CannotSettle("settle_with(connection) must be called inside `with transaction.atomic():`.")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {TABLE} ({', '.join(row)}) VALUES (%s, %s, %s)", list(row.values()))
+    except IntegrityError:
+        return False
+    return True
 
 
 def table(metadata: Any = None) -> Table:
