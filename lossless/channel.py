@@ -161,6 +161,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             return super().basic_get(queue, no_ack=True, **kwargs)
         self._hold()
         payload = self.taker.take_one(queue)
+        with self.conn_or_acquire() as client:
+            self._maybe_update_queues_expire(client, queue)
         if payload is None:
             return None
         message = self.Message(payload, channel=self)
@@ -209,6 +211,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         with self.conn_or_acquire() as client:
             client.eval(WAIT.text, len(keys), *keys, *args)
         return None
+
+    def put_back(self, queue: str, message: dict[str, Any]) -> None:
+        """Put a message that nobody holds back into its list, next to be taken."""
+        key = self.list_key(queue, self._get_message_priority(message, reverse=False))
+        with contextlib.suppress(*UNAVAILABLE):
+            self._bare().rpush(key, dumps(message))
 
     # -- queues
 

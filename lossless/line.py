@@ -12,7 +12,7 @@ import redis
 class Line:
     """A connection on which one command at a time is sent, and read when the poller says so."""
 
-    def __init__(self, connection: Any, on_readable: Callable[[Line], None]) -> None:
+    def __init__(self, connection: Any, on_readable: Callable[[Line], object]) -> None:
         self.connection = connection
         self.on_readable = on_readable
         self.fd: int | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from queue import Empty
 from time import monotonic
 from typing import Any
 
@@ -15,6 +16,9 @@ from lossless.line import Line
 
 logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
+
+#: Seconds that one poll lasts at most without an event loop: how soon a connection that owes an answer is noticed.
+LONGEST_POLL = 1.0
 
 
 class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
@@ -89,12 +93,49 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
                 raise
             self._listen_failed(channel, exc)
 
-    def handle_event(self, fileno: int, event: int) -> Any:
-        """Handle what the poll has shown (used without an event loop)."""
-        _, kind = self._fd_to_chan.get(fileno, (None, None))
-        if isinstance(kind, Line):
-            return kind.on_readable(kind), self
-        return super().handle_event(fileno, event)
+    # -- without an event loop
+
+    def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
+        """Deliver one message of a queue, or what has been published, and return; for `drain_events`.
+
+        kombu's callers count the returns (a pidbox takes each for a worker's answer), and what is not delivered when
+        they stop must still be in Redis: so not one message more.
+
+        Parameters:
+            timeout: seconds to wait at most, None for as long as it takes.
+
+        Raises `queue.Empty` when the time is over, and redis-py's errors.
+        """
+        until = None if timeout is None else monotonic() + timeout
+        self._in_protected_read = True
+        try:
+            while not self._delivers(until):
+                if until is not None and monotonic() >= until:
+                    self.maybe_restore_messages()
+                    raise Empty
+        finally:
+            self._in_protected_read = False
+            while self.after_read:
+                self.after_read.pop()()
+
+    def _delivers(self, until: float | None) -> bool:
+        """Look once, for a second at most; return whether a message was delivered."""
+        self.maybe_refresh_binding_expiry()
+        if any(channel.taker.deliver() for channel in tuple(self._channels)):
+            return True
+        self.on_poll_start()
+        left = LONGEST_POLL if until is None else max(0.0, min(LONGEST_POLL, until - monotonic()))
+        return any(self._handled(fileno) for fileno, _ in self.poller.poll(left) or ())
+
+    def _handled(self, fileno: int) -> bool:
+        """Read a socket; return whether a message was delivered."""
+        channel, kind = self._fd_to_chan.get(fileno, (None, None))
+        try:
+            if isinstance(kind, Line):
+                return bool(kind.on_readable(kind))
+            return channel is not None and bool(channel.handlers[kind]())
+        except Empty:
+            return False
 
     def maybe_check_brpop_health(self) -> None:
         """There is no ``BRPOP``; takers look after their lines."""

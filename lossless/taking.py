@@ -102,7 +102,8 @@ class Taker:
         if "can_consume" in vars(qos):  # Celery's worker_disable_prefetch: its limit is not known, so one by one
             return 0 if self._arrived else 1
         credit = qos.can_consume_max_estimate()
-        limit: int = self.channel.take_limit
+        # Without an event loop one, as kombu takes: its callers may stop after any.
+        limit: int = self.channel.take_limit if self.channel.poller.endures else 1
         credit = limit if credit is None else min(credit, limit)
         return max(0, credit - len(self._arrived))
 
@@ -156,10 +157,10 @@ class Taker:
             self._note(taken, float(now))
         return self._arrived.popleft()[1]
 
-    def _on_taken(self, line: Line) -> None:
+    def _on_taken(self, line: Line) -> bool:
         with self._redis():
             self._read_take(line)
-        self.deliver()
+        return self.deliver()
 
     def _read_take(self, line: Line) -> None:
         try:
@@ -224,14 +225,26 @@ class Taker:
         logger.error("Took an entry of queue %r that is no message (%r): moved to the list %r", queue, exc, key)
         self.holder.set_aside(tag)
 
-    def deliver(self) -> None:
-        """Hand what has arrived to the consumers; if one raises, the rest is kept for the next turn."""
+    def deliver(self) -> bool:
+        """Hand what has arrived to the consumers, and return whether there was anything; if one raises, the rest is
+        kept for the next turn.
+        """
+        delivered = False
         while self._arrived:
             queue, message = self._arrived.popleft()
             if queue in self.channel.active_queues:
+                delivered = True
                 self.channel.connection._deliver(message, queue)
-            elif self.holder is not None:  # cancelled meanwhile
-                self.holder.give_back(message["properties"]["delivery_tag"], front=True)
+            else:  # cancelled meanwhile
+                self._return(queue, message)
+        return delivered
+
+    def _return(self, queue: str, message: dict[str, Any]) -> None:
+        """Put back what was not delivered, also what is taken without acknowledgement."""
+        if queue in self.channel.no_ack_queues:
+            self.channel.put_back(queue, message)
+        elif self.holder is not None:
+            self.holder.give_back(message["properties"]["delivery_tag"], front=True)
 
     # -- the wait lines
 
@@ -250,7 +263,7 @@ class Taker:
             if not line.busy:
                 line.send("BLMOVE", key, key, "RIGHT", "RIGHT", WAIT_SECONDS)
 
-    def _on_wait_over(self, line: Line) -> None:
+    def _on_wait_over(self, line: Line) -> bool:
         with self._redis():
             if line.read() is not None:
                 self._hungry = True
@@ -258,7 +271,7 @@ class Taker:
 
     # -- connections
 
-    def _open(self, on_readable: Callable[[Line], None]) -> Line:
+    def _open(self, on_readable: Callable[[Line], object]) -> Line:
         pool = self.channel.pool
         line = Line(pool.connection_class(**pool.connection_kwargs), on_readable)
         line.connection.connect()
@@ -319,8 +332,9 @@ class Taker:
 
     def close(self) -> None:
         """Drop all connections, and give back what was not delivered."""
+        if self.channel.no_ack_queues and self._line is not None and self._line.busy:
+            with suppress(*UNAVAILABLE):  # it may bring what no owner holds
+                self._read_take(self._line)
         self.drop()
         while self._arrived:
-            _, message = self._arrived.pop()
-            if self.holder is not None:
-                self.holder.give_back(message["properties"]["delivery_tag"], front=True)
+            self._return(*self._arrived.pop())
