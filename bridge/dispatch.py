@@ -11,9 +11,10 @@ from bridge.kafka import Record
 from bridge.lanes import Group
 from bridge.ledger import Account, Fate, HandOff, Ledger, Mark
 from bridge.ledger.stuck import stuck
-from bridge.message import batch_id, header_of, label, row
+from bridge.message import batch_id, header_of, label
 from bridge.metrics import BridgeMetrics, Place
 from bridge.partition import Partition
+from bridge.reading import row_of
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +238,7 @@ class Dispatch:
 
     def _ready(self, partition: Partition, group: Group, records: Sequence[Record]) -> _Ready:
         """A group as a message; what would make it too large goes back, to be taken again."""
-        rows = [_row(record) for record in records]
+        rows = [row_of(record) for record in records]
         fitting, size = _fitting(rows)
         if fitting < len(rows):
             partition.give_back(group.handler, group.offsets[fitting:])
@@ -253,11 +254,6 @@ class Dispatch:
             label(topic, number, group.offsets),
             header,
         )
-
-
-def _row(record: Record) -> list[Any]:
-    kind, timestamp = record.timestamp()
-    return row(record.offset() or 0, timestamp if kind else None, record.key(), record.value(), record.headers())  # type: ignore[arg-type]
 
 
 def _mark(ready: _Ready) -> Mark:

@@ -187,6 +187,11 @@ def row(
     ]
 
 
+def dead_row(row: list[Any], dead: Dead) -> list[Any]:
+    """A row of which it is decided that it is dead, and that no handler sees."""
+    return [*row, {"dead": _dead(dead)}]
+
+
 def to_header(batch: Batch) -> dict[str, Any]:
     """A batch as JSON-able data for the `kafka` header."""
     rows = [_row(delivery) for delivery in batch.deliveries]
@@ -219,8 +224,12 @@ def _row(delivery: Delivery) -> list[Any]:
         if (value := getattr(delivery, name))
     }
     if delivery.dead is not None:
-        more["dead"] = {"reason": delivery.dead.reason, **delivery.dead.failure.to_data()}
+        more["dead"] = _dead(delivery.dead)
     return [*data, more] if more else data
+
+
+def _dead(dead: Dead) -> dict[str, Any]:
+    return {"reason": dead.reason, **dead.failure.to_data()}
 
 
 def from_header(handler: str, data: object) -> Batch:

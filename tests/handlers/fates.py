@@ -45,18 +45,20 @@ def _kills(name: str, message: Message) -> int:
     return mark.stat().st_size - 1
 
 
-def declare(name: str, **options: Any) -> None:
-    """A handler of the topic of its own name."""
+def declare(name: str, of: str = "", **options: Any) -> None:
+    """A handler of the topic of its own name, or of another."""
 
     def run(order: Any, message: Message) -> None:
         act(name, order, message)
 
-    handler(topic(name), name=name, **{**RETRIES, **options})(run)
+    handler(topic(of or name), name=name, **{**RETRIES, **options})(run)
 
 
 declare("orders", batch=BATCH)
 declare("many", batch=200)
 declare("slow", batch=200, batch_seconds=1)
+declare("odd", batch=200)
+declare("odd_too", "odd")
 declare("keyed")
 declare("keyed_batches", batch=200)
 declare("line")

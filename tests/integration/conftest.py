@@ -34,6 +34,7 @@ def calm(kafka: Any, redis_shared: Any, tmp_path_factory: pytest.TempPathFactory
                 "orders": COMPLETION,
                 "many": COMPLETION,
                 "slow": COMPLETION,
+                "odd": COMPLETION,
                 "keyed": {**COMPLETION, "order": "key"},
                 "keyed_batches": {**COMPLETION, "order": "key"},
                 "line": {**COMPLETION, "order": "partition"},
@@ -42,7 +43,7 @@ def calm(kafka: Any, redis_shared: Any, tmp_path_factory: pytest.TempPathFactory
                 "payments": COMPLETION,
             },
         )
-        made.make_topics("orders", "many", "slow", "keyed", "line", "blocking", "steps", "payments")
+        made.make_topics("orders", "many", "slow", "odd", "keyed", "line", "blocking", "steps", "payments")
         made.make_topics("keyed_batches", partitions=2)
         made.bridge()
         made.worker()

@@ -1,0 +1,62 @@
+"""A record of Kafka as it travels through Celery; one that cannot be read is dead from the start."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.failure import Failure
+from bridge.kafka import Record
+from bridge.message import Dead, dead_row, row
+
+logger = logging.getLogger(__name__)
+
+
+class UnreadableRecord(Exception):
+    """Kafka's client for Python cannot read a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands in place of a record's headers."""
+
+    row: list[Any]
+
+
+def row_of(record: Record) -> list[Any]:
+    """A record as a row of the `kafka` header.
+
+    Other clients write what Python's cannot read: a header's name that is no UTF-8, for one. Such a record is a
+    delivery that is dead already, with what can be read of it: it goes to the dead letters, and no handler sees it.
+    """
+    try:
+        headers: Any = record.headers()
+        if isinstance(headers, _Unreadable):
+            return list(headers.row)
+        return row(record.offset() or 0, _timestamp(record), record.key(), record.value(), headers)
+    except Exception as error:  # SystemError, where the client's own C code fails
+        return _dead(record, error)
+
+
+def _dead(record: Record, error: Exception) -> list[Any]:
+    parts: dict[str, Any] = {}
+    for name, read in (("timestamp", _timestamp), ("key", lambda r: r.key()), ("value", lambda r: r.value())):
+        try:
+            parts[name] = read(record)
+        except Exception:  # the same
+            parts[name] = None
+    cause = error.__cause__ or error
+    why = (
+        f"{record.topic()}-{record.partition()}-{record.offset()} cannot be read whole by Kafka's client "
+        f"({type(cause).__name__}: {cause}). A header's name must be UTF-8. Its dead letter has no headers of its own."
+    )
+    logger.error("%s", why)
+    dead = Dead("undecodable", Failure.of(UnreadableRecord(why), traceback=False))
+    found = dead_row(row(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None), dead)
+    # Several handlers read it. Asked once more for such headers, the client gives a list with a null pointer in it.
+    record.set_headers(_Unreadable(found))  # type: ignore[arg-type]
+    return found
+
+
+def _timestamp(record: Record) -> int | None:
+    kind, timestamp = record.timestamp()
+    return int(timestamp) if kind else None
