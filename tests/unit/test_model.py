@@ -225,7 +225,7 @@ class Model(RuleBasedStateMachine):
         self.world = World(order, tracks, batch)
         self.bridges = [Bridge(self.world)]
         self.workers: list[Worker] = []
-        self.file = self.world.ledger.remember()
+        self._write_the_file()
 
     @rule(
         keys=st.lists(st.sampled_from([b"x", b"x", b"y", None]), min_size=1, max_size=5),
@@ -305,14 +305,20 @@ class Model(RuleBasedStateMachine):
             if what == "a worker dies":
                 self.workers.remove(worker)
         elif what == "the file is written":
-            self.file = world.ledger.remember()
+            self._write_the_file()
         elif what.startswith("Redis"):  # queue and fates go back together, to the file or to nothing
             if what == "Redis dies":
                 world.ledger.go_back(self.file)
+                # A parked record's own fate goes back too: below its topic's commit it is open, and read again.
+                world.retry_topic += [parked for parked in self.parked if parked not in world.retry_topic]
             else:
                 world.ledger.wipe()
             world.done.clear()
-            self.file = world.ledger.remember()
+            self._write_the_file()
+
+    def _write_the_file(self) -> None:
+        self.file = self.world.ledger.remember()
+        self.parked = list(self.world.retry_topic)
 
     @invariant()
     def nothing_below_the_committed_offset_is_unfinished(self) -> None:
