@@ -4,7 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import (
     Consumer,
@@ -28,6 +28,7 @@ __all__ = [
     "ConfigResource",
     "Consumer",
     "ConsumerGroupTopicPartitions",
+    "Fatal",
     "KafkaError",
     "KafkaException",
     "NewTopic",
@@ -136,6 +137,30 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
 def admin_client(properties: Mapping[str, Any]) -> AdminClient:
     """A client that reads metadata and creates topics."""
     return AdminClient(_shared(properties), logger=librdkafka)
+
+
+class Fatal:
+    """Catches what a client raises from `poll` or `flush` when it can't go on, which no `except` clause does.
+
+    confluent_kafka raises the KafkaError itself, which is no heir of BaseException (src/confluent_kafka.c, error_cb):
+    it would go past every handler of errors there is.
+
+    Attributes:
+        error: what was raised; `None` if nothing was.
+    """
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+        if not isinstance(error, KafkaError):
+            return False
+        # What is raised from here would have it as its context.
+        self.error = error
+        return True
 
 
 def mock_cluster() -> AdminClient:

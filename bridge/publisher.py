@@ -1,5 +1,6 @@
 """Writes dead letters to Kafka; returns after Kafka has acknowledged."""
 
+import logging
 import os
 import threading
 import time
@@ -12,10 +13,12 @@ from celery import Celery
 from bridge import settings
 from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.failure import Failure, cut
-from bridge.kafka import KafkaError, KafkaException, Producer, Record, producer_client
+from bridge.kafka import Fatal, KafkaError, KafkaException, Producer, Record, producer_client
 from bridge.letters import Letter, recent_letters
 from bridge.message import Dead, Delivery
 from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 #: Seconds to wait for Kafka's acknowledgement; more than librdkafka's own `message.timeout.ms`,
 #: so that a record is either acknowledged or given up by it, never still in flight.
@@ -105,16 +108,36 @@ class Publisher:
                 on_delivery=acknowledged,
             )
         except KafkaException as error:
+            self._renew_if_fatal(error.args[0])
             raise _failed(topic, delivery, error.args[0]) from None
         except BufferError:
             raise PublishFailed(f"{delivery}: the producer's queue is full: Kafka has not answered for long.") from None
         # flush() returns 0 although all records failed: only the callback says what became of this one.
-        self._producer.flush(ACKNOWLEDGED_WITHIN)
+        fatal = self._flush()
+        for error in (fatal, *outcome):
+            self._renew_if_fatal(error)
+        if fatal is not None and not outcome:
+            raise _failed(topic, delivery, fatal)
         if not outcome:
             raise PublishFailed(f"{delivery}: no answer from Kafka for {topic!r} in {ACKNOWLEDGED_WITHIN:g} s.")
         if outcome[0] is not None:
             self._partitions.pop(topic, None)
             raise _failed(topic, delivery, outcome[0])
+
+    def _flush(self) -> KafkaError | None:
+        """Wait for the acknowledgement; return why the producer cannot go on, if so."""
+        try:
+            with Fatal() as fatal:
+                self._producer.flush(ACKNOWLEDGED_WITHIN)
+        except KafkaException as error:
+            return error.args[0]  # type: ignore[no-any-return]
+        return fatal.error
+
+    def _renew_if_fatal(self, error: KafkaError | None) -> None:
+        """Nothing gets out of an idempotent producer any more after a fatal error: a log that lost its end is one."""
+        if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
+            logger.error("the producer cannot go on and is made anew: %s", error.str())
+            self._producer = producer_client(self._settings.kafka)
 
     def _partition(self, topic: str, source: int) -> int:
         """The source's partition number where the topic has it, else one that is always the same."""

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,6 +76,22 @@ class KafkaServer(Server):
         futures = admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
         for future in futures.values():
             future.result(30)
+
+    def cut(self, topic: str, offset: int, partition: int = 0) -> None:
+        """While it is stopped: let a partition's log end before `offset`, as after a disk that lost its cache.
+
+        Only the first segment is known here, and `offset` must begin a batch.
+        """
+        (folder,) = (self.folder / "data").glob(f"{topic}-{partition}")
+        log = folder / f"{0:020}.log"
+        raw, at = log.read_bytes(), 0
+        while at < len(raw) and struct.unpack_from(">q", raw, at)[0] < offset:
+            at += 12 + struct.unpack_from(">i", raw, at + 8)[0]
+        log.write_bytes(raw[:at])
+        # So that it looks at the log again, and makes anew what it had noted of it.
+        (self.folder / "data" / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        for noted in [*folder.glob("*index"), *folder.glob("*.snapshot")]:
+            noted.unlink()
 
     def _answers(self) -> bool:
         # A client of its own for each look: one that has seen a refused connection waits before the next.
