@@ -114,8 +114,8 @@ class Publisher:
             raise PublishFailed(f"{delivery}: the producer's queue is full: Kafka has not answered for long.") from None
         # flush() returns 0 although all records failed: only the callback says what became of this one.
         fatal = self._flush()
-        for error in (fatal, *outcome):
-            self._renew_if_fatal(error)
+        for answer in (fatal, *outcome):
+            self._renew_if_fatal(answer)
         if fatal is not None and not outcome:
             raise _failed(topic, delivery, fatal)
         if not outcome:
