@@ -12,8 +12,10 @@ from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handoff import connection_to
 from bridge.kafka import KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
+from bridge.problems import unconsumed_queues, unknown_handlers
 from bridge.routes import Routes, find_routes, import_handlers
 from bridge.settings import Settings, hide_password, is_redis
+from bridge.status import facts_of
 from lossless.transport import risks
 
 #: Seconds for each connection.
@@ -42,6 +44,8 @@ def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]
     found.extend(_broker(app, routes))
     if not any(fault.startswith("LEDGER_URL") for fault in faults):
         found.extend(_ledger(chosen))
+        if not any(finding.level == "fault" for finding in found):
+            found.extend(_workers(app, chosen, routes))
     return found
 
 
@@ -138,6 +142,22 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
         yield Finding("fault", str(error))
     finally:
         ledger.close()
+
+
+def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    """Who consumes the queues, and which handlers nobody knows."""
+    facts = facts_of(app, chosen, routes).facts
+    if facts.workers is None:
+        return
+    for queue in routes.queues:
+        count = sum(queue in state["queues"] for state in facts.workers.values())
+        if count:
+            yield Finding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
+    for queue, sentence in unconsumed_queues(facts).items():
+        # A check comes before the first start, too.
+        yield Finding("warning" if f"queue {queue}" in facts.seen else "ok", sentence)
+    for sentence in unknown_handlers(facts).values():
+        yield Finding("warning", sentence)
 
 
 def _visibility(app: Celery, routes: Routes, channel: object) -> Iterator[Finding]:

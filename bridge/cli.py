@@ -23,6 +23,7 @@ from bridge.reset import CannotReset
 from bridge.reset import reset as reset_of
 from bridge.routes import Routes, find_celery_app
 from bridge.settings import Settings, hide_password
+from bridge.status import NothingAnswers
 from bridge.status import status as status_of
 
 #: Exit codes, for scripts.
@@ -119,14 +120,16 @@ def status(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Show what the group consumes and how far, and what each bridge says of itself. Exits 0 if it could tell.
+    """Say what needs a person, what the group consumes and how far, and what bridges and workers say of themselves.
+
+    Exits 0 if it could tell anything, 2 if neither Kafka nor Redis answers.
 
     Example: bridge status --json
     """
-    _, chosen, routes = _loaded(context.obj)
+    app, chosen, routes = _loaded(context.obj)
     try:
-        found = status_of(chosen, routes)
-    except (KafkaUnavailable, LedgerUnavailable) as error:
+        found = status_of(app, chosen, routes)
+    except NothingAnswers as error:
         _fail(str(error), NOT_FOUND)
     if as_json:
         print(json.dumps(found, indent=2))

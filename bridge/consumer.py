@@ -9,6 +9,7 @@ from typing import Final
 from celery import Celery
 
 from bridge import pressure
+from bridge.announcement import Announcement
 from bridge.assignment import Assignment
 from bridge.catalog import Catalog
 from bridge.commits import Commits
@@ -39,7 +40,7 @@ QUEUES_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
 AUDIT_EVERY: Final = 30.0
-ANNOUNCE_EVERY: Final = 2.0
+TELL_EVERY: Final = 1.0
 #: Deliveries handed off after which the queues are looked at all the same.
 LOOK_AFTER: Final = 5_000
 #: Seconds between two tries to hand off: first, and at most.
@@ -80,7 +81,9 @@ class Bridge:
         self._failed: Callable[[], None] | None = None
         self._since_look = 0
         self._upkeep: Upkeep | None = None
-        self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "announce"), 0.0)
+        url = settings.ledger_url
+        self._announcement = Announcement(url, settings.group, routes, self.metrics) if url else None
+        self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "tell"), 0.0)
         self._turned = clock()
 
     # From any thread
@@ -117,6 +120,8 @@ class Bridge:
         """
         self._wait_for_kafka()
         if self._stopping.is_set():
+            if self._announcement is not None:
+                self._announcement.leave()
             return
         self._set_up()
         self._consumer.subscribe(
@@ -134,6 +139,8 @@ class Bridge:
             self._turned = self._clock()
             if self._watch.look_at_topics():
                 return
+            if self._announcement is not None:
+                self._announcement.take_in(self.obstacles())
             self._stopping.wait(1.0)
 
     def _set_up(self) -> None:
@@ -151,7 +158,9 @@ class Bridge:
             self._upkeep = Upkeep(
                 self._ledger, self._handoff, self._dispatch, self._assignment, self.metrics, stuck_after
             )
-        self._queues = Queues(self._handoff, self._routes, self._limits)
+            if self._announcement is not None:
+                self._announcement.know(self._ledger)
+        self._queues = Queues(self._handoff, self._routes, self._limits, self.metrics)
         self._pauses = Pauses(self._assignment, self._queues, self.metrics)
         self._rereads = Rereads(self._assignment, self.metrics)
         try:
@@ -170,6 +179,7 @@ class Bridge:
         self._look_around()
         self._pauses.apply(self._consumer, blocked=self._blocked is not None)
         self.metrics.ready.set(0 if self.obstacles() else 1)
+        self._tell()
 
     def _poll(self) -> list[Record]:
         if self._blocked:
@@ -248,7 +258,6 @@ class Bridge:
             ("kafka", KAFKA_EVERY, self._look_at_kafka),
             ("stuck", min(STUCK_EVERY, self._settings.file.kafka_stuck_after), self._look_for_stuck),
             ("audit", AUDIT_EVERY, self._audit),
-            ("announce", ANNOUNCE_EVERY, self._announce),
         ):
             if self._blocked and what != "kafka":
                 continue
@@ -293,9 +302,18 @@ class Bridge:
         if self._upkeep is not None:
             self._upkeep.audit(self._watch.ends)
 
-    def _announce(self) -> None:
-        if self._upkeep is not None:
-            self._upkeep.announce(self._pauses.reasons, self.obstacles())
+    def _tell(self) -> None:
+        """Also while nothing can be handed off: that is when somebody asks."""
+        if self._upkeep is None or self._announcement is None or self._clock() < self._next["tell"]:
+            return
+        self._next["tell"] = self._clock() + TELL_EVERY
+        self._announcement.take_in(
+            self.obstacles(),
+            self._assignment.partitions,
+            self._assignment,
+            self._pauses.reasons,
+            self._upkeep.unaccounted,
+        )
 
     # Rebalances: called inside poll()
 
@@ -306,7 +324,7 @@ class Bridge:
         self._pauses.forget((partition.topic, partition.partition) for partition in partitions)
         consumer.incremental_assign(begun)
         consumer.resume(partitions)
-        self._next["kafka"] = self._next["announce"] = 0.0
+        self._next["kafka"] = self._next["tell"] = 0.0
         if partitions:
             logger.info("assigned: %s", _shown(partitions))
 
@@ -375,8 +393,8 @@ class Bridge:
         leaving.join(LEAVE_WITHIN)
         if leaving.is_alive():
             logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
-        if self._upkeep is not None and not self._blocked:
-            self._upkeep.leave()
+        if self._announcement is not None:
+            self._announcement.leave()
         self._handoff.close()
 
 

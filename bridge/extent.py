@@ -1,15 +1,25 @@
 """Where the partitions of a topic begin and end, and how far the group has committed, without joining it."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import KafkaException, TopicPartition, consumer_client
+from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition, consumer_client
 from bridge.settings import Settings
 
 #: Seconds for one question to Kafka.
 ANSWER_WITHIN: Final = 10.0
+#: A group's coordinator that has just started, or is just chosen, says so; some seconds later it knows.
+PASSING: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
+)
+#: Seconds between two questions.
+AGAIN_AFTER: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
             for partition in sorted(known[topic].partitions)
         ]
         found = []
-        for place in client.committed(places, timeout=ANSWER_WITHIN) if places else []:
+        for place in _committed(client, places) if places else []:
             first, end = client.get_watermark_offsets(place, timeout=ANSWER_WITHIN)
             found.append(Extent(place.topic, place.partition, first, end, place.offset if place.offset >= 0 else None))
         return found
@@ -58,3 +68,19 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
     finally:
         client.close()
+
+
+def _committed(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """What the group has committed; an answer that passes is no answer, and asked for again."""
+    give_up = time.monotonic() + ANSWER_WITHIN
+    while True:
+        try:
+            found = client.committed(list(places), timeout=ANSWER_WITHIN)
+            refused = next((place.error for place in found if place.error is not None), None)
+            if refused is None:
+                return found
+            raise KafkaException(refused)
+        except KafkaException as error:
+            if error.args[0].code() not in PASSING or time.monotonic() > give_up:
+                raise
+        time.sleep(AGAIN_AFTER)

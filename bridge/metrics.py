@@ -1,5 +1,6 @@
 """What the bridge measures."""
 
+import time
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,6 +15,7 @@ class BridgeMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._paused: dict[tuple[str, int, str], float] = {}
         at = ("topic", "partition")
         self.consumed = Counter("bridge_records_consumed", "Records read.", at, registry=self.registry)
         self.handed_off = Counter(
@@ -30,6 +32,24 @@ class BridgeMetrics:
             registry=self.registry,
         )
         self.paused = Gauge("bridge_partition_paused", "1 while paused.", (*at, "reason"), registry=self.registry)
+        self.paused_since = Gauge(
+            "bridge_partition_paused_since_seconds",
+            "Unix time since when a partition is paused.",
+            (*at, "reason"),
+            registry=self.registry,
+        )
+        self.queue_messages = Gauge(
+            "bridge_queue_messages", "Messages that wait in a Celery queue.", ["queue"], registry=self.registry
+        )
+        self.workers = Gauge(
+            "bridge_workers", "Living workers that consume a Celery queue.", ["queue"], registry=self.registry
+        )
+        self.oldest = Gauge(
+            "bridge_oldest_delivery_seconds",
+            "How long the oldest delivery that is handed off, not settled and not waiting for its retry is under way.",
+            ["topic", "handler"],
+            registry=self.registry,
+        )
         self.handoff_seconds = Histogram(
             "bridge_handoff_seconds",
             "From a record read to its deliveries confirmed by the Celery broker.",
@@ -64,10 +84,30 @@ class BridgeMetrics:
         self.ready = Gauge("bridge_ready", "1 while records are consumed and handed off.", registry=self.registry)
 
     def show_paused(self, paused: Mapping[Place, str]) -> None:
-        """Show which partitions are paused now, and why."""
+        """Show which partitions are paused now, why and since when."""
+        now, known, self._paused = time.time(), self._paused, {}
         self.paused.clear()
+        self.paused_since.clear()
         for (topic, partition), reason in paused.items():
-            self.paused.labels(topic, partition, reason).set(1)
+            labels = (topic, partition, reason)
+            self._paused[labels] = known.get(labels, now)
+            self.paused.labels(*labels).set(1)
+            self.paused_since.labels(*labels).set(self._paused[labels])
+
+    def show_lengths(self, lengths: Mapping[str, int]) -> None:
+        """Show how many messages wait in each queue."""
+        for queue, length in lengths.items():
+            self.queue_messages.labels(queue).set(length)
+
+    def show_workers(self, workers: Mapping[str, int]) -> None:
+        """Show how many living workers consume each queue."""
+        for queue, count in workers.items():
+            self.workers.labels(queue).set(count)
+
+    def show_oldest(self, ages: Mapping[tuple[str, str], float]) -> None:
+        """Show how long deliveries have been under way, by topic and handler."""
+        for labels, seconds in ages.items():
+            self.oldest.labels(*labels).set(seconds)
 
     def show_fates(self, topic: str, line: Line) -> None:
         """Show how the deliveries of one handler and partition stand."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from bridge import pressure
 from bridge.errors import HandoffFailed
 from bridge.handoff import Handoff
-from bridge.metrics import Place
+from bridge.metrics import BridgeMetrics, Place
 from bridge.pressure import Limits
 from bridge.routes import Routes
 
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 class Queues:
     """Which queues are too long, since when they were last looked at."""
 
-    def __init__(self, handoff: Handoff, routes: Routes, limits: Limits) -> None:
-        self._handoff, self._routes, self._limits = handoff, routes, limits
+    def __init__(self, handoff: Handoff, routes: Routes, limits: Limits, metrics: BridgeMetrics) -> None:
+        self._handoff, self._routes, self._limits, self._metrics = handoff, routes, limits, metrics
         self._long: dict[str, str] = {}
 
     def look(self) -> None:
@@ -27,6 +27,7 @@ class Queues:
         except HandoffFailed as error:
             logger.debug("queue lengths: %s", error)
             return
+        self._metrics.show_lengths(lengths)
         found = pressure.too_long(lengths, self._limits, self._long)
         for queue in sorted(found - self._long.keys()):
             logger.warning("paused: %s", pressure.reason(queue, lengths[queue], self._limits))

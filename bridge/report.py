@@ -36,31 +36,53 @@ def print_audit(console: Console, audit: Audit) -> None:
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
-    """Topics with their lag, then the bridges."""
-    table = Table("topic", "partition", "committed", "end", "lag", title=f"group {escape(status['group'])}")
-    for topic, partitions in status["topics"].items():
+    """What needs a person; then topics with their lag, queues, bridges and workers."""
+    for problem in status["problems"]:
+        _say(console, f"! {problem}", "red")
+    if not status["problems"]:
+        _say(console, "nothing needs a person", "green")
+    if status["topics"] is not None:
+        _print_topics(console, status["group"], status["topics"])
+    for queue, at in (status["queues"] or {}).items():
+        workers = "" if at["workers"] is None else f", {at['workers']} workers"
+        _say(console, f"queue {queue}: {at['messages']:,} messages{workers}")
+    for each in status["oldest"]:
+        if each["seconds"]:
+            oldest = "oldest delivery under way for {seconds} s".format(**each)
+            _say(console, f"{each['topic']} {each['handler']}: {oldest}")
+    for name, state in (status["bridges"] or {}).items():
+        _print_bridge(console, name, state)
+    for name, state in (status["workers"] or {}).items():
+        queues, count = ", ".join(state["queues"]), len(state["handlers"])
+        _say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers")
+    if status["bridges"] is None and not status["unanswered"]:
+        _say(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
+
+
+def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:
+    table = Table("topic", "partition", "committed", "end", "lag", title=f"group {escape(group)}")
+    for topic, partitions in topics.items():
         if not partitions:
             table.add_row(topic, "does not exist yet", "", "", "")
         for number, at in partitions.items():
             committed = "none" if at["committed"] is None else f"{at['committed']:,}"
             table.add_row(topic, number, committed, f"{at['end']:,}", f"{at['lag']:,}")
     _show(console, table)
-    for name, state in (status["bridges"] or {}).items():
-        _say(console, f"bridge {name}: {len(state['assigned'])} partitions")
-        for place, why in state["paused"].items():
-            _say(console, f"  {place} is paused: {why}", "yellow")
-        for each in state.get("waiting", ()):
-            _say(
-                console,
-                "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
-                "what comes after it in its order waits".format(**each),
-            )
-        for obstacle in state["obstacles"]:
-            _say(console, f"  {obstacle}", "red")
-    if status["bridges"] is None:
-        _say(console, "bridges are not shown: that needs a Redis (LEDGER_URL)")
-    elif not status["bridges"]:
-        _say(console, "no bridge runs", "yellow")
+
+
+def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
+    _say(console, f"bridge {name}: {len(state['assigned'])} partitions")
+    for place, why in state["paused"].items():
+        since = state.get("paused_since", {}).get(place)
+        _say(console, f"  {place} is paused{f' since {since}' if since else ''}: {why}", "yellow")
+    for each in state.get("waiting", ()):
+        _say(
+            console,
+            "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
+            "what comes after it in its order waits".format(**each),
+        )
+    for obstacle in state["obstacles"]:
+        _say(console, f"  {obstacle}", "red")
 
 
 def _show(console: Console, table: Table) -> None:

@@ -1,21 +1,17 @@
-"""What a bridge does with the ledger now and then: looks for what is stuck, shows the audit, says how it is."""
+"""What a bridge does with the ledger now and then: looks for what is stuck, shows the audit."""
 
 import logging
-import os
-import socket
-import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from bridge.assignment import Assignment
 from bridge.audit import line
 from bridge.dispatch import Dispatch
-from bridge.errors import HandoffFailed, LedgerUnavailable
+from bridge.errors import HandoffFailed
 from bridge.extent import Extent
 from bridge.handoff import Handoff
 from bridge.ledger import Ledger
-from bridge.ledger.members import Members
 from bridge.metrics import BridgeMetrics, Place
 from bridge.partition import Partition
 
@@ -25,8 +21,6 @@ logger = logging.getLogger(__name__)
 #: first that is unaccounted for. `bridge audit` counts all.
 AUDITED: Final = 262_144
 AUDITED_AT_MOST: Final = 4_194_304
-#: Seconds for which an announcement holds.
-ANNOUNCED_FOR: Final = 10.0
 
 
 def audit_from(low: int, committed: int, before: int | None) -> int:
@@ -44,7 +38,11 @@ def audit_from(low: int, committed: int, before: int | None) -> int:
 
 
 class Upkeep:
-    """Each of these raises LedgerUnavailable where Redis does not answer, `leave` apart."""
+    """Each of these raises LedgerUnavailable where Redis does not answer.
+
+    Attributes:
+        unaccounted: by topic, partition and handler, the committed offsets whose fate is open; only where there are.
+    """
 
     def __init__(
         self,
@@ -58,10 +56,8 @@ class Upkeep:
         self._ledger, self._handoff, self._dispatch = ledger, handoff, dispatch
         self._assignment, self._metrics = assignment, metrics
         self._stuck_after = stuck_after
-        self._members = Members(ledger)
-        self._member = f"{socket.gethostname()}:{os.getpid()}"
-        self._oldest: dict[tuple[str, int, str, int], float] = {}
         self._audited: dict[Place, int] = {}
+        self.unaccounted: dict[tuple[str, int, str], int] = {}
 
     def reopen_stuck(self, reread: Callable[[Partition, int], object]) -> None:
         """Open deliveries handed out long ago whose task is nowhere.
@@ -82,6 +78,7 @@ class Upkeep:
 
     def audit(self, ends: Mapping[Place, int]) -> None:
         """Show the counts of `bridge audit` as metrics."""
+        unaccounted: dict[tuple[str, int, str], int] = {}
         for partition in self._assignment.partitions:
             place = partition.place
             if (end := ends.get(place)) is None:
@@ -94,35 +91,6 @@ class Upkeep:
             for each in lines:
                 self._metrics.show_fates(partition.topic, each)
             lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
+            unaccounted.update({(*place, each.handler): each.unaccounted for each in lines if each.unaccounted})
             self._audited[place] = min(lost, default=committed or 0)
-
-    def announce(self, paused: Mapping[Place, str], obstacles: list[str]) -> None:
-        """Say how this bridge is, for `bridge status`."""
-        state = {
-            "assigned": sorted(f"{topic}-{number}" for topic, number in self._assignment),
-            "paused": {f"{topic}-{number}": why for (topic, number), why in sorted(paused.items())},
-            "obstacles": obstacles,
-            "waiting": self._waiting(),
-        }
-        self._members.announce(self._member, state, ANNOUNCED_FOR)
-
-    def leave(self) -> None:
-        """Take back what was announced."""
-        try:
-            self._members.leave(self._member)
-        except LedgerUnavailable as error:
-            logger.debug("%s", error)
-
-    def _waiting(self) -> list[dict[str, Any]]:
-        """What others of its order have waited for since the last announcement or longer."""
-        now, known, self._oldest = time.time(), self._oldest, {}
-        for partition in self._assignment.partitions:
-            for handler, offset in partition.oldest():
-                delivery = (partition.topic, partition.number, handler, offset)
-                self._oldest[delivery] = known.get(delivery, now)
-        names = ("topic", "partition", "handler", "offset")
-        return [
-            {**dict(zip(names, delivery, strict=True)), "seconds": round(now - since, 1)}
-            for delivery, since in self._oldest.items()
-            if since < now
-        ]
+        self.unaccounted = unaccounted

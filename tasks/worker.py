@@ -5,16 +5,19 @@ import os
 import sys
 from typing import Any
 
-from celery.signals import worker_init, worker_ready, worker_shutdown
+from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from bridge import settings
 from bridge.errors import SettingsError
 from bridge.settings import is_redis
 from lossless.transport import risks
 from tasks import metrics
+from tasks.announcing import Announcing
 from tasks.celery import app
 
 logger = logging.getLogger(__name__)
+
+_announcing: list[Announcing] = []
 
 
 @worker_init.connect(weak=False)
@@ -30,13 +33,25 @@ def check_and_count(**_: Any) -> None:
 
 
 @worker_ready.connect(weak=False)
-def warn_and_serve(**_: Any) -> None:
-    """Name the risks of this broker, and serve the counts of all children."""
+def warn_and_serve(sender: Any, **_: Any) -> None:
+    """Name the risks of this broker, serve the counts of all children, and say that this worker is there."""
     if is_redis(str(app.conf.broker_url)):
         with app.connection_for_read() as connection:
             for risk in risks(connection):
                 logger.warning("Redis: %s.", risk)
-    metrics.serve(settings.load(app, os.environ).environment.WORKER_METRICS_PORT)
+    chosen = settings.load(app, os.environ)
+    metrics.serve(chosen.environment.WORKER_METRICS_PORT)
+    if chosen.ledger_url is not None:
+        announcing = Announcing(app, sender, chosen)
+        announcing.begin()
+        _announcing.append(announcing)
+
+
+@worker_shutting_down.connect(weak=False)
+def take_back(**_: Any) -> None:
+    """Nothing more is consumed."""
+    for announcing in _announcing:
+        announcing.end()
 
 
 @worker_shutdown.connect(weak=False)

@@ -54,6 +54,9 @@ class Ledger:
         keep: days that a page is kept after its last write.
         timeout: seconds to wait for an answer.
 
+    Attributes:
+        where: host and port, or path, without the password.
+
     Connects when first asked. Every method raises LedgerUnavailable when Redis does not do what it was asked.
     Safe to share between threads, and to inherit through a fork.
 
@@ -67,12 +70,12 @@ class Ledger:
         self._timeout = timeout
         self._redis = _client(url, timeout)
         settings = self._redis.connection_pool.connection_kwargs
-        self._where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
+        self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
         self._writes = key("writes")
         self._prefixes: dict[Account, str] = {}
 
     def __repr__(self) -> str:
-        return f"Ledger({self._where}, cluster={self.cluster!r}, group={self.group!r})"
+        return f"Ledger({self.where}, cluster={self.cluster!r}, group={self.group!r})"
 
     def close(self) -> None:
         """Give the connections back."""
@@ -243,7 +246,7 @@ class Ledger:
         except (redis.RedisError, OSError) as error:
             advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")
             raise LedgerUnavailable(
-                f"The ledger (Redis at {self._where}) could not {doing}: {type(error).__name__}: {error}; {advice}."
+                f"The ledger (Redis at {self.where}) could not {doing}: {type(error).__name__}: {error}; {advice}."
             ) from error
 
     def index_key(self, account: Account) -> str:
@@ -291,17 +294,17 @@ class Ledger:
         refusal = str(synced).lower() if isinstance(synced, redis.ResponseError) else ""
         if "unknown command" in refusal:
             raise LedgerCannotFsync(
-                f"Redis at {self._where} has no WAITAOF, which came with Redis and Valkey 7.2: "
+                f"Redis at {self.where} has no WAITAOF, which came with Redis and Valkey 7.2: "
                 'update it, or do without handoff_durability="fsync".'
             )
         if "appendonly" in refusal:
             raise LedgerCannotFsync(
-                f"Redis at {self._where} keeps no append-only file: set appendonly yes there, "
+                f"Redis at {self.where} keeps no append-only file: set appendonly yes there, "
                 'or do without handoff_durability="fsync".'
             )
         if _raised(synced)[0] < 1:
             raise LedgerNotSynced(
-                f"Redis at {self._where} did not bring its append-only file to disk within {seconds:g} s: "
+                f"Redis at {self.where} did not bring its append-only file to disk within {seconds:g} s: "
                 "look at its disk; nothing may be committed until it does."
             )
 

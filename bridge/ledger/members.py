@@ -1,48 +1,90 @@
-"""Which bridges of a group live, and how each is: what commands read when no bridge can be reached."""
+"""Which bridges and workers live, and how each is: what commands read when none of them can be reached.
+
+Nothing here is keyed by the Kafka cluster: what Redis knows can be told while Kafka is away.
+"""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
 
+#: Seconds between two announcements, and for which one holds.
+ANNOUNCE_EVERY: Final = 2.0
+ANNOUNCED_FOR: Final = 10.0
+#: Seconds for which it is known when something was seen last.
+_REMEMBERED_FOR: Final = 30 * 86_400
+
+# A Redis that is full refuses what may cost memory, but not in a script that has written already: so that a member
+# does not fall silent, and is held to be dead, just when somebody looks for what is wrong.
+_ANNOUNCE: Final = """redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+redis.call('SADD', KEYS[2], ARGV[1])
+local now = redis.call('TIME')[1]
+for i = 5, #ARGV do redis.call('HSET', KEYS[3], ARGV[i], now) end
+redis.call('EXPIRE', KEYS[3], ARGV[4])"""
+
 
 class Members:
-    """The living bridges of the ledger's group. Each method raises LedgerUnavailable when Redis is silent."""
+    """The living bridges of the ledger's group, or the living workers on its Redis (of whatever group: a queue is
+    the broker's, not a group's). Each method raises LedgerUnavailable when Redis is silent.
+    """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, kind: Literal["bridges", "workers"]) -> None:
         self._ledger = ledger
-        self._everyone = key(ledger.cluster, ledger.group, "members")
+        self._name = ("members", kind, ledger.group) if kind == "bridges" else ("members", kind)
 
-    def announce(self, member: str, state: Mapping[str, Any], seconds: float) -> None:
-        """Say that a bridge lives and how it is (JSON values), for `seconds` or until it says so again."""
-        with self._ledger.asking("announce this bridge") as pipe:
-            pipe.set(self._key(member), json.dumps(state), px=max(1, int(seconds * 1000)))
-            pipe.sadd(self._everyone, member)
+    def announce(
+        self, member: str, state: Mapping[str, Any], seen: Iterable[str] = (), seconds: float = ANNOUNCED_FOR
+    ) -> None:
+        """Say that a member lives and how it is (JSON values), for `seconds` or until it says so again.
+
+        Parameters:
+            seen: names of what is there with it, a queue's consumer for instance: for `last_seen`.
+        """
+        keys = (self._key("of", member), self._key("all"), self._key("seen"))
+        with self._ledger.asking("announce this process") as pipe:
+            pipe.eval(
+                _ANNOUNCE,
+                len(keys),
+                *keys,
+                member,
+                json.dumps(state),
+                max(1, int(seconds * 1000)),
+                _REMEMBERED_FOR,
+                *seen,
+            )
             pipe.execute()
 
     def leave(self, member: str) -> None:
         """Take back what `member` announced."""
-        with self._ledger.asking("take this bridge off the list") as pipe:
-            pipe.delete(self._key(member))
-            pipe.srem(self._everyone, member)
+        with self._ledger.asking("take this process off the list") as pipe:
+            pipe.delete(self._key("of", member))
+            pipe.srem(self._key("all"), member)
             pipe.execute()
 
     def living(self) -> dict[str, Mapping[str, Any]]:
         """Return what each living member last announced; those that fell silent are taken off the list."""
-        with self._ledger.asking("list the bridges") as pipe:
-            pipe.smembers(self._everyone)
+        with self._ledger.asking("list bridges and workers") as pipe:
+            pipe.smembers(self._key("all"))
             (everyone,) = pipe.execute()
             names = sorted(name.decode() for name in everyone)
             for name in names:
-                pipe.get(self._key(name))
+                pipe.get(self._key("of", name))
             states = dict(zip(names, pipe.execute(), strict=True))
             gone = [name for name, state in states.items() if state is None]
             if gone:
-                pipe.srem(self._everyone, *gone)
+                pipe.srem(self._key("all"), *gone)
                 pipe.execute()
         return {name: json.loads(state) for name, state in states.items() if state is not None}
 
-    def _key(self, member: str) -> str:
-        return key(self._ledger.cluster, self._ledger.group, "member", member)
+    def last_seen(self) -> dict[str, float]:
+        """Return when each name was last announced (Unix time by Redis's clock), for a month."""
+        with self._ledger.asking("read who was here") as pipe:
+            pipe.hgetall(self._key("seen"))
+            (found,) = pipe.execute()
+        return {name.decode(): float(at) for name, at in found.items()}
+
+    def _key(self, *more: str) -> str:
+        return key(*self._name, *more)

@@ -13,6 +13,7 @@ from bridge.ledger.fates import UNSETTLED, Fate
 from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.stuck import STEP, outside, stuck
+from bridge.ledger.underway import note_waiting, oldest
 from bridge.ledger.writes import HandOff, Mark
 from tests.servers.missing import need
 from tests.servers.redis import RedisServer, waits_for_the_disk
@@ -176,17 +177,90 @@ def test_ranges_are_taken_out_of_runs() -> None:
 
 
 def test_living_members_are_listed_and_silent_ones_are_not(ledger: Ledger, client: redis.Redis) -> None:
-    members = Members(ledger)
-    members.announce("one", {"assigned": [1, 2], "paused": {}}, 30)
-    members.announce("two:ü", {"assigned": []}, 30)
-    members.announce("three", {}, 0.02)
+    members = Members(ledger, "bridges")
+    members.announce("one", {"assigned": [1, 2], "paused": {}})
+    members.announce("two:ü", {"assigned": []})
+    members.announce("three", {}, seconds=0.02)
     deadline = time.monotonic() + 5
     while "three" in members.living() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert members.living() == {"one": {"assigned": [1, 2], "paused": {}}, "two:ü": {"assigned": []}}
     members.leave("one")
     assert list(members.living()) == ["two:ü"]
-    assert client.smembers(key(ledger.cluster, ledger.group, "members")) == {"two:ü".encode()}
+    assert client.smembers(key("members", "bridges", ledger.group, "all")) == {"two:ü".encode()}
+
+
+def test_what_was_seen_last_is_known_after_it_is_gone(ledger: Ledger) -> None:
+    workers = Members(ledger, "workers")
+    workers.announce("one", {}, ["queue orders", "handler charge"])
+    workers.leave("one")
+    assert workers.living() == {}
+    seen = workers.last_seen()
+    assert seen.keys() == {"queue orders", "handler charge"}
+    assert all(abs(at - time.time()) < 60 for at in seen.values())
+
+
+def test_a_member_does_not_fall_silent_because_redis_is_full(own_redis: RedisServer) -> None:
+    with closing(Ledger(own_redis.url, "", "bridge")) as ledger, redis.Redis.from_url(own_redis.url) as client:
+        client.config_set("maxmemory", 1)
+        with pytest.raises(redis.OutOfMemoryError):
+            client.set("a", "b")
+        members = Members(ledger, "bridges")
+        members.announce("one", {"obstacles": ["full"]}, ["group bridge"])
+        assert members.living() == {"one": {"obstacles": ["full"]}}
+        assert "group bridge" in members.last_seen()
+
+
+def _ago(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
+    """Let what was handed off so far have been handed off so long ago."""
+    index = ledger.index_key(CHARGE)
+    for field, value in client.hgetall(index).items():
+        client.hdel(index, field)
+        client.hset(index, str(int(field) - seconds // STEP), value)
+
+
+def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledger: Ledger, client: redis.Redis) -> None:
+    assert oldest(ledger, CHARGE) is None
+    ledger.write([HandOff(CHARGE, range(3), "celery", [b"entry"])])
+    _ago(ledger, client, 600)
+    ledger.write([HandOff(CHARGE, range(3, 6), "celery", [b"entry"])])
+    _ago(ledger, client, 100)
+    ledger.write([HandOff(CHARGE, range(6, 9), "celery", [b"entry"])])
+
+    def seen() -> tuple[int, float]:
+        found = oldest(ledger, CHARGE)
+        assert found is not None
+        return found.offset, found.seconds
+
+    offset, seconds = seen()
+    assert (offset, 690 <= seconds <= 730) == (0, True)
+    ledger.write([Mark(CHARGE, [0], Fate.DONE)])
+    note_waiting(ledger, CHARGE, [1], time.time() + 60)
+    assert seen()[0] == 2
+    ledger.write([Mark(CHARGE, [2], Fate.DEAD)])
+    offset, seconds = seen()
+    assert (offset, 90 <= seconds <= 130) == (3, True)
+    note_waiting(ledger, CHARGE, [3, 4, 5], time.time() + 60)
+    assert seen()[0] == 6
+    ledger.write([Mark(CHARGE, range(6, 9), Fate.DONE)])
+    assert oldest(ledger, CHARGE) is None
+    # What runs again after its wait counts from when it was due.
+    note_waiting(ledger, CHARGE, [4], time.time() - 40)
+    offset, seconds = seen()
+    assert (offset, 39 <= seconds <= 70) == (4, True)
+
+
+def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger, client: redis.Redis) -> None:
+    ledger.write([HandOff(CHARGE, range(100), "celery", [b"entry"])])
+    ledger.write([Mark(CHARGE, [*range(40), *range(42, 100)], Fate.DONE)])
+    _ago(ledger, client, 600)
+    note_waiting(ledger, CHARGE, [40], time.time() + 60)
+    assert [found.offset for _ in range(2) if (found := oldest(ledger, CHARGE))] == [41, 41]
+    assert [offset for found in stuck(ledger, CHARGE, 300) for offset in found.offsets] == [40, 41]
+    assert set(client.hgetall(ledger.index_key(CHARGE)).values()) == {b"40-41"}
+    ledger.write([Mark(CHARGE, [40, 41], Fate.DONE)])
+    assert oldest(ledger, CHARGE) is None
+    assert client.hgetall(ledger.index_key(CHARGE)) == {}
 
 
 def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: RedisServer) -> None:
@@ -201,7 +275,7 @@ def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: Red
             lambda: ledger.fates_of([(CHARGE, [1])]),
             lambda: list(ledger.runs(CHARGE, {Fate.DONE}, 0, 1)),
             lambda: ledger.state(),
-            lambda: Members(ledger).living(),
+            lambda: Members(ledger, "workers").living(),
             lambda: stuck(ledger, CHARGE, 1),
         ):
             with pytest.raises(LedgerUnavailable, match=f"127.0.0.1:{own_redis.port}.*start it"):

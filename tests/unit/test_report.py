@@ -31,5 +31,7 @@ def test_an_audit_in_a_pipe_cuts_no_name_and_no_number():
 def test_what_an_error_says_in_brackets_is_printed():
     state = {"assigned": [], "paused": {}, "obstacles": ["Kafka: [thrd:main]: refused"]}
     console = printed()
-    print_status(console, {"group": "bridge", "topics": {}, "bridges": {"host:1": state}})
+    status = {"group": "bridge", "problems": ["[a] is wrong"], "topics": {}, "bridges": {"host:1": state}}
+    print_status(console, {**status, "workers": {}, "queues": {}, "oldest": [], "unanswered": []})
+    assert "[a] is wrong" in text(console)
     assert "Kafka: [thrd:main]: refused" in text(console)

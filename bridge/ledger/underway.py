@@ -1,0 +1,118 @@
+"""How long deliveries have been under way: handed off, not settled, and not waiting for their retry.
+
+What waits for its retry is noted in a small sorted set beside the index of hand-off times (stuck.py), by offset with
+the time when it is due. Both only tell: nothing is decided by them, and a note that is missing makes a delivery
+seem older than it is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.fates import Fate
+from bridge.ledger.pages import Account
+from bridge.ledger.stuck import STEP, outside
+
+#: Seconds that a note is kept after the last one of its account.
+_KEPT_FOR: Final = 30 * 86_400
+
+# Only if unchanged: Redis's clock may have been set back and the step be written again.
+_NARROW = """for i = 1, #ARGV, 3 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+    if ARGV[i + 2] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
+    else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2]) end
+  end
+end"""
+
+
+class Oldest(NamedTuple):
+    """The delivery that has been under way longest, and for how many seconds (up to ten too many)."""
+
+    offset: int
+    seconds: float
+
+
+def note_waiting(ledger: Ledger, account: Account, offsets: Sequence[int], due: float) -> None:
+    """Note that deliveries wait for their retry until `due` (Unix time).
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    with ledger.asking("note what waits for its retry") as pipe:
+        pipe.zadd(_waits_key(ledger, account), {str(offset): due for offset in offsets})
+        pipe.expire(_waits_key(ledger, account), _KEPT_FOR)
+        pipe.execute()
+
+
+def oldest(ledger: Ledger, account: Account) -> Oldest | None:
+    """Return what has been under way longest: since its hand-off, or since its last retry was due.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    index = ledger.index_key(account)
+    with ledger.asking("see how long deliveries have been under way") as pipe:
+        pipe.time()
+        pipe.hgetall(index)
+        pipe.zrange(_waits_key(ledger, account), 0, -1, withscores=True)
+        (seconds, micros), fields, noted = pipe.execute()
+    now = seconds + micros / 1e6
+    waits = {int(offset): due for offset, due in noted}
+    found = _late(ledger, account, waits, now)
+    first = _first(ledger, account, fields, waits, now)
+    if first is not None:
+        found.append(first)
+    return max(found, key=lambda each: each.seconds, default=None)
+
+
+def _late(ledger: Ledger, account: Account, waits: Mapping[int, float], now: float) -> list[Oldest]:
+    """Those whose retry is due and that are not settled yet; the note of the others is dropped."""
+    late = sorted(offset for offset, due in waits.items() if due <= now)
+    if not late:
+        return []
+    (fates,) = ledger.fates_of([(account, late)])
+    there = {offset for offset, fate in zip(late, fates, strict=True) if fate == Fate.HANDED}
+    if settled := [offset for offset in late if offset not in there]:
+        with ledger.asking("drop the notes of what is settled") as pipe:
+            for start in range(0, len(settled), 1000):
+                pipe.zrem(_waits_key(ledger, account), *settled[start : start + 1000])
+            pipe.execute()
+    return [Oldest(offset, now - waits[offset]) for offset in there]
+
+
+def _first(
+    ledger: Ledger, account: Account, fields: Mapping[bytes, bytes], waits: Mapping[int, float], now: float
+) -> Oldest | None:
+    """The first handed off of those that wait for no retry and never did; the index is narrowed on the way there."""
+    steps = [(int(field), field, value) for field, value in fields.items()]
+    steps.sort()
+    ranges = [_range(value) for _, _, value in steps]
+    changes: list[bytes | str] = []
+    found = None
+    for number, (step, field, value) in enumerate(steps):
+        handed = list(ledger.runs(account, {Fate.HANDED}, ranges[number].start, ranges[number].stop - 1))
+        narrow = f"{handed[0].start}-{handed[-1].stop - 1}" if handed else ""
+        if narrow.encode() != value and (step + 1) * STEP <= now:
+            changes += (field, value, narrow)
+        offset = next((o for o in _each(handed, ranges[number + 1 :]) if o not in waits), None)
+        if offset is not None:
+            found = Oldest(offset, max(0.0, now - step * STEP))
+            break
+    if changes:
+        with ledger.asking("drop what is settled from the index") as pipe:
+            pipe.eval(_NARROW, 1, ledger.index_key(account), *changes)
+            pipe.execute()
+    return found
+
+
+def _each(handed: Sequence[range], newer: Sequence[range]) -> Iterator[int]:
+    return (offset for run in outside(handed, newer) for offset in run)
+
+
+def _range(value: bytes) -> range:
+    first, last = map(int, value.split(b"-"))
+    return range(first, last + 1)
+
+
+def _waits_key(ledger: Ledger, account: Account) -> Any:
+    return ledger.index_key(account) + ":waits"

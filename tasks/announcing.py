@@ -1,0 +1,79 @@
+"""A worker says in Redis that it lives, which queues it consumes and which handlers it knows.
+
+From a thread of the main process: nothing that the worker does waits for it, or rests on it.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+from celery import Celery
+
+from bridge.errors import LedgerUnavailable
+from bridge.ledger import Ledger
+from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.settings import Settings
+from bridge.versions import versions
+
+logger = logging.getLogger(__name__)
+
+
+class Announcing:
+    """Announces a worker until it is told to end.
+
+    Parameters:
+        consumer: Celery's, of which is read what it consumes and with how many processes.
+    """
+
+    def __init__(self, app: Celery, consumer: Any, chosen: Settings) -> None:
+        assert chosen.ledger_url is not None
+        self._app, self._consumer, self._group = app, consumer, chosen.group
+        self._members = Members(Ledger(chosen.ledger_url, "", chosen.group), "workers")
+        self._member = f"{socket.gethostname()}:{os.getpid()}"
+        self._started = time.time()
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """Announce, now and every two seconds."""
+        threading.Thread(target=self._run, name="announcing", daemon=True).start()
+
+    def end(self) -> None:
+        """Take back what was announced: nothing more is consumed. Waits for nothing, so that a signal may call it."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(ANNOUNCE_EVERY if self._announce() else 1.0):
+            pass
+        try:
+            self._members.leave(self._member)
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
+
+    def _announce(self) -> bool:
+        try:
+            state = self._state()
+            seen = [f"queue {queue}" for queue in state["queues"]] + [f"handler {name}" for name in state["handlers"]]
+            self._members.announce(self._member, state, seen)
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
+            return False
+        except Exception as error:
+            # What is read belongs to Celery's main thread, and may change while it is read.
+            logger.debug("not announced: %r", error)
+            return False
+        return True
+
+    def _state(self) -> dict[str, Any]:
+        pool = self._consumer.pool
+        return {
+            "name": str(self._consumer.hostname),
+            "group": self._group,
+            "versions": versions(),
+            "started": self._started,
+            "queues": sorted(map(str, self._app.amqp.queues.consume_from)),
+            "handlers": sorted(name for name, task in self._app.tasks.items() if getattr(task, "source_topics", ())),
+            "processes": int(getattr(pool, "num_processes", None) or getattr(pool, "limit", None) or 1),
+        }

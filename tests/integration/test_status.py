@@ -1,0 +1,121 @@
+"""What `bridge status` says at night: what is broken, since when, how many, and what to do."""
+
+import re
+from typing import Any
+
+from tests.processes import Stack, eventually
+from tests.promises import command, json_of
+from tests.servers.process import free_port
+from tests.servers.redis import RedisServer
+
+NAME = "tests.handlers.simple.work"
+SINCE = r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+
+
+def status(stack: Stack, **environ: str) -> dict[str, Any]:
+    """`bridge status --json`, which exits 0."""
+    before, stack.environ = stack.environ, {**stack.environ, **environ}
+    try:
+        found: dict[str, Any] = json_of(stack, "status")
+    finally:
+        stack.environ = before
+    return found
+
+
+def test_nothing_needs_a_person_and_then_all_workers_are_down(stack: Stack):
+    stack.make_topics("orders")
+    worker = stack.worker()
+    bridge = stack.bridge()
+    stack.produce("orders", {"id": 1})
+    eventually(lambda: stack.done(), 20)
+    eventually(lambda: bridge.metric("bridge_workers") == 1, 20)
+    found = status(stack)
+    assert found["problems"] == []
+    assert found["halted"] == {}
+    (announced,) = found["workers"].values()
+    assert announced["handlers"] == [NAME]
+    assert announced["processes"] == 2
+    (queue,) = announced["queues"]
+    assert found["queues"] == {queue: {"messages": 0, "workers": 1}}
+    assert "nothing needs a person" in command(stack, "status")
+
+    assert worker.terminate() == 0
+    stack.produce("orders", {"id": 2}, {"id": 3})
+    eventually(lambda: bridge.metric("bridge_queue_messages", queue=queue) == 2, 20)
+    (problem,) = status(stack)["problems"]
+    assert re.search(rf"No worker consumes queue '{queue}', {SINCE}", problem)
+    assert "2 messages wait there" in problem
+    assert "celery -A tasks worker" in problem
+    eventually(lambda: bridge.metric("bridge_workers", queue=queue) == 0, 20)
+    assert "warning  No worker consumes queue" in command(stack, "check")
+    assert bridge.metric("bridge_oldest_delivery_seconds", topic=stack.topic("orders"), handler=NAME) >= 0
+    bridge.says("No worker consumes queue")
+    assert bridge.terminate() == 0
+    problems = status(stack)["problems"]
+    assert re.search(rf"No bridge of group '{stack.prefix}.group' runs, {SINCE}", problems[0])
+
+
+def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(stack: Stack):
+    stack.make_topics("orders")
+    stack.worker(HANDLERS="tests.handlers.plain")
+    bridge = stack.bridge()
+    bridge.says(f"No worker knows handler {NAME}")
+    (problem,) = status(stack)["problems"]
+    assert f"No worker knows handler {NAME}" in problem
+    assert "Deploy it to the workers" in problem
+    assert f"No worker knows handler {NAME}" in command(stack, "check")
+
+
+def test_dead_letters_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):
+    stack.make_topics("orders")
+    stack.worker()
+    stack.bridge()
+    stack.produce("orders", {"dead": "no such card"}, {"dead": "no such card"}, {"id": 1})
+    stack.dead("orders", 2)
+    (problem,) = eventually(lambda: status(stack)["problems"], 20)
+    assert re.search(rf"2 deliveries of {NAME} are dead, {SINCE}", problem)
+    assert "no such card" in problem
+    assert stack.topic("orders.dlq") in problem
+
+
+def test_with_kafka_away_status_tells_what_redis_knows(stack: Stack):
+    stack.make_topics("orders")
+    stack.worker()
+    bridge = stack.bridge()
+    found = status(stack, KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}")
+    assert found["topics"] is None
+    assert len(found["bridges"]) == len(found["workers"]) == 1
+    assert any("Kafka" in sentence for sentence in found["unanswered"])
+    assert any("Kafka" in problem for problem in found["problems"])
+    assert bridge.exit_code is None
+
+
+def test_with_redis_away_status_tells_what_kafka_knows(stack: Stack):
+    stack.make_topics("orders")
+    stack.produce("orders", 1, 2)
+    found = status(stack, CELERY_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0")
+    assert found["topics"][stack.topic("orders")]["0"]["end"] == 2
+    assert found["bridges"] is found["workers"] is found["queues"] is None
+    assert any("Redis" in problem for problem in found["problems"])
+
+
+def test_with_redis_full_status_still_knows_that_a_bridge_runs_and_says_what_is_wrong(
+    stack: Stack, own_redis: RedisServer
+):
+    stack.make_topics("orders")
+    stack.environ["CELERY_BROKER_URL"] = own_redis.url
+    bridge = stack.bridge()
+    with own_redis.client() as client:
+        client.config_set("maxmemory", 1)
+        stack.produce("orders", *range(3))
+        bridge.says("deliveries cannot be handed off")
+        # Longer than an announcement holds.
+        announced = next(iter(client.scan_iter("ledger:members:bridges:*:of:*")))
+        client.pexpire(announced, 1)
+        eventually(lambda: client.exists(announced), 20, "the bridge announces itself in a full Redis")
+    found = eventually(lambda: f if (f := status(stack))["bridges"] else None, 20)
+    (state,) = found["bridges"].values()
+    assert any("cannot be handed off" in text for text in state["obstacles"])
+    assert any("is full" in problem for problem in found["problems"])
+    assert any(re.search(f"consume nothing, {SINCE}", problem) for problem in found["problems"])
+    assert not any("No bridge" in problem for problem in found["problems"])

@@ -1,0 +1,33 @@
+"""Asking Kafka what a group has committed."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from bridge import extent
+
+
+class Coordinator:
+    """Answers with these errors, one after another, and then with an offset."""
+
+    def __init__(self, *codes: int) -> None:
+        self._codes = list(codes)
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self._codes:
+            raise KafkaException(KafkaError(self._codes.pop(0)))
+        return [TopicPartition(place.topic, place.partition, 7) for place in places]
+
+
+def test_a_coordinator_that_has_just_started_is_asked_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extent, "AGAIN_AFTER", 0.0)
+    client: Any = Coordinator(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    (found,) = extent._committed(client, [TopicPartition("orders", 0)])
+    assert found.offset == 7
+
+
+def test_another_refusal_is_an_answer():
+    client: Any = Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException):
+        extent._committed(client, [TopicPartition("orders", 0)])

@@ -1,0 +1,148 @@
+"""What needs a person: each kind of problem from the facts that show it, and silence where nothing does."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bridge.problems import Facts, HandlerFacts, Letters, Memory, problems, span
+
+NOW = 1_769_860_805.0
+CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")
+
+
+def worker(**more: Any) -> dict[str, Any]:
+    return {
+        "queues": ["orders"],
+        "handlers": [CHARGE.name],
+        "versions": {"celery-kafka-bridge": "1.2.3"},
+        **more,
+    }
+
+
+def bridge(**more: Any) -> dict[str, Any]:
+    return {
+        "started": NOW - 3600,
+        "topics": ["orders"],
+        "assigned": ["orders-0", "orders-1"],
+        "paused": {},
+        "obstacles": [],
+        **more,
+    }
+
+
+WELL = Facts(
+    now=NOW,
+    group="shop",
+    handlers=[CHARGE],
+    lag={"orders": 12},
+    partitions={"orders": 2},
+    bridges={"a:1": bridge()},
+    workers={"w:1": worker()},
+    seen={"queue orders": NOW - 1, f"handler {CHARGE.name}": NOW - 420, "group shop": NOW - 60},
+    queues={"orders": 1234},
+    oldest={("orders", CHARGE.name): 30.0},
+    memory=[Memory("r:6379", 10, 100)],
+)
+
+
+def test_where_all_is_well_nothing_needs_a_person():
+    assert problems(WELL) == []
+
+
+def test_what_is_not_known_is_no_problem():
+    unknown = replace(WELL, lag=None, partitions=None, bridges=None, workers=None, queues=None, memory=())
+    assert problems(unknown) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"silent": ["Kafka does not answer."]}, ["Kafka does not answer."]),
+        ({"workers": {}}, ["No worker consumes queue 'orders'", "2026-01-31 12:00:04 UTC", "1,234 messages"]),
+        ({"workers": {"w:1": worker(queues=["other"])}}, ["No worker consumes queue 'orders'"]),
+        (
+            {"workers": {"w:1": worker(handlers=[])}},
+            ["No worker knows handler orders.handlers.charge", "11:53:05", "7 min", "w:1 (1.2.3)", "Deploy"],
+        ),
+        (
+            {"workers": {"w:1": worker(), "w:2": worker(handlers=[])}},
+            ["1 of 2 workers", "do not know handler orders.handlers.charge", "w:2"],
+        ),
+        ({"bridges": {}}, ["No bridge of group 'shop' runs", "(1 min)", "12 records"]),
+        ({"bridges": {"a:1": bridge(topics=[])}}, ["No bridge of group 'shop' consumes topic 'orders'"]),
+        ({"bridges": {"a:1": bridge(assigned=["orders-1"])}}, ["No bridge has partition 0 of 'orders'"]),
+        (
+            {
+                "bridges": {
+                    "a:1": bridge(obstacles=["deliveries cannot be handed off: OOM"], obstacles_since=[NOW - 90])
+                }
+            },
+            ["1 of 1 bridges consume nothing", "1.5 min", "OOM"],
+        ),
+        (
+            {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 300})}},
+            ["1 partitions are paused", "5 min", "queue orders (1,234 messages)", "orders-0"],
+        ),
+        (
+            {
+                "bridges": {
+                    "a:1": bridge(
+                        unaccounted=[
+                            {"topic": "orders", "partition": 1, "handler": "h", "count": 7, "since": NOW - 7200}
+                        ]
+                    )
+                }
+            },
+            ["7 records of orders-1 are unaccounted for by h", "2 h", "bridge audit orders"],
+        ),
+        ({"oldest": {("orders", CHARGE.name): 4000.0}}, ["The oldest delivery of 'orders'", "1.11 h"]),
+        (
+            {"letters": [Letters("orders.dlq", CHARGE.name, 3, NOW - 60, "exhausted", "OSError: no", more=True)]},
+            ["At least 3 deliveries of orders.handlers.charge are dead", "exhausted, OSError: no", "'orders.dlq'"],
+        ),
+        ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
+        ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
+        ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(change: dict[str, Any], words: list[str]):
+    (sentence,) = problems(replace(WELL, **change))
+    for each in words:
+        assert each in sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # A bridge that has just started, or that stands before something, takes its partitions later.
+        {"bridges": {"a:1": bridge(assigned=[], started=NOW - 5)}},
+        {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
+        {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
+        {"memory": [Memory("r:6379", 10**9, 0)]},
+        {"handlers": [replace(CHARGE, longest_wait=7200)], "oldest": {("orders", CHARGE.name): 4000.0}},
+    ],
+)
+def test_what_passes_by_itself_is_no_problem(change: dict[str, Any]):
+    assert problems(replace(WELL, **change)) == []
+
+
+def test_what_several_bridges_stand_before_is_said_once():
+    stopped = bridge(obstacles=["Kafka does not answer: a"], obstacles_since=[NOW - 30])
+    other = bridge(obstacles=["Kafka does not answer: b"], obstacles_since=[NOW - 90])
+    (sentence,) = problems(replace(WELL, bridges={"a:1": stopped, "a:2": other}))
+    assert "2 of 2 bridges" in sentence
+    assert "1.5 min" in sentence
+
+
+def test_without_a_worker_that_knows_it_an_old_delivery_is_not_said_twice():
+    (sentence,) = problems(replace(WELL, workers={}, oldest={("orders", CHARGE.name): 4000.0}))
+    assert "No worker consumes" in sentence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-1, "0 s"), (59, "59 s"), (420, "7 min"), (12_600, "3.5 h"), (200_000, "2.31 d")]
+)
+def test_times_are_shown_in_their_largest_unit(seconds: float, shown: str):
+    assert span(seconds) == shown
