@@ -73,6 +73,7 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
         yield Finding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
     if chosen.ignored:
         yield Finding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
+    yield from (Finding("warning", text) for text in chosen.misspelt)
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
         yield Finding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
 

@@ -225,6 +225,8 @@ def _announce(chosen: Settings, routes: Routes, port: int | None) -> None:
         chosen.kafka["bootstrap.servers"],
         hide_password(chosen.broker_url),
     )
+    for text in chosen.misspelt:
+        logger.warning("%s", text)
     for handler in routes:
         logger.info("%s → %s (queue %r)", ", ".join(handler.topics), handler.name, handler.queue)
     if port is not None:

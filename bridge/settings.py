@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.errors import SettingsError
 from bridge.kafka import FIXED, property_fault
+from bridge.properties import meant
 from bridge.routes import Routes
-from bridge.topics import TopicNames
+from bridge.topics import TopicNames, topic_fault
 
 #: Kafka's own rule for a group or topic name that every tool can show and type.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -85,6 +86,15 @@ class Settings:
     broker_url: str = field(repr=False)
     kafka: Mapping[str, str] = field(repr=False)
     ignored: tuple[str, ...] = ()
+
+    @property
+    def misspelt(self) -> list[str]:
+        """Of the variables that are left out, those that look like a property's, a sentence each."""
+        return [
+            f"{name} is left out: librdkafka has no such property. Did you mean {right}?"
+            for name in self.ignored
+            if (right := meant(name))
+        ]
 
     @property
     def group(self) -> str:
@@ -298,6 +308,11 @@ def check_routes(settings: Settings, routes: Routes) -> None:
     faults = settings.names.clashes(routes.topics)
     if not routes.topics:
         faults.append("there is no handler: name the modules that hold them in `imports` or in HANDLERS.")
+    faults.extend(
+        f"kafka_topics: {fault}"
+        for topic in settings.file.kafka_topics
+        if topic not in routes.topics and (fault := topic_fault(topic))
+    )
     for topic, chosen in settings.file.kafka_topics.items():
         known = {handler.name for handler in routes.of(topic)}
         faults.extend(

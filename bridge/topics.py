@@ -1,10 +1,12 @@
 """Names of the topics that belong to a source topic: retry, replay and dead letters."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: Longest name that Kafka takes for a topic (org.apache.kafka.common.internals.Topic).
 MAX_TOPIC_NAME = 249
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TOPIC_NAME}}}")
 _UNITS = (("h", 3600), ("m", 60), ("s", 1))
 
 
@@ -35,6 +37,9 @@ class TopicNames:
         faults = []
         owner: dict[str, str] = {}
         for source in sources:
+            if fault := topic_fault(source):
+                faults.append(fault)
+                continue
             for name in (self.dead_letters(source), self.replay(source)):
                 if name in sources:
                     faults.append(
@@ -52,6 +57,20 @@ class TopicNames:
                     )
                 owner.setdefault(name, source)
         return faults
+
+
+def topic_fault(name: str) -> str | None:
+    """Why Kafka would never have a topic of this name, a sentence; `None` if it may.
+
+    A name that begins with `^` is a pattern to librdkafka: what it matches would be consumed, and no handler named it.
+    """
+    if _TOPIC.fullmatch(name) and name not in (".", ".."):
+        return None
+    pattern = " It is no pattern either: name each topic." if name.startswith("^") else ""
+    return (
+        f"{name!r} is no name of a topic: Kafka takes 1 to {MAX_TOPIC_NAME} letters of A-Z, a-z, 0-9, '.', '_' "
+        f"and '-'.{pattern}"
+    )
 
 
 def tier(seconds: int) -> str:

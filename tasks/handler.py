@@ -20,6 +20,7 @@ from celery import Celery, Task
 from celery.exceptions import Retry
 
 from bridge.message import HEADER, Message
+from bridge.topics import topic_fault
 from tasks import execution
 from tasks.codec import Decode, decoder
 from tasks.errors import DeadLettered, HandlerError, RetryAsked
@@ -126,6 +127,9 @@ def declare(app: Celery, topics: Iterable[str], options: dict[str, Any]) -> Call
 def _check_topics(names: tuple[object, ...]) -> None:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise HandlerError(f'@handler takes the names of topics: @handler("orders"); it was given {names!r}.')
+    for name in names:
+        if fault := topic_fault(str(name)):
+            raise HandlerError(f"@handler: {fault}")
 
 
 def _make_task(

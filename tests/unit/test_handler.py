@@ -322,6 +322,12 @@ def test_topics_that_are_none_are_refused(handler, topics):
         handler(*topics)
 
 
+@pytest.mark.parametrize("topic", ["^orders.*", "orders.*", "no spaces", "größe", "..", "o" * 250])
+def test_a_pattern_and_a_name_that_kafka_refuses_are_refused_at_import(handler, topic):
+    with pytest.raises(HandlerError, match="is no name of a topic"):
+        handler("orders", topic)
+
+
 def test_a_decorator_without_brackets_is_refused(handler):
     with pytest.raises(HandlerError, match="@handler takes the names of topics"):
         handler(_value)

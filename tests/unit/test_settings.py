@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from bridge import properties
 from bridge.errors import SettingsError
+from bridge.kafka import property_fault
 from bridge.routes import Handler, Routes
 from bridge.settings import Settings, check_routes, hide_password, is_redis, load
 from tasks.celery import DEFAULTS
@@ -67,6 +69,37 @@ def test_variables_that_librdkafka_does_not_know_are_left_out_and_listed(read):
     settings = read(KAFKA_PORT="tcp://10.0.0.1:9092", KAFKA_HOME="/opt/kafka")
     assert settings.ignored == ("KAFKA_HOME", "KAFKA_PORT")
     assert settings.kafka == {"bootstrap.servers": "localhost:9092"}
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("KAFKA_SASL_USERNAM", "KAFKA_SASL_USERNAME"),
+        ("KAFKA_BOOTSTRAP_SERVER", "KAFKA_BOOTSTRAP_SERVERS"),
+        ("KAFKA_SASL_PASWORD", "KAFKA_SASL_PASSWORD"),
+        ("KAFKA_SSL_CA_LOCATON", "KAFKA_SSL_CA_LOCATION"),
+        ("KAFKA_SECURITY_PROTOCOLS", "KAFKA_SECURITY_PROTOCOL"),
+    ],
+)
+def test_a_misspelt_property_is_left_out_and_told_what_it_was_meant_to_be(read, given, right):
+    settings = read(**{given: SECRET})
+    assert settings.ignored == (given,)
+    (text,) = settings.misspelt
+    assert text.startswith(f"{given} is left out")
+    assert f"Did you mean {right}?" in text
+    assert SECRET not in text
+
+
+def test_what_kubernetes_and_images_set_is_taken_for_no_property(read):
+    names = ("HOME", "PORT", "SERVICE_HOST", "SERVICE_PORT", "PORT_9092_TCP", "PORT_9092_TCP_ADDR", "OPTS", "VERSION")
+    more = ("HEAP_OPTS", "LOG_DIRS", "ZOOKEEPER_CONNECT", "ADVERTISED_LISTENERS", "NODE_ID", "CLUSTER_ID", "USER")
+    settings = read(**{f"KAFKA_{name}": "x" for name in (*names, *more)})
+    assert len(settings.ignored) == len((*names, *more))
+    assert settings.misspelt == []
+
+
+def test_the_names_that_are_guessed_are_librdkafkas():
+    assert [name for name in properties.NAMES if property_fault(name, "x") == "unknown"] == []
 
 
 def test_the_environment_and_topics_are_read(read):
@@ -235,6 +268,20 @@ def test_the_routes_are_checked_against_the_settings(read):
     assert len(wrong.value.faults) == 2
     assert "'orders.dlq' is consumed" in wrong.value.faults[0]
     assert "'nobody', which is no handler" in wrong.value.faults[1]
+
+
+@pytest.mark.parametrize("name", ["^orders.*", "", "orders!", "a b", "größe", ".", "..", "o" * 250, "orders\n"])
+def test_a_name_that_kafka_takes_for_no_topic_is_refused_at_the_start(read, name):
+    with pytest.raises(SettingsError) as wrong:
+        check_routes(read(), some_routes(name, "orders"))
+    (fault,) = wrong.value.faults
+    assert f"{name!r} is no name of a topic" in fault
+    assert ("no pattern" in fault) is name.startswith("^")
+
+
+def test_an_entry_of_kafka_topics_that_no_topic_can_have_is_a_fault(read):
+    with pytest.raises(SettingsError, match=r"kafka_topics: '\^orders' is no name of a topic"):
+        check_routes(read({"kafka_topics": {"^orders": {}}}), some_routes("orders"))
 
 
 def test_without_any_handler_it_says_where_to_name_them(read):
