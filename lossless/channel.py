@@ -17,6 +17,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
+from lossless.broadcast import Broadcasts
 from lossless.holding import Holder
 from lossless.keeping import UNAVAILABLE, Keeper, keeper_of
 from lossless.polling import Poller
@@ -76,6 +77,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.keys = Keys(self.global_keyprefix)
         self.poller: Poller = self.connection.cycle
         self.taker = Taker(self)
+        self.broadcasts = Broadcasts(self)
 
     # -- one client, instead of one per command
 
@@ -185,12 +187,16 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         It is decided when this returns and done soon after: the taken message stays in Redis until then, and the
         step is repeated until Redis has answered, on a closed channel too. What is no longer this worker's (it was
         believed dead, and its messages were given to others) is left alone, and nothing is put.
+
+        A broadcast message lies in no queue: see lossless/broadcast.py. Raises redis-py's errors for one.
         """
+        message["properties"]["delivery_tag"] = uuid()
         taken = self.holder.taken.get(delivery_tag) if self.holder is not None else None
         if taken is None:
+            if self.broadcasts.holds(delivery_tag):
+                self.broadcasts.replace(delivery_tag, message, queue, eta)
             return
         name = taken.queue if queue is None else queue
-        message["properties"]["delivery_tag"] = uuid()
         key = self.list_key(name, self._get_message_priority(message, reverse=False))
         raw = dumps(message).encode()
         self.qos._settled(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))

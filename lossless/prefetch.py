@@ -28,7 +28,9 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Reject, and put back behind all others with ``requeue``. Repeated until Redis has answered."""
-        if requeue:
+        if requeue and self.channel.broadcasts.holds(delivery_tag):
+            self.channel.broadcasts.requeue(delivery_tag)
+        elif requeue:
             self._settled(delivery_tag, lambda holder: holder.give_back(delivery_tag, front=False))
         else:
             self.ack(delivery_tag)

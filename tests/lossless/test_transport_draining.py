@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import kombu
@@ -75,6 +76,25 @@ def test_what_was_taken_without_acknowledgement_and_not_delivered_goes_back(brok
         with consumer(connection, queue, [], no_ack=True) as consuming:
             consuming.channel.taker.turn()  # the take is on its way when the connection closes
     assert broker.client.llen(queue.name) == 1
+
+
+def test_a_broadcast_message_that_is_requeued_comes_again_where_it_was(broker: Broker):
+    casts = kombu.Exchange("casts", type="fanout")
+    received: list[Any] = []
+
+    def on_message(body: Any, message: Any) -> None:
+        received.append((body, bool(message.delivery_info.get("redelivered"))))
+        message.reject(requeue=len(received) < 3)
+
+    with kombu.Connection(broker.url) as connection:
+        queue = kombu.Queue("mine", casts, routing_key="casts")
+        with kombu.Consumer(connection, [queue], callbacks=[on_message], prefetch_count=1):
+            with suppress(TimeoutError):
+                connection.drain_events(timeout=0.2)  # Redis confirms the subscription
+            kombu.Producer(connection.default_channel, exchange=casts).publish("all", routing_key="casts")
+            connection.drain_events(timeout=5)
+    assert received == [("all", False), ("all", True), ("all", True)]
+    assert not broker.client.keys("mine*")
 
 
 def answer(url: str, name: str, pause: float, listens: threading.Event) -> None:

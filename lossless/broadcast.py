@@ -1,0 +1,64 @@
+"""Broadcast messages: what comes through a fanout exchange.
+
+Redis publishes them and keeps none: each consumer has a copy of its own, in its memory alone. What shall run again is
+delivered again from there, to this consumer and to no other; what is buried goes into the burial's queue, and is safe
+from then on. A copy is gone with its worker, as the next one would be that comes while no worker listens.
+"""
+
+from __future__ import annotations
+
+from time import time
+from typing import Any
+
+from kombu.asynchronous import get_event_loop
+from kombu.log import get_logger
+from kombu.transport import virtual as _virtual
+from kombu.utils.uuid import uuid
+
+logger = get_logger("lossless.transport")
+virtual: Any = _virtual  # its stubs know nothing of what a subclass needs
+
+
+class Broadcasts:
+    """The broadcast messages that one channel has delivered and that are not settled."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+
+    def holds(self, delivery_tag: str) -> bool:
+        """Whether a tag is a broadcast message's: delivered, and taken from no queue."""
+        holder = self.channel.holder
+        return delivery_tag in self.channel.qos._delivered and (holder is None or delivery_tag not in holder.taken)
+
+    def replace(self, delivery_tag: str, message: dict[str, Any], queue: str | None, eta: float | None) -> None:
+        """Put ``message`` into ``queue``, or without one deliver it here when it is due; then settle the other.
+
+        Raises redis-py's errors, and has done nothing then.
+        """
+        if queue is None:
+            self._again(message, eta)
+        else:
+            self.channel._put(queue, message)
+        virtual.QoS.ack(self.channel.qos, delivery_tag)
+
+    def requeue(self, delivery_tag: str) -> None:
+        """Deliver a message here once more."""
+        message = self.channel.qos._delivered[delivery_tag]._raw
+        message["headers"]["redelivered"] = message["properties"]["delivery_info"]["redelivered"] = True
+        self._again({**message, "properties": {**message["properties"], "delivery_tag": uuid()}}, None)
+        virtual.QoS.ack(self.channel.qos, delivery_tag)
+
+    def _again(self, message: dict[str, Any], eta: float | None) -> None:
+        loop = get_event_loop()
+        if loop is None:
+            self._deliver(message)
+        else:
+            loop.call_later(max(0.0, (eta or 0.0) - time()), self._deliver, message)
+
+    def _deliver(self, message: dict[str, Any]) -> None:
+        exchange = message["properties"]["delivery_info"]["exchange"]
+        queue = self.channel._fanout_to_queue.get(exchange)
+        if self.channel.closed or queue is None:
+            logger.warning("A broadcast message of exchange %r is dropped: it is consumed here no more", exchange)
+        else:
+            self.channel.connection._deliver(message, queue)
