@@ -18,6 +18,8 @@ from bridge.check import Finding, setting_up
 from bridge.check import check as findings
 from bridge.consumer import Bridge
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
+from bridge.find import find as find_record
+from bridge.find import find_key, lines
 from bridge.http import Sidecar
 from bridge.reset import CannotReset
 from bridge.reset import reset as reset_of
@@ -135,6 +137,45 @@ def status(
         print(json.dumps(found, indent=2))
     else:
         report_table.print_status(console, found)
+
+
+@cli.command()
+def find(
+    context: typer.Context,
+    record: Annotated[str | None, typer.Argument(help="Coordinates: orders-3-1234.")] = None,
+    topic: Annotated[str | None, typer.Option(help="With --key: a source topic.")] = None,
+    key: Annotated[str | None, typer.Option(help="Every record with this key, as text.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON; by key: a list.")] = False,
+) -> None:
+    """Say where one record stands for each handler: its fate, where it lies now, its attempts, its last failure.
+
+    Exits 1 if there is no such record.
+
+    Example: bridge find orders-3-1234 --json
+    """
+    app, chosen, routes = _loaded(context.obj)
+    if chosen.ledger_url is None:
+        _fail("fates are in the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
+    parts = (record or "").rsplit("-", 2)
+    by_key = topic is not None and key is not None and record is None
+    if not by_key and (topic or key or len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal())):
+        _fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", FAULTS)
+    try:
+        if by_key:
+            found = find_key(app, chosen, routes, str(topic), str(key))
+        else:
+            found = find_record(app, chosen, routes, parts[0], int(parts[1]), int(parts[2]))
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        _fail(str(error), NOT_FOUND)
+    for partition, first in found.looked_from.items():
+        print(f"{topic}-{partition} was looked through from offset {first} on.", file=sys.stderr)
+    if not found.data:
+        _fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
+    if as_json:
+        print(json.dumps(found.data if by_key else found.data[0], indent=2))
+    else:
+        for line in lines(found.data):
+            console.print(line, markup=False, soft_wrap=True)
 
 
 @cli.command()

@@ -15,9 +15,11 @@ from kombu.exceptions import KombuError
 from kombu.serialization import dumps
 from kombu.utils.json import loads
 
+from bridge.carriers import Carrier, Which, carried, carrier
 from bridge.errors import HandoffFailed
 from bridge.message import HEADER
 from bridge.routes import queue_of
+from lossless.looking import sightings
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +166,29 @@ class Handoff:
                         header = headers.get(HEADER) or {}
                         place = (str(headers.get("task")), str(header.get("topic")), int(header.get("partition", -1)))
                         found.setdefault(place, set()).update(row[0] for row in header.get("messages", ()))
+            return found
+
+    def carriers(self, queues: Collection[str], topic: str, wanted: Collection[Which]) -> dict[Which, Carrier] | None:
+        """The messages that carry these deliveries of a topic, as far as they are in the broker.
+
+        Returns:
+            `None` where the transport cannot list its messages.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self._connected() as producer:
+            if not hasattr(producer.channel, "everything"):
+                return None
+            burials = queue_of(self._app, self._app.tasks.get(self._app.conf.get("burial_task")))
+            found: dict[Which, Carrier] = {}
+            for queue in sorted({*queues, burials}):
+                for raw, where, due in sightings(producer.channel, queue):
+                    for headers in _headers_in(raw):
+                        for which, more in carried(headers, topic, wanted):
+                            found.setdefault(which, carrier(headers, more, queue, where, due))
+                    if len(found) == len(wanted):
+                        return found
             return found
 
     def close(self) -> None:

@@ -1,19 +1,16 @@
 """The latest dead letters of a group, with what each says of its delivery."""
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.errors import KafkaUnavailable
 from bridge.extent import extents
-from bridge.kafka import Record, TopicPartition, consumer_client
+from bridge.kafka import Record
+from bridge.readback import records
 from bridge.settings import Settings
 
 #: Dead letters of a partition that are looked through, the latest.
 RECENT: Final = 2_000
-#: Seconds without a record after which reading is given up.
-SILENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +47,9 @@ def latest(settings: Settings, topic: str) -> Latest:
     ends = {(e.topic, e.partition): e.end for e in found if e.end > e.first}
     if not starts:
         return Latest((), False)
-    letters = [letter for record in _records(settings, starts, ends) if (letter := _letter(record, settings.group))]
+    letters = [letter for record in records(settings, starts, ends) if (letter := _letter(record, settings.group))]
     more = any(e.end - RECENT > e.first for e in found)
     return Latest(tuple(letter for letter in letters if letter.topic == topic), more)
-
-
-def _records(
-    settings: Settings, starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]
-) -> Iterator[Record]:
-    client = consumer_client(settings.kafka, f"{settings.group}.letters")
-    try:
-        client.assign([TopicPartition(*place, start) for place, start in starts.items()])
-        heard = time.monotonic()
-        while ends:
-            for record in client.consume(1000, 0.2):
-                if record.error() is not None:
-                    continue
-                heard = time.monotonic()
-                place = (record.topic() or "", record.partition() or 0)
-                if (record.offset() or 0) < ends.get(place, 0):
-                    yield record
-                if (record.offset() or 0) + 1 >= ends.get(place, 0):
-                    ends.pop(place, None)
-            # Transaction markers and what was compacted away have no record: the position says that all is read.
-            for at in client.position([TopicPartition(*place) for place in ends]) if ends else []:
-                if at.offset >= ends[(at.topic, at.partition)]:
-                    ends.pop((at.topic, at.partition))
-            if time.monotonic() - heard > SILENCE:
-                raise KafkaUnavailable("Kafka does not give the dead letters.")
-    finally:
-        client.close()
 
 
 def _letter(record: Record, group: str) -> DeadLetter | None:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.errors import MalformedDelivery
-from bridge.failure import Failure
+from bridge.failure import Failure, cut
 from bridge.settled import settle_with
 
 #: The one Celery header that carries all that is Kafka's, so that neither a payload nor a record's
 #: header can be taken for one of Celery's own (celery/app/amqp.py merges headers over its own).
 HEADER = "kafka"
+
+#: Longest text of a failure that travels with a delivery that runs again.
+ERROR_LENGTH = 300
 
 Header = tuple[str, bytes | None]
 Headers = tuple[Header, ...]
@@ -88,6 +91,7 @@ class Delivery:
         first_failed_at: milliseconds since the epoch.
         dead: set when it is decided that it is dead, until Kafka has the dead letter.
         publish_tries: how often publishing that dead letter has failed.
+        error: the last failure in words, cut to `ERROR_LENGTH` characters, for whoever asks how it stands.
     """
 
     message: Message
@@ -98,6 +102,7 @@ class Delivery:
     first_failed_at: int | None = None
     dead: Dead | None = None
     publish_tries: int = 0
+    error: str = ""
 
     @property
     def identity(self) -> str:
@@ -116,6 +121,7 @@ class Delivery:
             attempts=self.attempts + 1,
             failures=self.failures + (1 if spent else 0),
             first_failed_at=self.first_failed_at or failure.failed_at,
+            error=cut(str(failure), ERROR_LENGTH),
         )
 
     def __str__(self) -> str:
@@ -220,7 +226,7 @@ def _row(delivery: Delivery) -> list[Any]:
     data = row(message.offset, message.timestamp, message.key, message.value, message.headers)
     more: dict[str, Any] = {
         name: value
-        for name in ("number", "attempts", "failures", "first_failed_at", "publish_tries")
+        for name in ("number", "attempts", "failures", "first_failed_at", "publish_tries", "error")
         if (value := getattr(delivery, name))
     }
     if delivery.dead is not None:
@@ -293,6 +299,7 @@ def _delivery(handler: str, topic: str, partition: int, origin: str, data: Seque
         first_failed_at=int(more.get("first_failed_at") or 0) or None,
         dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
         publish_tries=int(more.get("publish_tries", 0)),
+        error=str(more.get("error", "")),
     )
 
 

@@ -11,6 +11,7 @@ from celery import Celery
 from bridge import settings
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
+from bridge.ledger.underway import note_waiting
 from bridge.message import Batch, Message
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,15 @@ class Book:
         except LedgerUnavailable:
             return time.time()
         return since if message.timestamp is None or message.timestamp < since * 1000 else None
+
+    def waits(self, offsets: Sequence[int], due: float) -> None:
+        """Note that deliveries wait for their retry until `due` (Unix time); nothing rests on it."""
+        if self._ledger is None:
+            return
+        try:
+            note_waiting(self._ledger, self._account, offsets, due)
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
 
     def done(self, offset: int, *, now: bool = False) -> None:
         """Mark a delivery done, within milliseconds, or `now`."""

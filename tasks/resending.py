@@ -1,5 +1,6 @@
 """Sends a Celery message again, without the ways in which Celery would lose it."""
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -7,6 +8,7 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from bridge.message import HEADER, Batch, label, to_header
+from tasks.book import Book
 from tasks.errors import Failed
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 PUBLISH_DELAY: Final = (2, 60)
 #: Headers in which lossless counts what a message has cost (lossless.request, lossless.consumer).
 COUNTS: Final = ("lost", "restored", "paused")
+#: Seconds of a wait from which on the ledger is told of it, for those who ask what takes so long.
+NOTED_FROM: Final = 10.0
 #: More than any count of retries: how often a delivery runs is the policy's to say, not Celery's.
 _NO_LIMIT: Final = 2**31
 
@@ -42,6 +46,7 @@ def retry_batch(task: "HandlerTask", batch: Batch, delay: float, words: str) -> 
     """
     options = _options(batch)
     sent = task.request.headers or {}
+    _note(task.app, batch, delay)
     # How many processes and workers it has cost goes on being counted, through failures too.
     options["headers"].update({name: sent[name] for name in COUNTS if name in sent})
     retry(task, countdown=delay, exc=Failed(words), **options)
@@ -62,6 +67,7 @@ def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str,
         options["queue"] = queue
     if priority := delivery_info.get("priority"):
         options["priority"] = priority
+    _note(app, batch, delay)
     app.send_task(batch.handler, (), {}, task_id=batch.task_id, countdown=delay or None, ignore_result=True, **options)
 
 
@@ -69,6 +75,11 @@ def publish_delay(tries: int) -> int:
     """Seconds before the next try to publish a dead letter, after that many that failed before."""
     first, most = PUBLISH_DELAY
     return int(min(most, first * 2 ** min(tries, 10)))
+
+
+def _note(app: Celery, batch: Batch, delay: float) -> None:
+    if delay >= NOTED_FROM:
+        Book.of(app, batch).waits(batch.offsets, time.time() + delay)
 
 
 def _options(batch: Batch) -> dict[str, Any]:

@@ -116,3 +116,19 @@ def _range(value: bytes) -> range:
 
 def _waits_key(ledger: Ledger, account: Account) -> Any:
     return ledger.index_key(account) + ":waits"
+
+
+def handed_at(ledger: Ledger, account: Account, offsets: Sequence[int]) -> dict[int, float]:
+    """Return when each of these offsets was handed off last (Unix time, up to ten seconds early), where that is known.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    with ledger.asking("see when deliveries were handed off") as pipe:
+        pipe.hgetall(ledger.index_key(account))
+        (fields,) = pipe.execute()
+    found: dict[int, float] = {}
+    for field, value in sorted(fields.items(), key=lambda item: int(item[0])):
+        there = _range(value)
+        found.update({offset: float(int(field) * STEP) for offset in offsets if offset in there})
+    return found

@@ -8,7 +8,7 @@ from tasks import DeadLetter, Message, handler
 from tests.handlers.notes import note, topic
 
 
-@handler(topic("orders"), retry_delays=(0.2, 0.2))
+@handler(topic("orders"), retry_delays=(float(os.environ.get("TEST_DELAY", "0.2")),) * 2)
 def work(order: Any, message: Message) -> None:
     """`{"sleep": s}` takes so long; `{"dead": true}` dies; `{"fail": true}` fails; anything else is done."""
     said = order if isinstance(order, dict) else {}

@@ -1,0 +1,58 @@
+"""Which Celery message carries a delivery now, and what that message says of it."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bridge.message import HEADER
+
+#: A delivery: partition, offset, handler.
+Which = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Where a message lies, and what it says of one delivery.
+
+    Attributes:
+        where: in the queue, with a worker, or waiting until `due` (Unix time).
+        failed, postponed: runs that spent a retry and that did not; `lost`: processes and workers that died with it.
+        number: how often it was parked or replayed.
+        error: the last failure in words.
+    """
+
+    queue: str
+    where: Literal["queue", "taken", "waiting"]
+    due: float | None
+    failed: int
+    postponed: int
+    lost: int
+    number: int
+    error: str
+
+
+def carried(
+    headers: Mapping[str, Any], topic: str, wanted: Collection[Which]
+) -> Iterator[tuple[Which, Mapping[str, Any]]]:
+    """Those of the wanted deliveries that a message with these headers carries, with what it says of each."""
+    header = headers.get(HEADER) or {}
+    if header.get("topic") != topic:
+        return
+    for row in header.get("messages", ()):
+        which = (int(header["partition"]), int(row[0]), str(headers.get("task")))
+        if which in wanted:
+            yield which, row[5] if len(row) > 5 else {}
+
+
+def carrier(
+    headers: Mapping[str, Any],
+    more: Mapping[str, Any],
+    queue: str,
+    where: Literal["queue", "taken", "waiting"],
+    due: float | None,
+) -> Carrier:
+    """What is known of a delivery from the message that carries it."""
+    runs, failed = int(more.get("attempts", 0)), int(more.get("failures", 0))
+    lost = sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
+    number, error = int(more.get("number", 0)), str(more.get("error", ""))
+    return Carrier(queue, where, due, failed, runs - failed, lost, number, error)

@@ -1,0 +1,47 @@
+"""Where the messages of a queue lie, for those who look for one. Reads in pieces, and only when asked for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from kombu.utils.encoding import bytes_to_str
+
+#: Messages of one piece.
+PIECE = 200
+
+
+class Sighting(NamedTuple):
+    """A message, and where it was seen: in its list, taken by a worker, or waiting until `due` (Unix time)."""
+
+    raw: bytes
+    where: Literal["queue", "taken", "waiting"]
+    due: float | None = None
+
+
+def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
+    """Yield every message of a queue, in its lists, taken, or waiting, twice over.
+
+    Twice, because a message goes from one place to another meanwhile. The queue is one of `channel`'s, of this
+    package's transport.
+    """
+    client: Any = channel._bare()
+    lists = [channel.list_key(queue, step).encode() for step in channel.priority_steps]
+    for _ in range(2):
+        for name in lists:
+            for entry in _pieces(client, name):
+                yield Sighting(entry, "queue")
+        for owner in client.hkeys(channel.keys.owners):
+            for _, entry in client.hscan_iter(channel.keys.taken(bytes_to_str(owner)), count=PIECE):
+                key, _, raw = entry.partition(b"\0")
+                if key in lists:
+                    yield Sighting(raw, "taken")
+        for entry, due in client.zscan_iter(channel.keys.waiting(queue), count=PIECE):
+            yield Sighting(entry.partition(b"\0")[2], "waiting", float(due))
+
+
+def _pieces(client: Any, name: bytes) -> Iterator[bytes]:
+    start = 0
+    while entries := client.lrange(name, start, start + PIECE - 1):
+        yield from entries
+        start += PIECE

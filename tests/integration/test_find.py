@@ -1,0 +1,55 @@
+"""`bridge find`: where one record stands for each handler."""
+
+import json
+from typing import Any
+
+from tests.processes import Stack, eventually
+from tests.promises import command, json_of
+
+NAME = "tests.handlers.simple.work"
+
+
+def of(stack: Stack, coordinates: str) -> dict[str, Any]:
+    found = json_of(stack, "find", coordinates)
+    assert found["record"].keys() == {"topic", "partition", "offset", "key", "timestamp"}
+    (delivery,) = found["deliveries"]
+    assert delivery.keys() == {"handler", "fate", "where", "since", "attempts", "last_error"}
+    assert delivery["attempts"].keys() == {"failed", "lost", "postponed", "replayed"}
+    assert delivery["handler"] == NAME
+    return {**found["record"], **delivery}
+
+
+def test_a_record_is_found_wherever_it_lies(stack: Stack):
+    stack.make_topics("orders")
+    stack.bridge()
+    queued, done, dead = stack.produce("orders", {"id": 1}, {"id": 2}, {"dead": "no such card"}, key=b"4711")
+    found = eventually(lambda: f if (f := of(stack, queued))["fate"] == "handed" else None, 20)
+    assert (found["topic"], found["partition"], found["offset"]) == (stack.topic("orders"), 0, 0)
+    assert found["key"] == "4711"
+    assert found["where"].startswith("queue ")
+    assert found["since"]
+    assert found["timestamp"]
+
+    stack.worker(TEST_DELAY="300")
+    (letter,) = stack.dead("orders", 1)
+    eventually(lambda: of(stack, done)["fate"] == "done", 20)
+    found = of(stack, dead)
+    assert (found["fate"], found["where"]) == ("dead", f"{stack.topic('orders.dlq')}-0-{letter.record.offset()}")
+    assert "no such card" in found["last_error"]
+    assert found["since"]
+
+    (failing,) = stack.produce("orders", {"fail": True}, key=b"other")
+    found = eventually(lambda: f if "waits until" in (f := of(stack, failing))["where"] else None, 30)
+    assert (found["fate"], found["attempts"]["failed"]) == ("handed", 1)
+    assert "ConnectionError: always" in found["last_error"]
+    with stack.redis() as client:
+        (noted,) = client.scan_iter("ledger:*:handed:waits")
+        assert client.zrange(noted, 0, -1) == [b"3"]
+
+    printed = command(stack, "find", "--topic", stack.topic("orders"), "--key", "4711", "--json")
+    by_key = json.loads(printed[printed.index("[") :])
+    assert [each["record"]["offset"] for each in by_key] == [0, 1, 2]
+    assert [each["deliveries"][0]["fate"] for each in by_key] == ["done", "done", "dead"]
+    assert "done" in command(stack, "find", queued)
+    assert "no such record" in command(stack, "find", f"{stack.topic('orders')}-0-99", code=1)
+    assert "--key" in command(stack, "find", "nonsense", code=1)
