@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from bridge.extent import Extent, extents
-from bridge.ledger import Account, Fate, Ledger
+from bridge.ledger import Account, Accounts, Fate, Ledger
 from bridge.letters import Letter, letters
 from bridge.opened import opened
 from bridge.routes import Routes
@@ -103,14 +103,14 @@ def line(ledger: Ledger, account: Account, extent: Extent) -> Line:
     """
     first, last = extent.first, extent.end - 1
     count = ledger.count(account, first, last)
-    joined = ledger.joined(account)
-    made = Line(account.handler, account.partition, first, extent.end, extent.committed, joined)
+    (known,) = Accounts(ledger).known([account])
+    made = Line(account.handler, account.partition, first, extent.end, extent.committed, known.joined)
     made.done, made.handed, made.parked = (count.fates[fate] for fate in (Fate.DONE, Fate.HANDED, Fate.PARKED))
     made.dead, made.discarded = count.fates[Fate.DEAD], count.fates[Fate.DISCARDED]
     made.gaps = count.fates[Fate.GAP]
     made.open = count.fates[Fate.OPEN] + count.pageless
-    if extent.committed is not None and joined is not None:
-        lost = list(ledger.runs(account, {Fate.OPEN}, max(first, joined), extent.committed - 1))
+    if extent.committed is not None and known.joined is not None:
+        lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), extent.committed - 1))
         made.unaccounted = sum(map(len, lost))
         made.unaccounted_at = _some(lost)
     made.oldest = _some(ledger.runs(account, {Fate.HANDED}, first, last))

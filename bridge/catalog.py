@@ -150,6 +150,27 @@ class Catalog:
         )
         return True
 
+    def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
+        """Ask where one partition begins and ends, without waiting for the answers (`told`)."""
+        place = TopicPartition(topic, partition)
+        first, end = (
+            self._admin.list_offsets({place: spec}, request_timeout=ANSWER_WITHIN)[place]
+            for spec in (_earliest(), _latest())
+        )
+        return first, end
+
+    def told(self, answer: Future[Any]) -> int:
+        """The offset that an answer to `ask_log` holds; it must be there.
+
+        Raises:
+            KafkaUnavailable: Kafka did not tell; why.
+        """
+        error = answer.exception()
+        if error is None:
+            return int(answer.result().offset)
+        self._learn_anew(error.args[0] if isinstance(error, KafkaException) else None)
+        raise KafkaUnavailable(f"Kafka does not say where the partition begins and ends: {error}.")
+
     def ask_ends(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask where these partitions end, without waiting for the answer."""
         latest = {TopicPartition(p.topic, p.partition): _latest() for p in partitions}
@@ -183,6 +204,11 @@ class Catalog:
             self._admin.list_topics(timeout=ANSWER_WITHIN)
         except KafkaException as second:
             raise KafkaUnavailable(f"Kafka does not answer: {second.args[0].str()}.") from None
+
+
+def _earliest() -> OffsetSpec:
+    earliest: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    return earliest
 
 
 def _latest() -> OffsetSpec:

@@ -7,8 +7,9 @@ from typing import Final
 
 from bridge.assignment import Assignment
 from bridge.errors import LedgerNotSynced
+from bridge.extent import note
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from bridge.ledger import Ledger, State
+from bridge.ledger import Accounts, Ledger, State
 from bridge.metrics import BridgeMetrics, Place
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Commits:
             return None
         self._slow = False
         if doubt is None:
-            self._store(consumer, held_back)
+            self._store(consumer, self._reached(held_back))
         self._commit(consumer, wait=wait)
         return doubt
 
@@ -89,16 +90,19 @@ class Commits:
         before, self._state = self._state, now
         return None if before is None else now.doubt(before)
 
-    def _store(self, consumer: Consumer, held_back: set[Place]) -> None:
-        for partition in self._assignment.partitions:
-            place = partition.place
-            if place in held_back:
-                continue
-            safe = partition.safe()
-            if safe <= self._assignment.committed.get(place, -1):
-                continue
+    def _reached(self, held_back: set[Place]) -> dict[Place, int]:
+        """What is safe to commit, beyond what is committed. The ledger knows it first: see `Accounts.reach`."""
+        safe = [(p, p.safe()) for p in self._assignment.partitions if p.place not in held_back]
+        further = [(p, offset) for p, offset in safe if offset > self._assignment.committed.get(p.place, -1)]
+        if self._ledger is not None:
+            Accounts(self._ledger).reach({a: offset for p, offset in further for a in p.accounts.values()})
+        return {p.place: offset for p, offset in further}
+
+    def _store(self, consumer: Consumer, offsets: dict[Place, int]) -> None:
+        epoch = note(self._state.epoch) if self._state is not None else ""
+        for place, safe in offsets.items():
             try:
-                consumer.store_offsets(offsets=[TopicPartition(*place, safe)])
+                consumer.store_offsets(offsets=[TopicPartition(*place, safe, epoch)])
             except KafkaException as error:
                 logger.warning("%s-%d is no longer ours: %s", *place, error.args[0].str())
 

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from celery import Celery
@@ -11,6 +12,7 @@ from celery import Celery
 from bridge import pressure
 from bridge.announcement import Announcement
 from bridge.assignment import Assignment
+from bridge.beginnings import Beginnings
 from bridge.catalog import Catalog
 from bridge.commits import Commits
 from bridge.dispatch import Dispatch
@@ -72,7 +74,7 @@ class Bridge:
         self._catalog = Catalog(settings, routes.topics)
         self._watch = Watch(self._catalog, self.metrics)
         self._stopping = threading.Event()
-        self._joined = False
+        self._assigned = self._joined = False
         self._held: dict[Place, list[Record]] = {}
         self._held_since = 0.0
         self._failures = 0
@@ -161,7 +163,15 @@ class Bridge:
             if self._announcement is not None:
                 self._announcement.know(self._ledger)
         self._queues = Queues(self._handoff, self._routes, self._limits, self.metrics)
-        self._pauses = Pauses(self._assignment, self._queues, self.metrics)
+        self._beginnings = Beginnings(
+            settings,
+            self._assignment,
+            self._catalog,
+            self._ledger,
+            partial(self._watch.began, self._assignment),
+            self._clock,
+        )
+        self._pauses = Pauses(self._assignment, self._beginnings, self._queues, self.metrics)
         self._rereads = Rereads(self._assignment, self.metrics)
         try:
             self._commits.check()
@@ -187,7 +197,7 @@ class Bridge:
             record = self._consumer.poll(0.1)
             return [] if record is None else [record]
         waits = any(partition.watched for partition in self._assignment.partitions)
-        first = self._consumer.poll(0.02 if waits else 0.1)
+        first = self._consumer.poll(0.02 if waits or any(self._beginnings) else 0.1)
         if first is None:
             return []
         # consume() waits for all it may take, poll() for one: so a quiet topic has no delay.
@@ -201,7 +211,7 @@ class Bridge:
                 continue
             place = _place(record)
             # The revoke callback runs inside poll(): what came before it is another bridge's now.
-            if place not in self._assignment or place in self._rereads:
+            if place not in self._assignment or place in self._rereads or place in self._beginnings:
                 continue
             if not self._held:
                 self._held_since = self._clock()
@@ -227,8 +237,7 @@ class Bridge:
                 self._failed = None
             held = bool(self._held)
             if held:
-                at = {place: self._assignment.at(place, some[0].offset() or 0) for place, some in self._held.items()}
-                self._dispatch.receive(self._held, at)
+                self._dispatch.receive(self._held, {place: self._assignment.at(place) for place in self._held})
                 self._held = {}
             sent = self._dispatch.hand_out(self._assignment.partitions)
         except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
@@ -264,9 +273,12 @@ class Bridge:
             if self._clock() >= self._next[what] or (what == "queues" and self._since_look >= LOOK_AFTER):
                 self._next[what] = self._clock() + every
                 self._attempt(look)
-        self._watch.hear(self._assignment.committed)
+        self._watch.hear(self._assignment)
         if not self._blocked:
             self._attempt(self._reread)
+        if not self._blocked:
+            self._attempt(self._begin)
+        self._joined = self._joined or (self._assigned and not self._beginnings.unasked)
 
     def _attempt(self, act: Callable[[], None]) -> None:
         """Do what needs the ledger. Until what failed succeeds nothing else is asked: a frozen Redis takes seconds."""
@@ -290,6 +302,16 @@ class Bridge:
         watched = [partition for partition in self._assignment.partitions if partition.watched]
         if self._ledger is not None and watched:
             self._dispatch.look(watched, self._rereads.undone)
+
+    def _begin(self) -> None:
+        self._beginnings.advance(self._consumer)
+
+    def _begin_anew(self, places: list[Place]) -> None:
+        for place in places:
+            self._held.pop(place, None)
+        self._rereads.forget(places)
+        self._beginnings.add(places)
+        self._pauses.begin(self._consumer, places)
 
     def _reread(self) -> None:
         self._rereads.carry_out(self._consumer, lambda place: self._held.pop(place, None))
@@ -318,12 +340,11 @@ class Bridge:
     # Rebalances: called inside poll()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._joined = True
-        begun = self._assignment.add(consumer, partitions)
+        self._assigned = True
         self._watch.answers()
-        self._pauses.forget((partition.topic, partition.partition) for partition in partitions)
-        consumer.incremental_assign(begun)
-        consumer.resume(partitions)
+        # Paused, and at some offset: where to begin is found out in the loop, and sought then.
+        consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
+        self._begin_anew([(p.topic, p.partition) for p in partitions])
         self._next["kafka"] = self._next["tell"] = 0.0
         if partitions:
             logger.info("assigned: %s", _shown(partitions))
@@ -343,8 +364,10 @@ class Bridge:
         self._assignment.remove(places)
         for place in places:
             self._held.pop(place, None)
+        self._beginnings.forget(places)
         self._rereads.forget(places)
         self._pauses.forget(places)
+        self._watch.forget(places)
         self.metrics.forget(places)
         if places:
             logger.info("revoked: %s", _shown(partitions))
@@ -352,17 +375,14 @@ class Bridge:
     # Commits
 
     def _commit(self, wait: bool = False) -> None:
-        """Commit what is safe; where the ledger may have lost fates, read again from the commit."""
+        """Commit what is safe; where the ledger may have lost fates, see anew where there is something to do."""
         # A commit rests on marks too.
         self._dispatch.write([])
         doubt = self._commits.commit(self._consumer, set(self._rereads), wait=wait)
         if doubt is None:
             return
         logger.warning("%s.", doubt)
-        for partition in self._assignment.partitions:
-            if partition.chosen.commit == "completion" or partition.chosen.handoff_durability:
-                place = partition.place
-                self._rereads.ask(partition, self._assignment.committed.get(place, partition.offsets.window.start))
+        self._begin_anew([place for place in self._assignment if place not in self._beginnings])
 
     def _commit_and_wait(self) -> None:
         """In a rebalance and at the end, where nothing may be raised."""
@@ -377,6 +397,7 @@ class Bridge:
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if self._commits.noted(error, partitions):
             self._watch.answers()
+            self._watch.show(self._assignment)
 
     def _on_error(self, error: KafkaError) -> None:
         if self._watch.failed(error):

@@ -30,6 +30,7 @@ class Extent:
         first: the first offset that Kafka still has.
         end: one more than the last.
         committed: the group's, or `None` if it has committed nothing.
+        epoch: the epoch of the ledger that the commit rests on, or `None` if it was not a bridge that committed.
     """
 
     topic: str
@@ -37,11 +38,23 @@ class Extent:
     first: int
     end: int
     committed: int | None
+    epoch: str | None = None
 
     @property
     def lag(self) -> int:
         """Records between the committed offset and the end."""
         return max(0, self.end - max(self.first, self.committed or 0))
+
+
+def note(epoch: str) -> str:
+    """What a bridge commits beside an offset: the epoch of the ledger that the commit rests on."""
+    return f"ledger={epoch}"
+
+
+def epoch_of(noted: str | None) -> str | None:
+    """The ledger's epoch in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    words = (word.partition("=") for word in (noted or "").split())
+    return next((value for name, _, value in words if name == "ledger"), None)
 
 
 def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
@@ -62,7 +75,8 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         found = []
         for place in _committed(client, places) if places else []:
             first, end = client.get_watermark_offsets(place, timeout=ANSWER_WITHIN)
-            found.append(Extent(place.topic, place.partition, first, end, place.offset if place.offset >= 0 else None))
+            committed = place.offset if place.offset >= 0 else None
+            found.append(Extent(place.topic, place.partition, first, end, committed, epoch_of(place.metadata)))
         return found
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None

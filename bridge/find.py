@@ -14,7 +14,7 @@ from bridge.handoff import Handoff
 from bridge.kafka import Record
 from bridge.latest import DeadLetter, latest
 from bridge.ledger import Account, Fate, Ledger
-from bridge.ledger.accounts import accounts
+from bridge.ledger.accounts import Accounts
 from bridge.ledger.underway import handed_at
 from bridge.opened import opened
 from bridge.readback import records
@@ -74,7 +74,9 @@ def _standing(
     with opened(settings, [topic]) as (ledger, catalog):
         topic_id = catalog.topic_ids.get(topic, "")
         names = [handler.name for handler in routes.of(topic)]
-        names += sorted({a.handler for a in accounts(ledger) if (a.topic, a.topic_id) == (topic, topic_id)} - {*names})
+        names += sorted(
+            {a.handler for a in Accounts(ledger).everyone() if (a.topic, a.topic_id) == (topic, topic_id)} - {*names}
+        )
         asked = [(Account(name, topic, topic_id, place[0]), place[1]) for place in found for name in names]
         fates = ledger.fates_many([(account, offset, offset) for account, offset in asked])
         standing = {

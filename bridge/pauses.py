@@ -1,21 +1,23 @@
 """Which partitions are paused, and why."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from bridge.assignment import Assignment
+from bridge.beginnings import Beginnings
 from bridge.kafka import Consumer, TopicPartition
 from bridge.metrics import BridgeMetrics, Place
 from bridge.queues import Queues
 
 HANDOFF_BLOCKED: Final = "handoff"
+BEGINNING: Final = "where to begin is not known yet"
 
 
 class Pauses:
     """What is paused in librdkafka, kept as it should be."""
 
-    def __init__(self, assignment: Assignment, queues: Queues, metrics: BridgeMetrics) -> None:
-        self._assignment, self._queues, self._metrics = assignment, queues, metrics
+    def __init__(self, assignment: Assignment, beginnings: Beginnings, queues: Queues, metrics: BridgeMetrics) -> None:
+        self._assignment, self._beginnings, self._queues, self._metrics = assignment, beginnings, queues, metrics
         self._reasons: dict[Place, str] = {}
 
     @property
@@ -41,6 +43,11 @@ class Pauses:
             self._metrics.show_paused(wanted)
         self._reasons = wanted
 
+    def begin(self, consumer: Consumer, places: Collection[Place]) -> None:
+        """Pause what is newly assigned: where it begins is to be found out first."""
+        self._reasons |= dict.fromkeys(places, BEGINNING)
+        consumer.pause([TopicPartition(*place) for place in places])
+
     def forget(self, places: Iterable[Place]) -> None:
         """A pause outlives a revocation (librdkafka issue 1849): after this it is put or lifted anew."""
         for place in places:
@@ -53,4 +60,4 @@ class Pauses:
             if (reason := partition.pressure()) is not None
         }
         wanted.update(self._queues.pauses(self._assignment))
-        return wanted
+        return wanted | dict.fromkeys(self._beginnings, BEGINNING)

@@ -60,5 +60,5 @@ class Rereads:
                     logger.debug("%s-%d cannot be read again yet: %s", *place, error.args[0].str())
                     continue
                 void(place)
-                self._assignment.join(self._assignment.restart(place, offset), offset)
+                self._assignment.restart(place, offset)
             del self._from[place]

@@ -1,8 +1,9 @@
 """Whether Kafka answers, which topics there are, and where partitions end."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from bridge.assignment import Assignment
 from bridge.catalog import Catalog
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import KafkaError, TopicPartition
@@ -52,8 +53,18 @@ class Watch:
             self.look_at_topics()
         self._catalog.ask_ends(TopicPartition(*place) for place in places)
 
-    def hear(self, committed: Mapping[Place, int]) -> None:
-        """Take in the answer, if it is there, and show how far the committed offsets are behind."""
+    def began(self, assignment: Assignment, place: Place, end: int) -> None:
+        """A partition begins, and Kafka has said where it ends."""
+        self.ends[place] = end
+        self.show(assignment)
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """These partitions are another bridge's now."""
+        for place in places:
+            self.ends.pop(place, None)
+
+    def hear(self, assignment: Assignment) -> None:
+        """Take in the answer, if it is there."""
         try:
             ends = self._catalog.ends()
         except KafkaUnavailable as error:
@@ -62,9 +73,15 @@ class Watch:
         if ends is None:
             return
         self.answers()
-        self.ends.update(ends)
-        for place in ends.keys() & committed.keys():
-            self._metrics.lag.labels(*place).set(max(0, ends[place] - committed[place]))
+        self.ends.update({place: end for place, end in ends.items() if place in assignment})
+        self.show(assignment)
+
+    def show(self, assignment: Assignment) -> None:
+        """Show how far the committed offsets are behind; where nothing is committed, all that Kafka has is."""
+        for place, low in assignment.low.items():
+            if place in self.ends:
+                behind = self.ends[place] - max(low, assignment.committed.get(place, low))
+                self._metrics.lag.labels(*place).set(max(0, behind))
 
     def failed(self, error: KafkaError) -> bool:
         """Take in what librdkafka reports, which goes on by itself after all but fatal errors.

@@ -3,9 +3,10 @@
 import copy
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from bridge.ledger import fates
+from bridge.ledger.accounts import Known
 from bridge.ledger.client import Count
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate, follow
@@ -20,6 +21,8 @@ class MemoryLedger:
         self.queues: dict[str, list[bytes]] = defaultdict(list)
         self._fates: dict[tuple[Account, int], Fate] = {}
         self._joined: dict[Account, int] = {}
+        self._reached: dict[Account, int] = {}
+        self._lost: dict[Account, int] = {}
         self._state = State(secrets.token_hex(8), 0, secrets.token_hex(8))
 
     def write(self, items: Sequence[Mark | HandOff]) -> list[Written]:
@@ -31,6 +34,8 @@ class MemoryLedger:
         return [self._write(item) for item in items]
 
     def _write(self, item: Mark | HandOff) -> Written:
+        for page in {offset // PAGE for offset in item.offsets}:
+            self._refill(item.account, page)
         before = bytes(self._fates.get((item.account, offset), Fate.OPEN) for offset in item.offsets)
         written = Written(item.offsets, before, item.fate, isinstance(item, HandOff) and item.whole)
         changed = set(written.changed)
@@ -44,6 +49,22 @@ class MemoryLedger:
         if changed:
             self._state = self._state._replace(writes=self._state.writes + 1)
         return written
+
+    def _refill(self, account: Account, page: int) -> None:
+        """What lay on a page that expired, and was safe to commit, is no open delivery."""
+        if account not in self._joined or account not in self._reached or self._there(account, page):
+            return
+        base = page * PAGE
+        for offset in range(max(base, self._joined[account]), min(base + PAGE, self._reached[account])):
+            self._fates[account, offset] = Fate.GAP
+
+    def _there(self, account: Account, page: int) -> bool:
+        return any(owner == account and offset // PAGE == page for owner, offset in self._fates)
+
+    def expire(self, account: Account, page: int) -> None:
+        """The time of a page is over."""
+        for key in [key for key in self._fates if key[0] == account and key[1] // PAGE == page]:
+            del self._fates[key]
 
     def forget(self, account: Account, first: int, last: int) -> None:
         for offset in range(first, last + 1):
@@ -90,6 +111,18 @@ class MemoryLedger:
         if joined < first and not list(self._pages(account, first - 1, first - 1)):
             self._joined[account] = first
         return self._joined[account]
+
+    def reach(self, offsets: Mapping[Account, int]) -> None:
+        self._reached.update(offsets)
+
+    def lose(self, accounts: Iterable[Account], below: int) -> None:
+        self._lost.update(dict.fromkeys(accounts, below))
+
+    def known(self, accounts: Collection[Account]) -> list[Known]:
+        return [Known(self._joined.get(a), self._reached.get(a), self._lost.get(a)) for a in accounts]
+
+    def everyone(self) -> list[Account]:
+        return sorted(self._joined)
 
     def state(self) -> State:
         return self._state

@@ -1,9 +1,10 @@
 """The ledger: the fate of every delivery, half a byte each, in Redis."""
 
+from bridge.ledger.accounts import Accounts, Known
 from bridge.ledger.client import Ledger
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import HandOff, Mark
 
-__all__ = ["Account", "Fate", "HandOff", "Ledger", "Mark", "State", "to_skip"]
+__all__ = ["Account", "Accounts", "Fate", "HandOff", "Known", "Ledger", "Mark", "State", "to_skip"]

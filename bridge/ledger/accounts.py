@@ -1,23 +1,84 @@
-"""Whose fates a ledger has: also those of handlers that were renamed or removed."""
+"""What the ledger knows of each account beside its fates: where it begins, how far it has come, what was lost.
 
+None of this expires, so that a page that did can be told from one that was never written.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from bridge.ledger.client import Ledger
-from bridge.ledger.pages import Account, key
+from bridge.ledger.pages import PAGE, Account, key
 
 
-def accounts(ledger: Ledger) -> list[Account]:
-    """Return every account that was ever joined.
+class Known(NamedTuple):
+    """What is known of one account; `None` where nothing was noted.
 
-    Raises:
-        LedgerUnavailable: Redis did not answer.
+    Attributes:
+        joined: the first offset that the handler was there for.
+        reached: what lies below it, from `joined` on, was safe to commit.
+        lost: of what lies below it, the ledger lost the fates with its data.
     """
-    with ledger.asking("list whose fates it has") as pipe:
-        pipe.hkeys(key(ledger.cluster, ledger.group, "joined"))
-        (names,) = pipe.execute()
-    found = []
-    for name in names:
-        parts = [unquote(part) for part in name.decode().split(":")[1:]]
-        if len(parts) == 4:
-            found.append(Account(parts[0], parts[1], parts[2], int(parts[3])))
-    return sorted(found)
+
+    joined: int | None = None
+    reached: int | None = None
+    lost: int | None = None
+
+
+class Accounts:
+    """The accounts of a ledger. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._names = [key(ledger.cluster, ledger.group, name) for name in Known._fields]
+
+    def known(self, accounts: Collection[Account]) -> list[Known]:
+        """Return what is known of each."""
+        if not accounts:
+            return []
+        fields = [key(*account) for account in accounts]
+        with self._ledger.asking("read where handlers begin") as pipe:
+            for name in self._names:
+                pipe.hmget(name, fields)
+            answers = pipe.execute()
+        rows = zip(*answers, strict=True)
+        return [Known(*(None if found is None else int(found) for found in row)) for row in rows]
+
+    def everyone(self) -> list[Account]:
+        """Return every account that ever began, handlers that are no more among them."""
+        with self._ledger.asking("list the handlers") as pipe:
+            pipe.hkeys(self._names[0])
+            (fields,) = pipe.execute()
+        parts = [[unquote(part, errors="surrogatepass") for part in field.decode().split(":")[1:]] for field in fields]
+        return sorted(Account(name, topic, topic_id, int(number)) for name, topic, topic_id, number in parts)
+
+    def join(self, account: Account, first: int) -> int:
+        """Note that the ledger answers for the handler from offset `first` on; return the offset that holds.
+
+        What was noted before holds, unless the page right below `first` is gone: expired, or lost with a Redis
+        that went back. Then nothing is known of what was committed below, and nothing there is unaccounted for.
+        """
+        names, below = (self._names[0], key(*account)), max(0, first - 1) // PAGE
+        with self._ledger.asking("note where a handler begins") as pipe:
+            pipe.hsetnx(*names, str(first))
+            pipe.hget(*names)
+            pipe.exists(self._ledger.page_key(account, below))
+            _, joined, there = pipe.execute()
+            if int(joined) >= first or there:
+                return int(joined)
+            pipe.hset(*names, str(first))
+            pipe.execute()
+            return first
+
+    def reach(self, offsets: Mapping[Account, int]) -> None:
+        """Note what is safe to commit, before it is committed: a commit above it says that the ledger went back."""
+        if offsets:
+            with self._ledger.asking("note how far handlers have come") as pipe:
+                pipe.hset(self._names[1], mapping={key(*account): str(offset) for account, offset in offsets.items()})
+                pipe.execute()
+
+    def lose(self, accounts: Iterable[Account], below: int) -> None:
+        """Note that what became of everything below an offset was lost with the ledger's data."""
+        with self._ledger.asking("note what was lost") as pipe:
+            pipe.hset(self._names[2], mapping={key(*account): str(below) for account in accounts})
+            pipe.execute()

@@ -72,6 +72,7 @@ class Ledger:
         settings = self._redis.connection_pool.connection_kwargs
         self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
         self._writes = key("writes")
+        self._fixed = (self._writes, key(cluster, group, "joined"), key(cluster, group, "reached"))
         self._prefixes: dict[Account, str] = {}
 
     def __repr__(self) -> str:
@@ -166,33 +167,6 @@ class Ledger:
                     total[fate] += number
         return Count(total, max(0, last - first + 1) - seen)
 
-    def join(self, account: Account, first: int) -> int:
-        """Note that the ledger answers for the handler from offset `first` on, and return the offset that
-        holds.
-
-        What was noted before holds, unless the page right below `first` is gone: expired, or lost with a
-        Redis that went back. Then nothing is known of what was committed below, and nothing there is
-        unaccounted for.
-        """
-        names = (key(self.cluster, self.group, "joined"), key(*account))
-        with self.asking("note where a handler begins") as pipe:
-            pipe.hsetnx(*names, str(first))
-            pipe.hget(*names)
-            pipe.exists(self._key(account, max(0, first - 1) // PAGE))
-            _, joined, known = pipe.execute()
-            if int(joined) >= first or known:
-                return int(joined)
-            pipe.hset(*names, str(first))
-            pipe.execute()
-            return first
-
-    def joined(self, account: Account) -> int | None:
-        """Return the offset that `join` noted, or None if the handler was never there."""
-        with self.asking("read where a handler begins") as pipe:
-            pipe.hget(key(self.cluster, self.group, "joined"), key(*account))
-            (found,) = pipe.execute()
-        return None if found is None else int(found)
-
     def state(self) -> State:
         """Return the ledger's state, to compare with an earlier one (State.doubt); a new data set is given an
         epoch.
@@ -253,6 +227,10 @@ class Ledger:
         """Return the key of the account's index of hand-off times (stuck.py)."""
         return self._key(account, "handed")
 
+    def page_key(self, account: Account, page: int) -> str:
+        """Return the key of a page."""
+        return self._key(account, page)
+
     def _key(self, account: Account, what: int | str) -> str:
         prefix = self._prefixes.get(account)
         if prefix is None:
@@ -260,7 +238,7 @@ class Ledger:
         return f"{prefix}:{what}"
 
     def _call(self) -> Call:
-        return Call(self._writes, self._keep, self._key)
+        return Call(self._fixed, self._keep, self._key)
 
     def _run(self, doing: str, call: Call) -> list[list[bytes]]:
         with self.asking(doing) as pipe:

@@ -5,6 +5,7 @@ neighbour.
 """
 
 from bridge.ledger.fates import SETTLED, Fate, follow
+from bridge.ledger.pages import PAGE
 
 FORGET = 15
 """Asked for as if it were a fate: everything, done too, becomes open."""
@@ -25,8 +26,10 @@ WRITE = (
     + "local ENDS = {"
     + "".join(f"[{fate.value}]=true," for fate in sorted(SETTLED | {Fate.HANDED}))
     + "}\n"
+    + f"local PAGE, GAP = {PAGE}, {Fate.GAP.value}\n"
     + r"""
--- KEYS: 1 = count of writes, others by number.
+-- KEYS: 1 = count of writes, 2 = from which offset on each account is known, 3 = which offset each has reached;
+-- others by number.
 -- ARGV: seconds to keep, then for each item:
 --   fate, "mark" | "each" | "whole", queue's key, index's key (0: none), lowest offset, highest offset,
 --   number of stretches, {page's key, first byte, mask}..., number of entries, entry...
@@ -80,6 +83,25 @@ local function lengthen(key, size)
   local room = math.min(math.ceil(total / step) * step - 6, 32768)
   local old = call('GET', key) or ''
   if #old < size then call('SET', key, old .. rep('\0', room - #old)) end
+end
+
+-- A page that expired and is written again knows nothing of what was committed before: those offsets are no open
+-- deliveries, and none that anybody lost. They become gaps, over which everything may be written.
+local function refill(key)
+  if call('EXISTS', key) == 1 then return false end
+  local account, page = string.match(key, '^ledger:[^:]*:[^:]*:fates:(.*):(%d+)$')
+  local joined = tonumber(call('HGET', KEYS[2], 'ledger:' .. account) or nil)
+  local reached = tonumber(call('HGET', KEYS[3], 'ledger:' .. account) or nil)
+  if not joined or not reached then return false end
+  local base = tonumber(page) * PAGE
+  local from, to = math.max(joined - base, 0), math.min(reached - base, PAGE)
+  if from >= to then return false end
+  local fates = rep('\0', floor(from / 2))
+  if from % 2 == 1 then fates = fates .. char(GAP) end
+  fates = fates .. rep(char(GAP * 17), floor(to / 2) - math.ceil(from / 2))
+  if to % 2 == 1 then fates = fates .. char(GAP * 16) end
+  call('SET', key, fates, 'EX', keep)
+  return true
 end
 
 local function push(queue, entries)
@@ -136,6 +158,7 @@ local function item()
     at = at + 3
     local size = #s.mask
     s.old = call('GETRANGE', s.key, s.first, s.first + size - 1)
+    if #s.old == 0 and refill(s.key) then s.old = call('GETRANGE', s.key, s.first, s.first + size - 1) end
     s.short = #s.old < size
     if s.short then s.old = s.old .. rep('\0', size - #s.old) end
     local all

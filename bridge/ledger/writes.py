@@ -67,13 +67,13 @@ class Call:
     """The keys and arguments of one run of the script, and the way to read its answer.
 
     Args:
-        writes: the key of the count of writes.
+        fixed: the keys of the count of writes, and of where accounts begin and how far they have come.
         keep: seconds that a page is kept after its last write.
         account_key: gives the key of an account's page (by number) or index of hand-off times (``"handed"``).
     """
 
-    def __init__(self, writes: str, keep: int, account_key: Callable[[Account, int | str], str]) -> None:
-        self._numbers: dict[str, int] = {writes: 1}
+    def __init__(self, fixed: Sequence[str], keep: int, account_key: Callable[[Account, int | str], str]) -> None:
+        self._numbers = {name: number for number, name in enumerate(fixed, 1)}
         self._account_key = account_key
         self._masks: list[list[bytes]] = []
         self._items: list[Mark | HandOff] = []

@@ -7,6 +7,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.ledger.accounts import Accounts, Known
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
 from bridge.ledger.pages import PAGE, Account
@@ -29,6 +30,17 @@ class Kept:
         with redis.Redis.from_url(self._url) as client:
             found: list[bytes] = client.lrange(queue, 0, -1)
             return found[::-1]
+
+    @property
+    def accounts(self) -> Accounts | MemoryLedger:
+        return self.ledger if isinstance(self.ledger, MemoryLedger) else Accounts(self.ledger)
+
+    def expire(self, account: Account, page: int) -> None:
+        if isinstance(self.ledger, MemoryLedger):
+            self.ledger.expire(account, page)
+        else:
+            with redis.Redis.from_url(self._url) as client:
+                client.delete(self.ledger.page_key(account, page))
 
     def clear(self) -> None:
         if isinstance(self.ledger, MemoryLedger):
@@ -144,19 +156,62 @@ def test_what_is_unaccounted_for_is_open_on_a_page_that_is_there(kept: Kept) -> 
 
 
 def test_a_handler_joins_once(kept: Kept) -> None:
-    assert kept.ledger.join(CHARGE, 500) == 500
+    assert kept.accounts.join(CHARGE, 500) == 500
     kept.ledger.write([Mark(CHARGE, [899], Fate.DONE)])
-    assert kept.ledger.join(CHARGE, 900) == 500
-    assert kept.ledger.join(CHARGE, 100) == 500
-    assert kept.ledger.join(NOTIFY, 900) == 900
+    assert kept.accounts.join(CHARGE, 900) == 500
+    assert kept.accounts.join(CHARGE, 100) == 500
+    assert kept.accounts.join(NOTIFY, 900) == 900
 
 
 def test_a_handler_joins_anew_where_the_page_below_is_gone(kept: Kept) -> None:
-    assert kept.ledger.join(CHARGE, 500) == 500
+    assert kept.accounts.join(CHARGE, 500) == 500
     kept.ledger.write([Mark(CHARGE, [PAGE - 1], Fate.DONE)])
-    assert kept.ledger.join(CHARGE, PAGE) == 500
-    assert kept.ledger.join(CHARGE, PAGE + 1) == PAGE + 1
-    assert kept.ledger.join(CHARGE, PAGE + 1) == PAGE + 1
+    assert kept.accounts.join(CHARGE, PAGE) == 500
+    assert kept.accounts.join(CHARGE, PAGE + 1) == PAGE + 1
+    assert kept.accounts.join(CHARGE, PAGE + 1) == PAGE + 1
+
+
+def test_a_page_that_expired_and_is_written_again_calls_nothing_open_that_was_committed(kept: Kept) -> None:
+    kept.accounts.join(CHARGE, 3)
+    kept.ledger.write([Mark(CHARGE, range(3, 20), Fate.DONE)])
+    kept.accounts.reach({CHARGE: 20})
+    kept.expire(CHARGE, 0)
+    kept.ledger.write([HandOff(CHARGE, [22], "celery", [b"entry"])])
+    assert kept.ledger.fates(CHARGE, 0, 23) == bytes([0] * 3 + [Fate.GAP] * 17 + [0, 0, Fate.HANDED, 0])
+    assert list(kept.ledger.runs(CHARGE, {Fate.OPEN}, 3, 19)) == []
+    kept.ledger.write([HandOff(CHARGE, [7], "celery", [b"again"])])
+    assert kept.queued("celery") == [b"entry", b"again"]
+
+
+@pytest.mark.parametrize(("joined", "reached"), [(1, 2), (1, 3), (2, 3), (2, 4), (4, 4), (0, PAGE), (5, 3 * PAGE)])
+def test_a_page_written_again_knows_from_where_on_it_knows(kept: Kept, joined: int, reached: int) -> None:
+    kept.accounts.join(CHARGE, joined)
+    kept.accounts.reach({CHARGE: reached})
+    kept.ledger.write([Mark(CHARGE, [PAGE - 1], Fate.DONE)])
+    found = kept.ledger.fates(CHARGE, 0, PAGE - 1)
+    known = [Fate.OPEN if not joined <= offset < reached else Fate.GAP for offset in range(PAGE - 1)]
+    assert found == bytes([*known, Fate.DONE])
+
+
+def test_a_page_that_is_there_and_one_of_an_account_that_never_began_are_left_as_they_are(kept: Kept) -> None:
+    kept.ledger.write([Mark(CHARGE, [1], Fate.DONE), Mark(NOTIFY, [PAGE + 9], Fate.DONE)])
+    kept.accounts.join(CHARGE, 0)
+    kept.accounts.reach({CHARGE: 5, NOTIFY: PAGE + 9})
+    kept.ledger.write([Mark(CHARGE, [7], Fate.DONE), Mark(NOTIFY, [9], Fate.DONE)])
+    assert kept.ledger.fates(CHARGE, 0, 7) == bytes([0, 2, 0, 0, 0, 0, 0, 2])
+    assert kept.ledger.fates(NOTIFY, 0, 9) == bytes([0] * 9 + [Fate.DONE])
+
+
+def test_what_is_known_of_accounts_is_told_and_who_ever_began_is_listed(kept: Kept) -> None:
+    odd = Account("a:b handler", "t%pic", "id", 12)
+    assert kept.accounts.known([CHARGE, odd]) == [Known(), Known()]
+    kept.accounts.join(CHARGE, 5)
+    kept.accounts.join(odd, 0)
+    kept.accounts.reach({CHARGE: 9})
+    kept.accounts.reach({})
+    kept.accounts.lose([CHARGE, odd], 7)
+    assert kept.accounts.known([CHARGE, odd]) == [Known(5, 9, 7), Known(0, None, 7)]
+    assert kept.accounts.everyone() == sorted([CHARGE, odd])
 
 
 def test_the_state_counts_writes_and_a_wipe_changes_the_epoch(kept: Kept) -> None:

@@ -1,0 +1,175 @@
+"""Where reading begins: what the ledger knows, has forgotten, has lost, or does not say yet."""
+
+import time
+from concurrent.futures import Future
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.assignment import Assignment
+from bridge.beginnings import LOOK, Beginnings
+from bridge.extent import note
+from bridge.kafka import TopicPartition
+from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
+from bridge.metrics import Place
+from bridge.routes import Handler, Routes
+from bridge.settings import TopicSettings
+from tests.processes import Stack, eventually
+from tests.promises import audit, choose, ledger
+
+CHARGE = Account("charge", "orders", "id", 0)
+
+
+class Kafka:
+    """A catalog and a consumer: one partition of `orders` after another, of which some have no leader."""
+
+    def __init__(self, low: int, high: int, committed: int, metadata: str, leaderless: tuple[int, ...] = ()):
+        self.low, self.high, self._committed, self._metadata = low, high, committed, metadata
+        self._leaderless = leaderless
+        self.topic_ids = {"orders": "id"}
+        self.sought: dict[int, int] = {}
+
+    def identify(self, topics: set[str]) -> None:
+        assert topics == {"orders"}
+
+    def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
+        answers: tuple[Future[Any], Future[Any]] = (Future(), Future())
+        if partition not in self._leaderless:
+            answers[0].set_result(self.low)
+            answers[1].set_result(self.high)
+        return answers
+
+    def told(self, answer: Future[Any]) -> int:
+        return int(answer.result())
+
+    def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return [TopicPartition(each.topic, each.partition, self._committed, self._metadata) for each in asked]
+
+    def seek(self, to: TopicPartition) -> None:
+        self.sought[to.partition] = to.offset
+
+
+def beginnings(kafka: Any, fates: Ledger | None, began: list[Place], commit: str = "completion") -> Beginnings:
+    chosen = TopicSettings.model_validate({"commit": commit})
+    settings: Any = SimpleNamespace(kafka={}, topic=lambda topic: chosen)
+    routes = Routes({"charge": Handler("charge", ("orders",), "celery", 1, 0)})
+    assignment = Assignment(settings, routes, kafka, fates)
+    return Beginnings(settings, assignment, kafka, fates, lambda place, end: began.append(place))
+
+
+def start_of(fates: Ledger, kafka: Kafka, commit: str = "completion") -> int:
+    """Where reading partition 0 begins."""
+    found = beginnings(kafka, fates, [], commit)
+    found.add([("orders", 0)])
+    consumer: Any = kafka
+    while not kafka.sought:
+        found.advance(consumer)
+    return kafka.sought[0]
+
+
+def test_a_partition_without_a_leader_holds_up_no_other():
+    kafka: Any = Kafka(0, 10, -1001, "", leaderless=(1,))
+    began: list[Place] = []
+    found = beginnings(kafka, None, began)
+    found.add([("orders", 0), ("orders", 1), ("orders", 2)])
+    before = time.monotonic()
+    while len(began) < 2:
+        found.advance(kafka)
+    assert time.monotonic() - before < 1
+    assert (sorted(began), list(found)) == ([("orders", 0), ("orders", 2)], [("orders", 1)])
+
+
+def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        for first in range(0, 4 * LOOK, LOOK):
+            fates.write([Mark(CHARGE, range(first, first + LOOK), Fate.DONE)])
+        kafka: Any = Kafka(0, 4 * LOOK + 5, 0, "")
+        found = beginnings(kafka, fates, [])
+        found.add([("orders", 0)])
+        steps = 0
+        while not kafka.sought:
+            found.advance(kafka)
+            steps += 1
+        assert kafka.sought == {0: 4 * LOOK}
+        assert steps > 4
+
+
+def test_a_ledger_that_went_back_says_so_by_how_far_it_had_come(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        accounts.join(CHARGE, 3)
+        accounts.reach({CHARGE: 12})
+        # All that was written since is gone, a page too: nothing is open on any page that is there.
+        assert start_of(fates, Kafka(0, 30, 20, metadata)) == 12
+        assert accounts.known([CHARGE])[0].reached == 12
+        # A commit that no bridge made is a person's: what it passes over is not read.
+        accounts.reach({CHARGE: 12})
+        assert start_of(fates, Kafka(0, 30, 20, "")) == 20
+
+
+def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_handed_off(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts = Accounts(fates)
+        assert start_of(fates, Kafka(0, 30, 20, note("another")), "completion") == 20
+        assert accounts.known([CHARGE])[0].lost is None
+        assert start_of(fates, Kafka(0, 30, 20, note("another")), "handoff") == 20
+        assert accounts.known([CHARGE])[0].lost == 20
+
+
+def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        for name, reached in (("charge", 500_000), ("notify", 70)):
+            account = CHARGE._replace(handler=name)
+            accounts.join(account, 0)
+            accounts.reach({account: reached})
+        assert start_of(fates, Kafka(0, 600_000, 500_000, metadata)) == 500_000
+
+
+def test_a_topic_that_was_quiet_until_its_page_expired_is_not_run_again(stack: Stack):
+    choose(stack, {"orders": {"commit": "handoff"}})
+    stack.make_topics("orders")
+    bridge = stack.bridge()
+    stack.produce("orders", *range(20))
+    eventually(lambda: stack.committed("orders") == 20, 15)
+    with ledger(stack, "orders") as (fates, account), stack.redis() as client:
+        fates.write([Mark(account, range(20), Fate.DONE)])
+        client.delete(fates.page_key(account, 0))
+    stack.produce("orders", 20)
+    eventually(lambda: stack.committed("orders") == 21, 15)
+    assert audit(stack)["unaccounted"] == 0
+    assert bridge.terminate() == 0
+    again = stack.bridge()
+    stack.produce("orders", 21)
+    eventually(lambda: stack.committed("orders") == 22, 15)
+    assert stack.waiting() == 22
+    assert "read again" not in again.text
+
+
+@pytest.mark.slow
+def test_a_ledger_that_does_not_answer_when_partitions_are_assigned_is_asked_when_it_does(
+    stack: Stack, mortal_redis: Any
+):
+    stack.environ |= {"CELERY_BROKER_URL": mortal_redis.fresh_url()}
+    stack.broker = stack.environ["CELERY_BROKER_URL"]
+    choose(stack, {"orders": {"commit": "handoff"}})
+    stack.make_topics("orders")
+    stack.produce("orders", *range(20))
+    bridge = stack.bridge()
+    eventually(lambda: stack.committed("orders") == 20, 15)
+    assert bridge.terminate() == 0
+    with ledger(stack, "orders") as (fates, account):
+        # As if Redis had lost them.
+        fates.forget(account, 5, 7)
+        mortal_redis.freeze()
+        try:
+            late = stack.bridge(wait=False)
+            late.says("assigned: ")
+            late.says("cannot be handed off")
+        finally:
+            mortal_redis.thaw()
+        eventually(lambda: stack.waiting() == 23, 30, "what was lost is handed off again")
+        assert fates.fates(account, 0, 19) == bytes([Fate.HANDED] * 20)
+    assert audit(stack)["unaccounted"] == 0
