@@ -27,5 +27,6 @@ def raw_rate(on: Stack, count: int, task: str = "raw") -> float:
 def _ours(on: Stack, number: int) -> float:
     on.redis.flushall()
     marks = on.marks(COUNT)
-    with on.process(*WORKER), on.process("bridge", BRIDGE_GROUP=f"end-{number}"):
+    group = f"end-{number}"
+    with on.process(*WORKER, BRIDGE_GROUP=group), on.process("bridge", BRIDGE_GROUP=group):
         return COUNT / clock_from_first(marks.handled, COUNT)

@@ -13,7 +13,7 @@ from bridge.handoff import connection_to
 from bridge.kafka import KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
 from bridge.problems import unconsumed_queues, unknown_handlers
-from bridge.routes import Routes, find_routes, import_handlers
+from bridge.routes import Routes, find_routes, import_handlers, no_handler
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.status import facts_of
 from lossless.transport import risks
@@ -60,7 +60,9 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
     chosen, wrong = settings.read(app, environ)
     routes, lost = find_routes(app)
     faults = [*broken, *wrong, *lost]
-    if routes.topics or not faults:
+    if not routes.topics and not faults:
+        faults.append(no_handler(app, environ))
+    elif routes.topics:
         try:
             settings.check_routes(chosen, routes)
         except SettingsError as error:

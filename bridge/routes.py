@@ -1,15 +1,26 @@
 """Which handlers a topic has, read off the tasks of the Celery app."""
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from pkgutil import iter_modules
+from traceback import extract_tb
+from typing import Any, Final
 
 from celery import Celery
 from celery.app.utils import find_app
 from celery.exceptions import QueueNotFound
 
 from bridge.errors import AppNotFound, SettingsError
+
+#: Folders of files that are not the user's: Python's own, and this project's.
+_LIBRARIES: Final = tuple(
+    str(folder) + os.sep
+    for folder in (Path(os.__file__).parent, *(Path(__file__).parents[1] / name for name in ("bridge", "tasks")))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +93,27 @@ def import_handlers(app: Celery) -> list[str]:
         try:
             app.loader.import_task_module(module)
         except Exception as error:  # whatever a user's module raises
-            faults.append(f"the module {module!r} cannot be imported: {type(error).__name__}: {error}.")
+            faults.append(f"the module {module!r} cannot be imported: {_told(error)}.")
     if not faults:
         # Once more as a whole, for what Celery does besides (autodiscover_tasks).
         try:
             app.loader.import_default_modules()
         except Exception as error:
-            faults.append(f"the modules of handlers cannot be imported: {type(error).__name__}: {error}.")
+            faults.append(f"the modules of handlers cannot be imported: {_told(error)}.")
     app.finalize()
     return faults
+
+
+def _told(error: Exception) -> str:
+    """An error at import, with the file and the line that it came from: the user's own, where one is on the way."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    own = [frame for frame in theirs if "site-packages" not in frame.filename]
+    place = next(reversed(own or theirs or frames), None)
+    where = f" ({place.filename}, line {place.lineno})" if place else ""
+    return f"{type(error).__name__}: {str(error).rstrip('.')}{where}"
 
 
 def read_routes(app: Celery) -> Routes:
@@ -124,6 +147,24 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 longest_wait=task.longest_wait,
             )
     return Routes(found), faults
+
+
+def no_handler(app: Celery, environ: Mapping[str, str]) -> str:
+    """What to do where not one handler was found, naming the modules that were imported."""
+    source = "HANDLERS" if environ.get("HANDLERS") else "`imports`"
+    modules = list(app.conf.imports or ())
+    if not modules:
+        return "there is no handler: name the modules that hold them in `imports` or in HANDLERS."
+    return f"there is no handler: {source} names {', '.join(map(_shown, modules))}, and no @handler is in it."
+
+
+def _shown(name: str) -> str:
+    """A module with its file, and of a package the modules in it: they are not imported with it."""
+    module = sys.modules.get(name)
+    place = getattr(module, "__file__", None) or ", ".join(getattr(module, "__path__", ())) or "not imported"
+    inside = [f"{name}.{found.name}" for found in iter_modules(getattr(module, "__path__", ()))]
+    more = f"; the package holds {', '.join(inside)}: name those" if inside else ""
+    return f"{name!r} ({place}{more})"
 
 
 def queue_of(app: Celery, task: Any) -> str:

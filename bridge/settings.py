@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from celery import Celery
@@ -18,6 +18,8 @@ from bridge.topics import TopicNames, topic_fault
 
 #: Kafka's own rule for a group or topic name that every tool can show and type.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+#: The Kafka consumer group, and the default Celery queue, where BRIDGE_GROUP names no other.
+DEFAULT_GROUP: Final = "bridge"
 _SECRET = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
 
 
@@ -44,6 +46,7 @@ class FileSettings(BaseModel):
         kafka_resume_below: messages in that queue below which they go on.
         kafka_stuck_after: seconds after which a delivery that is handed off and not settled is looked for, and
             handed off again if its task is nowhere.
+        kafka_unknown_for: seconds that a delivery waits for a worker that knows its handler.
         kafka_ledger_days: days that fates are kept after the last write to their page.
     """
 
@@ -58,6 +61,7 @@ class FileSettings(BaseModel):
     kafka_pause_above: int = Field(default=20_000, gt=0)
     kafka_resume_below: int = Field(default=10_000, ge=0)
     kafka_stuck_after: float = Field(default=3_600, ge=1)
+    kafka_unknown_for: float = Field(default=3_600, ge=0)
     kafka_ledger_days: float = Field(default=7, gt=0)
 
 
@@ -66,7 +70,7 @@ class EnvironmentSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    BRIDGE_GROUP: str = "bridge"
+    BRIDGE_GROUP: str = DEFAULT_GROUP
     BRIDGE_HTTP_PORT: int = Field(default=8090, ge=0, le=65535)
     WORKER_METRICS_PORT: int = Field(default=8091, ge=0, le=65535)
     LEDGER_URL: str = Field(default="", repr=False)
@@ -303,11 +307,9 @@ def check_routes(settings: Settings, routes: Routes) -> None:
     """Check the settings against the handlers that were found.
 
     Raises:
-        SettingsError: there is no handler, or a topic or a `sequence` does not fit the handlers.
+        SettingsError: a topic or a `sequence` does not fit the handlers.
     """
     faults = settings.names.clashes(routes.topics)
-    if not routes.topics:
-        faults.append("there is no handler: name the modules that hold them in `imports` or in HANDLERS.")
     faults.extend(
         f"kafka_topics: {fault}"
         for topic in settings.file.kafka_topics

@@ -201,6 +201,10 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         raw = dumps(message).encode()
         self.qos._settled(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))
 
+    def put_off(self, delivery_tag: str, due: float) -> None:
+        """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch); it waits in Redis."""
+        self.qos._settled(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
+
     # -- publishing
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> Any:

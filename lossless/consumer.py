@@ -7,13 +7,16 @@ Use, in the settings of any Celery app on Redis:
     worker_soft_shutdown_timeout = 20   # seconds that running tasks have after SIGTERM
 
 Settings: `burial_task` (default "tasks.bury"), `lost_limit` (3: lost processes that make a message poison),
-`lost_pauses` ((1, 5): seconds before it runs again), `restored_limit` (6: lost processes and lost workers).
+`lost_pauses` ((1, 5): seconds before it runs again), `restored_limit` (6: lost processes and lost workers),
+`unknown_for` (3600: seconds that a message waits for a worker that knows its task), `burial_wants` (a function, or its
+"module:name", of a message's headers: whether the burial task can make something of it; default: of each).
 """
 
 import random
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +30,7 @@ from lossless import pool
 from lossless.burial import (
     Failure,
     Reason,
+    Successor,
     burial_message,
     burial_of,
     burial_of_raw,
@@ -37,10 +41,12 @@ from lossless.burial import (
 from lossless.ending import REQUEUE_PAUSES, pause_after
 from lossless.replacement import Replacement, bury, pending, put_in_place
 from lossless.request import Request
+from lossless.waiting import SINCE, Seen, pause_for, unknown_since
 
 logger = get_logger(__name__)
 
 RESTORED_LIMIT = 6
+UNKNOWN_FOR = 3_600
 KILL_AFTER = 2
 # A process's sentinel can be readable before its exit code is; Celery looks again after 5 s (asynpool.py).
 MAINTAIN_EVERY = 1
@@ -57,6 +63,7 @@ class Consumer(consumer.Consumer):
 
     _wakeup: tuple[socket.socket, socket.socket] | None = None
     controller: Any
+    qos: Any
     task_consumer: Any
     task_buckets: Any
     event_dispatcher: Any
@@ -68,6 +75,8 @@ class Consumer(consumer.Consumer):
         if fault := _fault_in(self.app):
             raise ImproperlyConfigured(fault)
         pool.prepare(self.app, self.pool)
+        self._burial_wants: Callable[[Any], bool] | None = symbol_by_name(self.app.conf.get("burial_wants"))
+        self._seen = Seen()
 
     # ---- what arrives
 
@@ -131,8 +140,17 @@ class Consumer(consumer.Consumer):
         signals.task_rejected.send(sender=self, message=message, exc=None)
 
     def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
-        """A task that is not registered here."""
+        """A task that is not registered here: it waits for a worker that knows it, for as long as `unknown_for`."""
         name, id_ = message.headers.get("task"), message.headers.get("id")
+        if self._is_burial(message) or not self._wanted(message):
+            self._refuse(message, "unknown_task", NotRegistered(name))
+            return
+        now = time.time()
+        since = unknown_since(message.headers, now)
+        left = since + self.app.conf.get("unknown_for", UNKNOWN_FOR) - now
+        if left > 0:
+            self._wait_for_another(message, since, now, left)
+            return
         self._refuse(message, "unknown_task", NotRegistered(name))
         if self.event_dispatcher:
             self.event_dispatcher.send("task-failed", uuid=id_, exception=f"NotRegistered({name!r})")
@@ -148,19 +166,81 @@ class Consumer(consumer.Consumer):
 
         kombu's own transport knows no such call: an entry that is not JSON ends its worker.
         """
+        if self._burial_wants is not None:
+            self._leave(delivery_tag, None, f"an entry of queue {queue} that is no message ({exc!r})")
+            return
         logger.error("An entry of queue %s is no message and is buried: %r", queue, exc)
         burial = burial_of_raw(raw, queue, Failure.of(exc))
         put_in_place(self.task_consumer.channel, delivery_tag, burial_message(self.app, burial))
 
     def _refuse(self, message: Any, reason: Reason, error: Exception) -> None:
-        logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
         if self._is_burial(message):
             # Another worker may know the burial task; to bury a burial would go on for ever.
+            logger.error("Burial %s cannot be run here: %r", message.delivery_tag, error)
             again = count_in(message.headers, "requeued") + 1
             copy = comeback_of(message, pause_after(again, REQUEUE_PAUSES), repr(error), requeued=again)
-            Replacement(message, copy).start()
+            self._come_back(message, copy, again)
+        elif not self._wanted(message) and not self._kills(message, reason):
+            name = message.headers.get("task") if isinstance(message.headers, dict) else None
+            self._leave(message.delivery_tag, name, f"a message of task {name!r} ({error!r})", message)
         else:
+            logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
             bury(self.app, message, burial_of(message, reason, Failure.of(error)))
+
+    # ---- what waits for another worker
+
+    def _wanted(self, message: Any) -> bool:
+        return self._burial_wants is None or self._burial_wants(message.headers)
+
+    def _kills(self, message: Any, reason: Reason) -> bool:
+        """Whether workers die of it: that is a task of ours, whatever it carries."""
+        return reason == "poison" and message.headers.get("task") in self.app.tasks
+
+    def _wait_for_another(self, message: Any, since: float, now: float, left: float) -> None:
+        name, pause = message.headers["task"], pause_for(now - since, left)
+        if count := self._seen.to_say(name, now):
+            logger.error(
+                "%d message(s) for the task %r, which this worker does not know, wait for one that does: each for %d s "
+                "at most, then it is buried. The last is %s.",
+                count, name, left + now - since, message.headers.get("id"),
+            )  # fmt: skip
+        why = f"its task {name!r} is not known here, again in {pause:.1f} s"
+        self._come_back(message, comeback_of(message, pause, why, **{SINCE: int(since * 1000)}), pause)
+
+    def _leave(self, delivery_tag: str, name: object, what: str, message: Any = None) -> None:
+        """Put a message that is not ours back into its queue, byte for byte, for whoever can read it."""
+        now, channel = time.time(), self.task_consumer.channel
+        pause = self._seen.pause(name, now)
+        if count := self._seen.to_say(name, now):
+            logger.error(
+                "%d time(s) came what is not this application's, and went back to its queue: %s. Another application "
+                "uses this queue: give one of them another (task_default_queue).",
+                count, what,
+            )  # fmt: skip
+        if hasattr(channel, "put_off"):
+            channel.put_off(delivery_tag, now + pause)
+            if message is not None:
+                message._state = "REQUEUED"
+        elif message is not None:
+            self._after(pause, message.requeue)
+
+    def _come_back(self, message: Any, copy: Successor, pause: float) -> None:
+        """Put a copy in a message's place; where the broker does not hold what is not due, hold it here till then."""
+        replacement = Replacement(message, copy)
+        if hasattr(message.channel, "replace"):
+            replacement.start()
+        else:
+            self._after(pause, replacement.start)
+
+    def _after(self, pause: float, act: Callable[[], None]) -> None:
+        """Do it later, and have the prefetch limit take no count of it meanwhile, as for an eta."""
+        self.qos.increment_eventually()
+
+        def now() -> None:
+            self.qos.decrement_eventually()
+            act()
+
+        self.timer.call_after(pause, now)
 
     def _is_burial(self, message: Any) -> bool:
         return isinstance(message.headers, dict) and message.headers.get("task") == burial_task(self.app)

@@ -6,6 +6,7 @@ the same broker, and acknowledges only then.
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -78,6 +79,17 @@ def _bury(task: Task, book: Book, delivery: Delivery, dead: Dead) -> None:  # ty
     book.mark(delivery.message.offset, Fate.DEAD)
     metrics.dead_lettered(delivery.handler, dead.reason)
     logger.error("%s is dead (%s): %s", delivery, dead.reason, dead.failure)
+
+
+def carries_record(headers: object) -> bool:
+    """Whether a Celery message with these headers is a delivery, which can be dead-lettered."""
+    if not isinstance(headers, Mapping):
+        return False
+    try:
+        from_header(str(headers.get("task")), headers.get(HEADER))
+    except MalformedDelivery:
+        return False
+    return True
 
 
 #: What the worker's main process calls the ends that it finds, in the words of our headers.

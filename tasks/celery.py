@@ -3,11 +3,12 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from celery import Celery
 
+from bridge.settings import DEFAULT_GROUP
 from lossless import transport
 
 #: What the promises rest on or what Celery's defaults would break; each with its reason.
@@ -24,6 +25,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     # What arrives and no task can be run with is dead-lettered through this task.
     "worker_consumer": "lossless.consumer:Consumer",
     "burial_task": "tasks.bury",
+    # What carries no record is not the bridge's: it stays in its queue, for whoever sent it there.
+    "burial_wants": "tasks.burial:carries_record",
     # Seconds that running handlers have after SIGTERM; Kubernetes kills after 30.
     "worker_soft_shutdown_timeout": 20,
     # Results are Kafka's and the ledger's business; a result backend that is down would fail tasks
@@ -66,6 +69,15 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
+def defaults(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Our defaults, and the one that the environment says.
+
+    The default queue is the group's: two applications, or one beside a plain Celery application, may share a Redis.
+    Of the queue `celery`, which any Celery application has, each would take what is the other's.
+    """
+    return {**DEFAULTS, "task_default_queue": environ.get("BRIDGE_GROUP") or DEFAULT_GROUP}
+
+
 class App(Celery):
     """Pickled by reference: a child that is spawned makes the app and its handlers anew.
 
@@ -98,7 +110,7 @@ def _put_defaults_under(sender: Celery, source: Any, **_: Any) -> None:
 
     Celery's own `add_defaults` would put ours over the user's (celery/utils/collections.py add_defaults).
     """
-    source.maps.insert(-1, DEFAULTS)
+    source.maps.insert(-1, defaults(os.environ))
     source.broker_transport_options = {
         **DEFAULTS["broker_transport_options"],
         **source.broker_transport_options,

@@ -169,12 +169,17 @@ def _make_task(
 
 
 def _declare_queue(app: Celery, queue: Any) -> None:
-    """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says."""
+    """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says,
+    and a worker that is started without `-Q` consumes it.
+    """
     if queue is None:
         return
     queues: Any = app.amqp.queues
-    if getattr(queue, "name", queue) not in queues:
-        queues.add(queues.new_missing(queue) if isinstance(queue, str) else queue)
+    if getattr(queue, "name", queue) in queues:
+        return
+    # Where `-Q` has chosen already (modules of `-I` are imported after that), its choice stands.
+    add = queues.select_add if queues._consume_from is None else queues.add
+    add(queues.new_missing(queue) if isinstance(queue, str) else queue)
 
 
 def _refuse_second(app: Celery, name: str, function: Callable[..., Any]) -> None:

@@ -9,6 +9,7 @@ from celery.signals import worker_init, worker_ready, worker_shutdown, worker_sh
 
 from bridge import settings
 from bridge.errors import SettingsError
+from bridge.routes import find_routes, no_handler
 from bridge.settings import is_redis
 from lossless.transport import risks
 from tasks import metrics
@@ -23,12 +24,16 @@ _announcing: list[Announcing] = []
 @worker_init.connect(weak=False)
 def check_and_count(**_: Any) -> None:
     """Refuse wrong settings before anything is consumed; start counting before the children start."""
-    try:
-        settings.load(app, os.environ)
-    except SettingsError as error:
+    chosen, faults = settings.read(app, os.environ)
+    routes, lost = find_routes(app)
+    faults += lost
+    if not routes.topics and not lost:
+        faults.append(no_handler(app, os.environ))
+    if faults:
         # A signal's receiver may raise any Exception without effect; SystemExit ends the worker.
-        print(f"The worker does not start: these settings are wrong:\n{error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        print(f"The worker does not start: these settings are wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        raise SystemExit(1)
+    app.conf.unknown_for = chosen.file.kafka_unknown_for
     metrics.collect_in_files()
 
 

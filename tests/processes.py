@@ -362,15 +362,20 @@ class Stack:
     def redis(self) -> "redis.Redis":
         return redis.Redis.from_url(self.broker, socket_timeout=5)
 
-    def waiting(self, queue: str = "celery") -> int:
-        """Messages in a queue."""
-        with self.redis() as client:
-            return int(client.llen(queue))
+    @property
+    def queue(self) -> str:
+        """The default Celery queue: the group's name."""
+        return self.environ["BRIDGE_GROUP"]
 
-    def queued_ids(self, queue: str = "celery") -> list[str]:
-        """The task ids of the messages in a queue."""
+    def waiting(self, queue: str = "") -> int:
+        """Messages in a queue, by default the group's."""
         with self.redis() as client:
-            return [json.loads(raw)["headers"]["id"] for raw in client.lrange(queue, 0, -1)]
+            return int(client.llen(queue or self.queue))
+
+    def queued_ids(self) -> list[str]:
+        """The task ids of the messages in the group's queue."""
+        with self.redis() as client:
+            return [json.loads(raw)["headers"]["id"] for raw in client.lrange(self.queue, 0, -1)]
 
     def held_ids(self) -> list[str]:
         """The task ids of what workers have taken and not acknowledged, and of what waits for its time."""

@@ -15,7 +15,7 @@ def test_a_delivery_whose_queue_entry_was_deleted_comes_again_after_a_time(stack
     placed = stack.produce("orders", *range(5))
     eventually(lambda: stack.waiting() == 5, 20)
     with stack.redis() as client:
-        client.lpop("celery", 3)
+        client.lpop(stack.queue, 3)
     bridge.says("their task is nowhere: again", 60)
     stack.worker()
     all_settled(stack, "orders", done=5)

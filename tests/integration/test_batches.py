@@ -39,7 +39,7 @@ def test_a_message_carries_up_to_the_size_of_a_batch_and_its_label_says_which(st
     topic = stack.topic("many")
     eventually(lambda: stack.waiting() >= 3, 20)
     with stack.redis() as client:
-        found = [json.loads(raw)["headers"] for raw in reversed(client.lrange("celery", 0, -1))]
+        found = [json.loads(raw)["headers"] for raw in reversed(client.lrange(stack.queue, 0, -1))]
     shown = {headers["argsrepr"]: headers["id"] for headers in found}
     assert shown[f"({topic}-0-0..199, 200 messages)"] == f"{topic}-0-0..199:many"
     assert sum(len(headers["kafka"]["messages"]) for headers in found) == 450

@@ -112,7 +112,7 @@ def endings(
     handlers = "tests.handlers.endings"
     with Stack(kafka.bootstrap_servers, redis_shared.fresh_url(), prefix, folder, handlers) as stack:
         stack.bridge()
-        worker = stack.worker("-Q", f"celery,{stack.topic('texts.queue')}")
+        worker = stack.worker()
         found = Endings(stack, {})
         for case, (topic, value) in CASES.items():
             (found.coordinates[case],) = stack.produce(topic, value, key=KEY, headers=HEADERS)

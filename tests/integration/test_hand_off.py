@@ -18,23 +18,23 @@ def test_a_paused_bridge_says_why_and_goes_on_when_the_queue_is_short(stack: Sta
     stack.make_topics("orders", partitions=4)
     bridge = stack.bridge(CELERY_CONFIG_MODULE="tests.handlers.low_marks")
     coordinates = stack.produce("orders", *range(60))
-    reason = "queue celery"
+    reason = f"queue {stack.queue}"
     eventually(lambda: bridge.metric("bridge_partition_paused", reason=reason) == 4, 15, "all are paused")
     coordinates += stack.produce("orders", *range(40))
     text = bridge.says("messages (paused above 50, on again below 20)")
     # It may have looked when most of the first were there.
     held = stack.waiting()
-    assert f"paused: queue 'celery' holds {held} messages" in text
+    assert f"paused: queue {stack.queue!r} holds {held} messages" in text
     assert 50 < held <= 60
     time.sleep(1)
     assert stack.waiting() == held
     assert bridge.get("/healthz")[0] == 200
     with stack.redis() as client:
-        taken = [json.loads(raw)["headers"]["id"] for raw in client.rpop("celery", 45)]
+        taken = [json.loads(raw)["headers"]["id"] for raw in client.rpop(stack.queue, 45)]
     eventually(lambda: stack.waiting() == 55, 15, "it goes on")
-    bridge.says("resumed: queue 'celery'")
+    bridge.says(f"resumed: queue {stack.queue!r}")
     with stack.redis() as client:
-        taken += [json.loads(raw)["headers"]["id"] for raw in client.rpop("celery", 55)]
+        taken += [json.loads(raw)["headers"]["id"] for raw in client.rpop(stack.queue, 55)]
     eventually(lambda: bridge.metric("bridge_partition_paused") == 0, 15)
     assert sorted(taken) == sorted(task_ids(coordinates))
     assert text.count("paused: queue") == 1

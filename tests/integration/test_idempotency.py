@@ -68,7 +68,7 @@ def test_what_is_pushed_into_the_queue_twice_runs_once(stack: Stack):
     stack.produce("orders", *range(10))
     eventually(lambda: stack.waiting() == 10, 20)
     with stack.redis() as client:
-        client.rpush("celery", *client.lrange("celery", 0, -1))
+        client.rpush(stack.queue, *client.lrange(stack.queue, 0, -1))
     assert stack.waiting() == 20
     worker = stack.worker()
     eventually(lambda: worker.count("is settled already: not run again") == 10, 20)

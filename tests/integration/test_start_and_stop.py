@@ -5,6 +5,7 @@ import socket
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,10 +123,18 @@ def test_a_module_of_handlers_that_cannot_be_imported_is_named(stack: Stack):
     assert "Traceback" not in bridge.text
 
 
-def test_a_bridge_without_handlers_says_where_to_name_them(stack: Stack):
-    bridge = stack.bridge(wait=False, HANDLERS="json")
-    assert bridge.ends(20) == 1
-    assert "HANDLERS" in bridge.text
+@pytest.mark.parametrize("process", ["bridge", "worker"])
+def test_neither_process_starts_without_a_handler_and_the_module_that_holds_none_is_named(
+    stack: Stack, tmp_path: Path, process: str
+):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "records.py").touch()
+    environ: dict[str, Any] = {"HANDLERS": "shop", "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    started = getattr(stack, process)(wait=False, **environ)
+    assert started.ends(20) == 1
+    assert f"HANDLERS names 'shop' ({tmp_path / 'shop' / '__init__.py'}" in started.text
+    assert "the package holds shop.records: name those" in started.text
 
 
 def test_no_password_is_in_any_output(stack: Stack):

@@ -9,6 +9,7 @@ import urllib.parse
 from typing import Any
 
 from tests.processes import Served, Stack, eventually
+from tests.promises import choose
 from tests.servers.process import free_port
 
 NAME = "tests.handlers.simple.work"
@@ -126,7 +127,9 @@ def test_a_child_that_is_killed_while_others_work_costs_no_other_delivery(stack:
     eventually(lambda: sorted(stack.done()) == sorted(coordinates), 30)
 
 
-def test_a_handler_that_the_worker_does_not_know_becomes_a_dead_letter(stack: Stack):
+def test_a_handler_that_no_worker_knows_for_long_enough_becomes_a_dead_letter(stack: Stack):
+    choose(stack, {}, kafka_unknown_for=1)
+    stack.environ["HANDLERS"] = "tests.handlers.simple"
     stack.make_topics("orders")
     stack.bridge()
     stack.worker(HANDLERS="tests.handlers.plain")
@@ -136,3 +139,17 @@ def test_a_handler_that_the_worker_does_not_know_becomes_a_dead_letter(stack: St
     assert letter.ours["reason"] == "unknown_handler"
     assert letter.ours["handler"] == NAME
     assert (letter.record.key(), letter.record.value(), letter.theirs) == (b"k", b'{"id": 1}', [("a", b"1")])
+
+
+def test_a_delivery_waits_for_a_worker_that_knows_its_handler(stack: Stack):
+    stack.make_topics("orders")
+    stack.bridge()
+    stranger = stack.worker(HANDLERS="tests.handlers.plain")
+    coordinates = stack.produce("orders", *({"id": number} for number in range(5)))
+    stranger.says("which this worker does not know, wait for one that does")
+    assert stack.done() == []
+    stack.worker()
+    # Whoever is free takes it: the one that knows it is not always the first.
+    stranger.terminate()
+    eventually(lambda: sorted(stack.done()) == sorted(coordinates), 30, "the worker that knows it has them all")
+    assert stack.dead_letters("orders") == []

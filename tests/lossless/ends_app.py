@@ -21,6 +21,7 @@ app = Celery("ends", broker=os.environ.get("CELERY_BROKER_URL", "redis://127.0.0
 app.conf.update(
     worker_consumer="lossless.consumer:Consumer",
     burial_task="bury",
+    unknown_for=0,
     task_acks_late=True,
     task_ignore_result=True,
     worker_prefetch_multiplier=1,
@@ -77,6 +78,11 @@ class OwnBase(BaseException):
 @app.task(name="bury", Request="lossless.request:Request")
 def bury(burial: dict[str, Any]) -> None:
     note("buried", burial)
+
+
+def wants(headers: Any) -> bool:
+    """For the setting `burial_wants`."""
+    return bool(isinstance(headers, dict) and "record" in headers)
 
 
 def task(**options: Any) -> Any:

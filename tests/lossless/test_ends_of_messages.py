@@ -137,3 +137,36 @@ def test_an_entry_that_is_no_message_is_buried_as_it_was(broker: Broker, tmp_pat
         assert base64.b64decode(burial["raw"]) == raw
         wait_until(lambda: broker.noted("done") == ["beside"] and not broker.left())
         assert not broker.client.exists("_undecodable")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_task_that_is_not_known_here_waits_for_another_worker_before_it_is_buried(
+    broker: Broker, tmp_path: Path, transport: str
+):
+    broker.push(entry("nobody.knows", "unknown"))
+    sent = datetime.now(UTC).timestamp()
+    with worker(broker.url, tmp_path, app=ENDS_APP, transport=transport, unknown_for=2) as running:
+        running.says("wait for one that does")
+        assert broker.noted("buried") == []
+        (burial,) = wait_until(lambda: broker.noted("buried"), 10)
+        assert burial["reason"] == "unknown_task"
+        assert burial["failed_at"] / 1000 - sent >= 2
+        assert running.count("wait for one that does") == 1
+        wait_until(lambda: not broker.left(), what="nothing is held")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_the_burial_task_can_make_nothing_of_stays_in_its_queue(broker: Broker, tmp_path: Path, transport: str):
+    strange = [entry("nobody.knows", "theirs"), entry(None, "no_task"), entry("done", "body", b"not json")]
+    for sent in strange:
+        broker.push(sent)
+    broker.push(entry("done", "beside"))
+    options: dict[str, Any] = {"transport": transport, "burial_wants": "tests.lossless.ends_app:wants"}
+    with worker(broker.url, tmp_path, "-c", "2", app=ENDS_APP, **options) as running:
+        wait_until(lambda: broker.noted("done") == ["beside"])
+        wait_until(lambda: running.count("is not this application's") == 3, what="each is seen")
+        wait_until(lambda: broker.left() == 3)
+        running.terminate()
+    left = wait_until(lambda: len(broker.queued()) == 3 and broker.queued(), what="all are in their queue")
+    assert sorted(message["body"] for message in left) == sorted(sent["body"] for sent in strange)
+    assert broker.noted("buried") == []

@@ -15,7 +15,7 @@ Make = Callable[..., Celery]
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Make]:
     """Make the app with a celeryconfig of these lines and with these variables."""
-    for name in ("CELERY_BROKER_URL", "HANDLERS"):
+    for name in ("CELERY_BROKER_URL", "HANDLERS", "BRIDGE_GROUP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     made: list[Celery] = []
@@ -49,6 +49,19 @@ def test_what_a_user_sets_goes_over_the_defaults(make: Make):
     assert conf.worker_prefetch_multiplier == 4
     assert conf.task_acks_late is False
     assert conf.task_serializer == "json"
+
+
+@pytest.mark.parametrize(
+    ("environ", "queue"), [({}, "bridge"), ({"BRIDGE_GROUP": ""}, "bridge"), ({"BRIDGE_GROUP": "shop"}, "shop")]
+)
+def test_the_default_queue_is_called_like_the_group(make: Make, environ: dict[str, str], queue: str):
+    app = make(**environ)
+    assert list(app.amqp.queues.consume_from) == [queue]
+    assert app.amqp.router.route({}, "any")["queue"].name == queue
+
+
+def test_a_default_queue_of_the_users_is_used(make: Make):
+    assert list(make("task_default_queue = 'theirs'").amqp.queues.consume_from) == ["theirs"]
 
 
 def test_the_environment_goes_over_celeryconfig(make: Make):

@@ -284,10 +284,5 @@ def test_an_entry_of_kafka_topics_that_no_topic_can_have_is_a_fault(read):
         check_routes(read({"kafka_topics": {"^orders": {}}}), some_routes("orders"))
 
 
-def test_without_any_handler_it_says_where_to_name_them(read):
-    with pytest.raises(SettingsError, match="HANDLERS"):
-        check_routes(read(), some_routes())
-
-
 def test_an_entry_without_a_handler_is_no_fault(read):
     check_routes(read({"kafka_topics": {"other": {}}}), some_routes("orders"))

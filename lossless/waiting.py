@@ -1,0 +1,56 @@
+"""How long a message waits for a worker that can do something with it (pure, but for what a worker has seen)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Seconds between two looks at such a message: half as long as it has waited so far, within these. Whoever looks may
+#: again be one that does not know it, so there must be many looks before the first minute is over.
+SHORTEST, LONGEST = 1.0, 30.0
+#: Seconds between two log lines about messages of one name.
+SAY_EVERY = 60.0
+#: Header: milliseconds since the epoch at which a worker first did not know the message's task.
+SINCE = "unknown_since"
+#: Names that are remembered at most; what comes beyond them shares a place.
+NAMES = 1_000
+
+
+def unknown_since(headers: Mapping[str, object], now: float) -> float:
+    """Since when (Unix time) no worker has known the task of a message; what is no time there counts as now."""
+    since = headers.get(SINCE)
+    return min(now, since / 1000) if isinstance(since, int | float) and since > 0 else now
+
+
+def pause_for(waited: float, left: float = float("inf")) -> float:
+    """Seconds until the next look at a message that has waited so long and may wait for `left` more."""
+    return min(max(waited / 2, SHORTEST), LONGEST, max(left, 0.1))
+
+
+@dataclass(slots=True)
+class _Seen:
+    since: float
+    said_at: float = float("-inf")
+    unsaid: int = 0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What of other people's this worker has seen, by name; also, of which it has last written a line."""
+
+    _names: dict[object, _Seen] = field(default_factory=dict)
+
+    def pause(self, name: object, now: float) -> float:
+        """Seconds until the next look at messages of this name: the longer they have been seen, the more."""
+        return pause_for(now - self._of(name, now).since)
+
+    def to_say(self, name: object, now: float) -> int:
+        """How many messages of this name came since the last line about them; 0 if it is too soon for another."""
+        seen = self._of(name, now)
+        seen.unsaid += 1
+        if now - seen.said_at < SAY_EVERY:
+            return 0
+        count, seen.unsaid, seen.said_at = seen.unsaid, 0, now
+        return count
+
+    def _of(self, name: object, now: float) -> _Seen:
+        key = name if name in self._names or len(self._names) < NAMES else None
+        return self._names.setdefault(key, _Seen(now))

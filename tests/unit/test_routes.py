@@ -1,0 +1,67 @@
+"""Importing the modules of handlers: what is wrong is said with file and line."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from bridge.routes import import_handlers, no_handler
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
+    """An app whose modules of handlers lie in `tmp_path`."""
+    monkeypatch.syspath_prepend(tmp_path)
+    known = set(sys.modules)
+    app = Celery("handlers", set_as_current=False)
+    yield app
+    app.close()
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+BROKEN = {
+    "name": ("import json\n\nnot_there\n", "NameError: name 'not_there' is not defined", 3),
+    "syntax": ("import json\ndef f(:\n", "SyntaxError: ", 2),
+    "library": ("import json\n\n\njson.loads('{')\n", "JSONDecodeError: ", 4),
+    "option": ("from tasks import handler\n\n@handler('o', batch=0)\ndef f(o): ...\n", "HandlerError: ", 3),
+    "missing": ("import nowhere_at_all\n", "ModuleNotFoundError: No module named", 1),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_module_that_cannot_be_imported_is_named_with_the_line_of_the_users_own_code(
+    app: Celery, tmp_path: Path, name: str
+):
+    text, error, line = BROKEN[name]
+    module = f"broken_{name}"
+    (tmp_path / f"{module}.py").write_text(text)
+    app.conf.imports = (module,)
+    (fault,) = import_handlers(app)
+    assert f"the module {module!r} cannot be imported: {error}" in fault
+    assert fault.endswith(f"({tmp_path / module}.py, line {line}).")
+
+
+def test_the_line_is_that_of_the_users_deepest_module(app: Celery, tmp_path: Path):
+    (tmp_path / "outer_one.py").write_text("import inner_one\n")
+    (tmp_path / "inner_one.py").write_text("\n1 / 0\n")
+    app.conf.imports = ("outer_one",)
+    (fault,) = import_handlers(app)
+    assert "'outer_one'" in fault
+    assert f"({tmp_path / 'inner_one.py'}, line 2)" in fault
+
+
+def test_an_app_without_handlers_is_told_which_modules_hold_none(app: Celery, tmp_path: Path):
+    assert "name the modules" in no_handler(app, {})
+    (tmp_path / "shop_one").mkdir()
+    (tmp_path / "shop_one" / "__init__.py").touch()
+    (tmp_path / "shop_one" / "records.py").touch()
+    app.conf.imports = ("shop_one", "json")
+    assert import_handlers(app) == []
+    said = no_handler(app, {"HANDLERS": "shop_one,json"})
+    assert "HANDLERS names 'shop_one'" in said
+    assert "the package holds shop_one.records: name those" in said
+    assert "'json' (" in said
+    assert "`imports` names 'shop_one'" in no_handler(app, {})

@@ -1,0 +1,41 @@
+"""How long what a worker cannot run waits for one that can."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lossless.waiting import LONGEST, NAMES, SAY_EVERY, SHORTEST, SINCE, Seen, pause_for, unknown_since
+
+SECONDS = st.floats(0, 1e6)
+
+
+@given(SECONDS, SECONDS)
+def test_a_pause_grows_with_the_time_waited_and_ends_with_the_time_that_is_left(waited: float, left: float):
+    pause = pause_for(waited, left)
+    assert 0 < pause <= LONGEST
+    assert pause <= max(left, 0.1)
+    assert pause_for(waited) >= min(waited / 2, LONGEST)
+    assert pause_for(waited) >= SHORTEST
+
+
+def test_since_when_a_task_is_unknown_travels_with_its_message():
+    assert unknown_since({}, 50) == 50
+    assert unknown_since({SINCE: 40_000}, 50) == 40
+    # Headers can be hostile: the future, a text, nothing.
+    assert [unknown_since({SINCE: said}, 50) for said in (9e9, "x", None, -1, [1])] == [50] * 5
+
+
+def test_one_line_a_minute_is_written_about_messages_of_one_name_with_their_number():
+    seen = Seen()
+    assert [seen.to_say("a", now) for now in (0, 1, 2)] == [1, 0, 0]
+    assert seen.to_say("b", 2) == 1
+    assert seen.to_say("a", SAY_EVERY) == 3
+    assert seen.to_say("a", SAY_EVERY + 1) == 0
+
+
+def test_pauses_grow_by_name_and_not_every_name_is_remembered():
+    seen = Seen()
+    assert [seen.pause("a", now) for now in (0, 1, 10, 1000)] == [SHORTEST, SHORTEST, 5, LONGEST]
+    assert seen.pause("b", 1000) == SHORTEST
+    for number in range(3 * NAMES):
+        seen.pause(number, 0)
+    assert len(seen._names) <= NAMES + 1
