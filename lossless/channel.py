@@ -22,6 +22,7 @@ from lossless.holding import Holder
 from lossless.keeping import UNAVAILABLE, Keeper, keeper_of
 from lossless.polling import Poller
 from lossless.prefetch import QoS
+from lossless.replica import leaving
 from lossless.scripts import WAIT
 from lossless.stored import Keys, eta_of, stored
 from lossless.taking import Taker
@@ -48,6 +49,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     """A channel to ``redis://`` and ``rediss://``."""
 
     QoS = QoS
+    #: Whether several addresses are several brokers, of which the first master that answers is taken.
+    chooses = True
     dead_after = 30.0
     due_interval = 0.1
     wait_from = 0.1
@@ -78,6 +81,22 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.poller: Poller = self.connection.cycle
         self.taker = Taker(self)
         self.broadcasts = Broadcasts(self)
+        if self.chooses and len(set(self.connection.client.alt)) > 1:
+            self._refuse_replica()
+
+    def _refuse_replica(self) -> None:
+        """Raise `redis.ConnectionError` for a server that is no master: another of the list may be one."""
+        with contextlib.suppress(redis.exceptions.NoPermissionError):
+            role = self.client.info("replication").get("role", "master")
+            if role != "master":
+                self.connection.cycle.discard(self)
+                self._disconnect_pools()
+                raise redis.ConnectionError(f"{self.connection.client.as_uri()} is no master but a {role}")
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        params: dict[str, Any] = super()._connparams(asynchronous)
+        params["connection_class"] = leaving(params["connection_class"])
+        return params
 
     # -- one client, instead of one per command
 
@@ -333,4 +352,5 @@ class _Given:
 class SentinelChannel(Channel, kombu_redis.SentinelChannel):  # type: ignore[misc]
     """A channel to ``sentinel://``."""
 
+    chooses = False  # the addresses are the sentinels'
     from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, *OWN_OPTIONS)

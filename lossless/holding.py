@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kombu.log import get_logger
 
+from lossless.owners import in_order, new_owner
 from lossless.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE, Script
 from lossless.stored import Keys, marked, stored
 
@@ -58,17 +58,16 @@ class Holder:
         keys: the names of the keys.
         run: calls a script, raises redis-py's errors.
         wake: asks the keeper's thread to settle soon.
+        dead_after: seconds after which others may take this owner for dead.
     """
 
-    def __init__(self, keys: Keys, run: Run, wake: Callable[[], None]) -> None:
-        self.owner = uuid.uuid4().hex
+    def __init__(self, keys: Keys, run: Run, wake: Callable[[], None], dead_after: float) -> None:
+        self.owner = new_owner(dead_after)
         self.keys = keys
         self.run = run
         self.wake = wake
         self.taken: dict[str, Taken] = {}
         self.epoch = 0
-        #: True while Redis may hold something for this owner that it has not heard of.
-        self.stale = True
         #: True once the channel is closed: the rest is kept until its tasks end.
         self.orphaned = False
         #: True while acks ride with the event loop's next take.
@@ -77,6 +76,8 @@ class Holder:
         self._settlements: list[Settlement] = []
         self._decided: set[str] = set()
         self._ids = itertools.count(1)
+        #: How often it was doubted that Redis holds what is held here, and which of these doubts is resolved.
+        self._doubts, self._resolved = 1, 0
         self._lock = threading.RLock()
         self._settling = threading.Lock()
 
@@ -96,23 +97,47 @@ class Holder:
             self.taken[tag] = Taken(str(number), queue, key, raw)
         return tag
 
+    @property
+    def stale(self) -> bool:
+        """Whether Redis may hold something for this owner that it has not heard of."""
+        return self._doubts != self._resolved
+
+    def doubt(self) -> None:
+        """Have what is held compared with what Redis has before anything more is taken."""
+        with self._lock:
+            self._doubts += 1
+
     def register(self) -> None:
         """Show Redis the owner, and put back what it holds without having heard of it.
 
-        That happens when the answer to a take is lost. The epoch is raised first: a take that still lies in
-        some buffer takes nothing any more.
+        That happens when the answer to a take is lost, and when Redis went back: what was acknowledged since is
+        held again then. The epoch is raised first: a take that still lies in some buffer takes nothing any more.
         """
         with self._lock:
+            doubts = self._doubts
             self.epoch += 1
             known = {entry.field for entry in self.taken.values()}
-        keys = [self.keys.taken(self.owner), self.keys.owners]
-        held = {_text(field) for field in self.run(REGISTER, keys, [self.owner, self.epoch])} - {EPOCH_FIELD}
-        unheard = sorted(held - known, key=int, reverse=True)
-        for some in _chunks(unheard):
-            self.run(PUT_BACK, keys[:1], some)
+        held = self._run_register()
+        if unheard := in_order(held - known):
+            logger.warning("%d messages that Redis held for this worker, unheard of, go back", len(unheard))
+            self._put_back(unheard)
         if known - held:
             logger.warning("%d messages held here are Redis's no more", len(known - held))
-        self.stale = False
+        self._resolved = doubts
+
+    def _run_register(self) -> set[str]:
+        keys = [self.keys.taken(self.owner), self.keys.owners]
+        fields = self.run(REGISTER, keys, [self.owner, self.epoch])
+        return {_text(field) for field in fields} - {EPOCH_FIELD}
+
+    def _put_back(self, fields: list[str]) -> None:
+        keys = [self.keys.taken(self.owner), self.keys.undecodable]
+        for some in _chunks(fields):
+            aside, refused = self.run(PUT_BACK, keys, [field.encode(errors="surrogateescape") for field in some])
+            if aside:
+                logger.error("%d values that are none of ours were moved to the list %r", aside, keys[1])
+            if refused:
+                logger.error("Redis refused to take back %d messages; they stay held", refused)
 
     # -- settling
 
@@ -241,7 +266,8 @@ class Holder:
 
 
 def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    # A field that is no UTF-8 is none of ours, but has to be named to be moved: see _put_back.
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def _chunks(items: list[str]) -> Iterable[list[str]]:

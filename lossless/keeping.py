@@ -6,11 +6,16 @@ that are due, and puts back what dead owners held. A thread, because a worker's 
 longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that does not
 answer) while it lives.
 
-An owner is dead when its beat has not changed for ``dead_after`` seconds *of uninterrupted watching*:
+An owner is dead when its beat has not changed for its ``dead_after`` seconds *of uninterrupted watching*:
 seconds of this process's own monotonic clock, counted from nothing again whenever the watcher itself was
 asleep or could not reach Redis. So neither a difference of clocks, nor a Redis that was frozen, restarted
 or cut off from everybody, nor a watcher that was paused, lets a living owner look dead. The price: after
 the last worker was killed, the next one to start watches for ``dead_after`` seconds before it puts back.
+
+What a worker believes that it holds may not be what Redis has: Redis may have gone back (a snapshot restored, a
+replica promoted that had not got the last writes). Every lost connection and every change of the server is a
+doubt: each holder compares then. And every task of the keeper fails for itself: one foreign value somewhere must
+not stop the beats or the delays.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -28,6 +33,8 @@ import redis
 from kombu.log import get_logger
 
 from lossless.holding import CHUNK, Holder
+from lossless.owners import Watch, in_order
+from lossless.replica import leaving, refused_by_replica
 from lossless.scripts import BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP, Script
 from lossless.stored import Keys, marked
 from lossless.working import running_tags, stopping
@@ -40,38 +47,21 @@ UNAVAILABLE = (redis.RedisError, OSError)
 #: Seconds between attempts to reach a Redis that does not answer.
 RETRY_INTERVAL = 0.5
 
+#: The longest pause between beats, in seconds: versions that do not read an owner's own time wait for their own,
+#: by default 30 s.
+BEAT_INTERVAL = 5.0
 
-@dataclass
-class Watch:
-    """Which owners have stopped (pure): `dead` is told the beats and the time, and names the dead.
 
-    Parameters:
-        dead_after: seconds of uninterrupted watching without a beat.
-    """
-
-    dead_after: float
-    _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _watched_at: float | None = None
-
-    def dead(self, beats: dict[str, str], now: float) -> list[str]:
-        """Return the dead, given each owner's beat and the watcher's monotonic time in seconds."""
-        if self._watched_at is None or now - self._watched_at > self.dead_after / 2:
-            self._seen.clear()
-        self._watched_at = now
-        since = {owner: self._since(owner, beat, now) for owner, beat in beats.items()}
-        self._seen = {owner: (beats[owner], at) for owner, at in since.items()}
-        return [owner for owner, at in since.items() if now - at >= self.dead_after]
-
-    def _since(self, owner: str, beat: str, now: float) -> float:
-        seen = self._seen.get(owner)
-        return seen[1] if seen is not None and seen[0] == beat else now
+def is_away(error: BaseException) -> bool:
+    """Whether an error says that Redis is away or no master, and not that it refuses this one command."""
+    return not isinstance(error, redis.ResponseError) or refused_by_replica(error)
 
 
 class Keeper:
     """Tends the holders of one process at one broker.
 
     Parameters:
-        client: a client of its own, usable from any thread, that prefixes nothing.
+        client: a client of its own, with a pool of its own, usable from any thread, that prefixes nothing.
         keys: the names of the keys.
         dead_after: seconds after which an owner that does not beat is dead.
         due_interval: seconds between looks for due messages, all workers together.
@@ -81,7 +71,8 @@ class Keeper:
         self.client = client
         self.keys = keys
         self.due_interval = due_interval
-        self.beat_interval = dead_after / 6
+        self.dead_after = dead_after
+        self.beat_interval = min(dead_after / 6, BEAT_INTERVAL)
         self.holders: set[Holder] = set()
         #: When Redis last answered, on the monotonic clock.
         self.contact_at = 0.0
@@ -89,10 +80,19 @@ class Keeper:
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._beat_at = self._due_at = 0.0
+        self._beat_at = self._due_at = self._sweep_at = 0.0
         self._owners = 1
         self._idle: dict[str, float] = {}
-        self._down = False
+        self._failures = 0
+        self._faults: dict[str, str] = {}
+        self._server: tuple[Any, Any] | None = None
+        pool = client.connection_pool
+        pool.connection_class = leaving(pool.connection_class, on_lost=self.doubt)
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis cannot be reached, over new connections either."""
+        return self._failures > 1
 
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
         """Call a script, loading it where Redis does not know it (it forgets at a restart)."""
@@ -100,18 +100,27 @@ class Keeper:
             answer = self.client.evalsha(script.sha, len(keys), *keys, *args)
         except redis.exceptions.NoScriptError:
             answer = self.client.eval(script.text, len(keys), *keys, *args)
+        except redis.ResponseError as error:
+            if not refused_by_replica(error):
+                self.contact_at = monotonic()
+            raise
         self.contact_at = monotonic()
         return answer
 
     def holder(self) -> Holder:
         """Return a new holder that this keeper tends, and start the thread where it does not run."""
-        holder = Holder(self.keys, self.run, self.wake)
+        holder = Holder(self.keys, self.run, self.wake, self.dead_after)
         with self._lock:
             self.holders.add(holder)
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="transport-keeper", daemon=True)
                 self._thread.start()
         return holder
+
+    def doubt(self) -> None:
+        """Have every holder compare what it holds with what Redis has."""
+        for holder in tuple(self.holders):
+            holder.doubt()
 
     def wake(self) -> None:
         """Have the thread settle at once."""
@@ -126,46 +135,75 @@ class Keeper:
 
     def _work(self) -> None:
         pause = 0.0
-        while self.holders:
+        while self._is_needed():
             self._wake.wait(pause)
             self._wake.clear()
             try:
                 self._turn()
-            except UNAVAILABLE as exc:
-                self._unavailable(exc)
+            except Exception as exc:
+                self._failed(exc)
                 pause = RETRY_INTERVAL
                 threading.Event().wait(pause)  # a wake-up must not turn this into a hot loop
-            except Exception:
-                logger.exception("The keeper of taken messages failed, and goes on")
-                pause = RETRY_INTERVAL
             else:
                 self._available()
-                pause = max(0.0, min(self._beat_at, self._due_at, monotonic() + 0.1) - monotonic())
+                pause = max(0.0, min(self._beat_at, self._due_at, self._sweep_at, monotonic() + 0.1) - monotonic())
 
-    def _unavailable(self, exc: Exception) -> None:
-        if not self._down:
-            self._down = True
+    def _is_needed(self) -> bool:
+        """Whether there are holders; if not, the thread ends, and one that joins from now on starts another."""
+        with self._lock:
+            if not self.holders:
+                self._thread = None
+            return self._thread is not None
+
+    def _failed(self, exc: Exception) -> None:
+        if not isinstance(exc, UNAVAILABLE):
+            logger.exception("The keeper of taken messages failed, and goes on")
+            return
+        self._failures += 1
+        if self._failures == 1:
             logger.warning("Redis is not available (%r): trying again every %s s", exc, RETRY_INTERVAL)
+        # Idle ones: one that another thread uses is its own to give up.
+        self.client.connection_pool.disconnect(inuse_connections=False)
+        self.doubt()
 
     def _available(self) -> None:
-        if self._down:
-            self._down = False
+        if self._failures:
+            self._failures = 0
             logger.warning("Redis is available again")
 
     def _turn(self) -> None:
-        if monotonic() >= self._beat_at or self._down:  # first: nothing else may keep a living owner from it
-            self._beat()
-            self._sweep()
+        if monotonic() >= self._beat_at or self._failures:  # first: nothing else may keep a living owner from it
+            self._apart("beating", self._beat)
+            self._apart("asking which server this is", self._recognize)
             self._beat_at = monotonic() + self.beat_interval
+        if monotonic() >= self._sweep_at or self._failures:
+            self._apart("looking for dead owners", self._sweep)
+            self._sweep_at = monotonic() + self._watch.pause()
         for holder in tuple(self.holders):
-            holder.settle()
-            if holder.orphaned:
-                self._tend_orphan(holder)
+            self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
         if monotonic() >= self._due_at:
-            self._move_due()
+            self._apart("moving what is due", self._move_due)
             # The looks of all workers together come every due_interval, however many there are.
             share = self.due_interval * max(1, self._owners)
             self._due_at = monotonic() + share * random.uniform(0.8, 1.2)
+
+    def _apart(self, doing: str, step: Callable[[], None]) -> None:
+        """Do one step; what is wrong with it is said once and keeps no other step, unless Redis is away."""
+        try:
+            step()
+        except Exception as exc:
+            if isinstance(exc, UNAVAILABLE) and is_away(exc):
+                raise
+            if self._faults.get(doing) != repr(exc):
+                logger.error("The keeper failed at %s, goes on, and tries again: %r", doing, exc)
+            self._faults[doing] = repr(exc)
+        else:
+            self._faults.pop(doing, None)
+
+    def _tend(self, holder: Holder) -> None:
+        holder.settle()
+        if holder.orphaned:
+            self._tend_orphan(holder)
 
     def _tend_orphan(self, holder: Holder) -> None:
         running = set() if stopping() else running_tags()
@@ -175,13 +213,16 @@ class Keeper:
                 self._idle.pop(tag, None)
             elif now - self._idle.setdefault(tag, now) > 1:
                 holder.give_back(tag, front=True)  # its task was cancelled: nobody will settle it
-        if not holder.taken and holder.leave():
+        if holder.stale and holder.epoch:
+            holder.register()
+        if not holder.taken and (not holder.epoch or holder.leave()):
             self.forget(holder)
 
     def forget(self, holder: Holder) -> None:
         """Tend a holder no longer."""
         with self._lock:
             self.holders.discard(holder)
+        self._faults.pop(f"settling for {holder.owner}", None)
         self._idle = {tag: at for tag, at in self._idle.items() if not tag.startswith(holder.owner)}
 
     def _beat(self) -> None:
@@ -189,34 +230,61 @@ class Keeper:
         gone = {_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
         for holder in tuple(self.holders):
             if holder.owner in gone:
-                holder.stale = True
+                holder.doubt()
+
+    def _recognize(self) -> None:
+        """Doubt everything where another server answers, or one that has been a replica meanwhile."""
+        with self.client.pipeline(transaction=False) as pipe:
+            pipe.info("server").info("replication")
+            server, replication = pipe.execute()
+        if replication.get("role", "master") != "master":
+            raise redis.ReadOnlyError("READONLY it is a replica")
+        found = (server.get("run_id"), replication.get("master_replid"))
+        before, self._server = self._server, found
+        if before not in (None, found):
+            logger.info("Redis was started again, or a replica took over: what is held is compared with what it has")
+            self.doubt()
 
     def _sweep(self) -> None:
-        beats = {_text(owner): _text(beat) for owner, beat in self.client.hgetall(self.keys.owners).items()}
+        found = self.client.hgetall(self.keys.owners).items()
+        beats = {_text(owner): _text(beat) for owner, beat in found if _is_text(owner) and _is_text(beat)}
         self._owners = len(beats)
         own = {holder.owner for holder in tuple(self.holders)}
         for owner in self._watch.dead(beats, monotonic()):
             if owner not in own:
-                self._put_back(owner, beats[owner])
+                self._apart(f"putting back what {owner} held", partial(self._put_back, owner, beats[owner]))
 
     def _put_back(self, owner: str, beat: str) -> None:
-        held: dict[bytes, bytes] = self.client.hgetall(self.keys.taken(owner))
-        newest_first = sorted((f for f in held if _text(f) != EPOCH_FIELD), key=int, reverse=True)
-        keys = [self.keys.taken(owner), self.keys.owners]
-        count = 0
-        for start in range(0, max(1, len(newest_first)), CHUNK):
+        held = {_text(name): value for name, value in self.client.hgetall(self.keys.taken(owner)).items()}
+        held.pop(EPOCH_FIELD, None)
+        fields = in_order(set(held))
+        moved = foreign = 0
+        for start in range(0, max(1, len(fields)), CHUNK):
+            some = fields[start : start + CHUNK]
             args: list[Any] = [owner, beat]
-            for name in newest_first[start : start + CHUNK]:
-                key, _, raw = held[name].partition(b"\0")
-                args += [name, key, marked(raw, restored=True)]
-            count += max(0, self.run(SWEEP, keys, args))
-        if count:
-            logger.warning("Put back %d messages that a dead worker held", count)
+            for name in some:
+                key, cut, raw = held[name].partition(b"\0")
+                foreign += not cut
+                back = (key, marked(raw, restored=True)) if cut else (self.keys.undecodable, held[name])
+                args += [name.encode(errors="surrogateescape"), *back]
+            count = self.run(SWEEP, [self.keys.taken(owner), self.keys.owners], args)
+            if count < 0:
+                return  # it lives, or another has put back the rest
+            moved += count
+        if moved > foreign:
+            logger.warning("Put back %d messages that a dead worker held", moved - foreign)
+        if foreign:
+            logger.error("%d values that are none of ours are moved to the list %r", foreign, self.keys.undecodable)
+        if moved < len(fields):
+            raise RuntimeError(f"Redis refused {len(fields) - moved} of {len(fields)} messages")
 
     def _move_due(self) -> None:
-        prefix = self.keys.waiting("")
-        while self.run(MOVE_DUE, [self.keys.waiting_queues], [prefix, CHUNK]) >= CHUNK:
-            pass
+        keys = [self.keys.waiting_queues, self.keys.undecodable]
+        moved = CHUNK
+        while moved >= CHUNK:
+            moved, *wrong = self.run(MOVE_DUE, keys, [self.keys.waiting(""), CHUNK])
+            if wrong:
+                raise RuntimeError("; ".join(map(_text, wrong)))
 
     def close(self) -> None:
         """At the process's end: settle, give back, leave. What fails is left to the others' sweep."""
@@ -253,4 +321,9 @@ def _close_keepers() -> None:
 
 
 def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def _is_text(value: str | bytes) -> bool:
+    """Whether it can have been written here."""
+    return not any("\ud800" <= character <= "\udfff" for character in _text(value))

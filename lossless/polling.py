@@ -8,6 +8,7 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
+import redis
 from kombu.log import get_logger
 from kombu.transport import redis as _kombu_redis
 
@@ -29,6 +30,8 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
         #: True under an event loop: failures of Redis are waited out instead of raised, since a consumer that
         #: is started anew would forget what its tasks hold.
         self.endures = False
+        #: True where there are other brokers to go to: then only a cut is waited out, not a Redis that is away.
+        self.fails_over = False
         self.keeper: Keeper | None = None
         self._listen_failed_at = 0.0
         #: The event loop's readers, by file descriptor.
@@ -58,7 +61,13 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
             self._unregister_from_poll(fd)
 
     def on_poll_start(self) -> None:
-        """Send what is to be sent, on all channels."""
+        """Send what is to be sent, on all channels.
+
+        Raises `redis.ConnectionError` where it is the next broker's turn.
+        """
+        # Without channels it is closed, and the event loop does not forget it.
+        if self._channels and self.fails_over and self.keeper is not None and self.keeper.away:
+            raise redis.ConnectionError("Redis is away, and there are other brokers to go to")
         for channel in tuple(self._channels):
             if channel.active_queues or channel.holder is not None:
                 channel.taker.turn()

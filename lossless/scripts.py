@@ -94,7 +94,7 @@ for i = 1, #ARGV, 6 do
     elseif how == 'back' then done = redis.pcall('LPUSH', key, raw)
     elseif how == 'wait' then
       done = redis.pcall('ZADD', key, ARGV[i + 4], raw)
-      redis.call('SADD', KEYS[2], ARGV[i + 5])
+      redis.pcall('SADD', KEYS[2], ARGV[i + 5])
     end
     if type(done) == 'table' and done.err then refused[#refused + 1] = field
     else redis.call('HDEL', KEYS[1], field) end
@@ -112,18 +112,23 @@ redis.call('HSET', KEYS[1], '@', ARGV[2])
 return redis.call('HKEYS', KEYS[1])
 """)
 
-#: Puts back what an owner holds without having heard of it. KEYS: its hash. ARGV: fields, newest first.
+#: Puts back what an owner holds without having heard of it. KEYS: its hash, the list of what is no message.
+#: ARGV: fields, newest first. Returns how many were none of ours, and how many could not be put back.
+#: The list that a message goes to stands in the message as it is stored: it cannot be declared as a key.
 PUT_BACK = Script("""
 redis.call('HDEL', KEYS[1], '')
+local aside, refused = 0, 0
 for _, field in ipairs(ARGV) do
   local value = redis.call('HGET', KEYS[1], field)
-  local cut = value and string.find(value, '\\0', 1, true)
-  if cut then
-    redis.call('RPUSH', string.sub(value, 1, cut - 1), string.sub(value, cut + 1))
-    redis.call('HDEL', KEYS[1], field)
+  if value then
+    local cut, done = string.find(value, '\\0', 1, true), nil
+    if cut then done = redis.pcall('RPUSH', string.sub(value, 1, cut - 1), string.sub(value, cut + 1))
+    else done, aside = redis.pcall('LPUSH', KEYS[2], value), aside + 1 end
+    if type(done) == 'table' then refused = refused + 1
+    else redis.call('HDEL', KEYS[1], field) end
   end
 end
-return #ARGV
+return {aside, refused}
 """)
 
 #: Ends an owner that holds nothing. KEYS: its hash, the owners. ARGV: owner. Returns how many it still holds.
@@ -178,24 +183,38 @@ redis.call('SADD', KEYS[2], ARGV[3])
 return 1
 """)
 
-#: Moves what is due to the back of its list. KEYS: the set of queues with waiting messages. ARGV: the
-#: waiting sets' key without the queue, most to move of each queue. Returns how many were moved of the queue
-#: with the most.
+#: Moves what is due to the back of its list. KEYS: the set of queues with waiting messages, the list of what is
+#: no message. ARGV: the waiting sets' key without the queue, most to move of each queue. Returns how many were
+#: moved of the queue with the most, then what was wrong. What cannot be moved is tried again in a minute, and
+#: keeps nothing else. Which sets and lists it uses stands in the set and in the stored messages: those keys
+#: cannot be declared.
 MOVE_DUE = Script("""
 redis.call('SREM', KEYS[1], '')
 local time = redis.call('TIME')
-local now = string.format('%d.%06d', time[1], time[2])
-local most = 0
-for _, queue in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-  local waiting = ARGV[1] .. queue
-  local due = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))
-  for _, value in ipairs(due) do
-    local cut = string.find(value, '\\0', 1, true)
-    local done = redis.pcall('LPUSH', string.sub(value, 1, cut - 1), string.sub(value, cut + 1))
-    if type(done) ~= 'table' then redis.call('ZREM', waiting, value) end
+local now, later = string.format('%d.%06d', time[1], time[2]), string.format('%d.%06d', time[1] + 60, time[2])
+local reply = {0}
+local function wrong(where, what) if #reply < 20 then reply[#reply + 1] = where .. ': ' .. what end end
+local function move(waiting, value)
+  local cut, done = string.find(value, '\\0', 1, true), nil
+  if cut then done = redis.pcall('LPUSH', string.sub(value, 1, cut - 1), string.sub(value, cut + 1))
+  else
+    wrong(waiting, 'a value that is none of ours was moved to the list ' .. KEYS[2])
+    done = redis.pcall('LPUSH', KEYS[2], value)
   end
-  most = math.max(most, #due)
-  if redis.call('EXISTS', waiting) == 0 then redis.call('SREM', KEYS[1], queue) end
+  if type(done) ~= 'table' then return redis.call('ZREM', waiting, value) end
+  wrong(waiting, 'what is due cannot be moved: ' .. done.err)
+  redis.call('ZADD', waiting, later, value)
+  return 0
 end
-return most
+for _, queue in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  local waiting, moved = ARGV[1] .. queue, 0
+  local due = redis.pcall('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))
+  if due.err then wrong(waiting, due.err)
+  else
+    for _, value in ipairs(due) do moved = moved + move(waiting, value) end
+    if redis.call('EXISTS', waiting) == 0 then redis.call('SREM', KEYS[1], queue) end
+  end
+  reply[1] = math.max(reply[1], moved)
+end
+return reply
 """)

@@ -20,7 +20,7 @@ import redis
 from kombu.log import get_logger
 
 from lossless.holding import Holder
-from lossless.keeping import UNAVAILABLE
+from lossless.keeping import RETRY_INTERVAL, UNAVAILABLE, is_away
 from lossless.line import Line
 from lossless.scripts import TAKE
 from lossless.stored import decoded, eta_of
@@ -49,7 +49,8 @@ class Taker:
         self._line: Line | None = None
         self._waits: dict[str, Line] = {}
         self._arrived: deque[tuple[str, dict[str, Any]]] = deque()
-        self._failed_at = 0.0
+        self._failed_at = self._go_on_at = 0.0
+        self._said = ""
         self._hungry = True
         self._looked_at = 0.0
         self._known = False
@@ -149,10 +150,11 @@ class Taker:
             try:
                 alive, now, *taken = holder.run(TAKE, *self._take([queue], 1))
             except UNAVAILABLE:
-                holder.stale = True
+                holder.doubt()
                 raise
-            holder.stale = not alive
-            if alive and not taken:
+            if not alive:
+                holder.doubt()
+            elif not taken:
                 return None
             self._note(taken, float(now))
         return self._arrived.popleft()[1]
@@ -170,12 +172,13 @@ class Taker:
             self._acks_failed()
             return
         self._known = True
+        self._said = ""
         holder = self.holder
         if holder is not None and self._acks:
             holder.acked(self._acks)
         self._acks = []
         if not alive and holder is not None:
-            holder.stale = True
+            holder.doubt()
             return
         if self._asked:
             self._hungry = len(taken) == 2 * self._asked
@@ -231,13 +234,25 @@ class Taker:
         """
         delivered = False
         while self._arrived:
-            queue, message = self._arrived.popleft()
+            queue, message = self._arrived[0]
             if queue in self.channel.active_queues:
                 delivered = True
+                self._arrived.popleft()
                 self.channel.connection._deliver(message, queue)
             else:  # cancelled meanwhile
-                self._return(queue, message)
+                self._return_cancelled()
         return delivered
+
+    def _return_cancelled(self) -> None:
+        """Put back what came from queues that are consumed no longer, the oldest last: it is next to run then."""
+        active, kept = self.channel.active_queues, deque[tuple[str, dict[str, Any]]]()
+        while self._arrived:
+            queue, message = self._arrived.pop()
+            if queue in active:
+                kept.appendleft((queue, message))
+            else:
+                self._return(queue, message)
+        self._arrived = kept
 
     def _return(self, queue: str, message: dict[str, Any]) -> None:
         """Put back what was not delivered, also what is taken without acknowledgement."""
@@ -287,7 +302,7 @@ class Taker:
             self._line = None
             self._acks_failed()
             if self._asked and self.holder is not None:
-                self.holder.stale = True  # it may hold what it has not heard of
+                self.holder.doubt()  # it may hold what it has not heard of
 
     def _acks_failed(self) -> None:
         if self._acks and self.holder is not None:
@@ -309,18 +324,29 @@ class Taker:
             yield
         except UNAVAILABLE as exc:
             self.drop()
-            self._failed_at = monotonic()
-            if not self.channel.poller.endures:
+            if self.holder is not None:
+                self.holder.doubt()  # whoever answers next may have lost what this one knew
+            # While a worker starts nobody tends anything yet: Celery begins anew.
+            if not self.channel.poller.endures or self.channel.poller.keeper is None:
                 raise
-            self.channel.poller.keeper.probe()
+            self._wait_out(exc)
+
+    def _wait_out(self, exc: Exception) -> None:
+        self._failed_at = monotonic()
+        self._go_on_at = self._failed_at if is_away(exc) else self._failed_at + RETRY_INTERVAL
+        self.channel.poller.keeper.probe()
+        if repr(exc) != self._said:
             logger.warning("Taking messages stopped: %r. It goes on as soon as Redis answers", exc)
-            if isinstance(exc, redis.ResponseError):
-                self.channel.forget_connections()  # the master may be another one by now
+        self._said = repr(exc)
+        if isinstance(exc, redis.ResponseError):
+            self.channel.forget_connections()  # the master may be another one by now
 
     def _held_off(self) -> bool:
-        """Whether Redis has not answered the keeper since the last failure."""
+        """Whether Redis has not answered the keeper since the last failure, or refused something just now."""
         keeper = self.channel.poller.keeper
-        return self.channel.poller.endures and keeper is not None and keeper.contact_at < self._failed_at
+        if not self.channel.poller.endures or keeper is None:
+            return False
+        return keeper.contact_at < self._failed_at or monotonic() < self._go_on_at
 
     def drop(self) -> None:
         """Drop all connections."""

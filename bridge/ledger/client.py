@@ -23,6 +23,7 @@ from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate
 from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
 from bridge.ledger.writes import Call, HandOff, Mark, Written
+from lossless.replica import leaving
 
 _SHA = hashlib.sha1(script.WRITE.encode(), usedforsecurity=False).hexdigest()
 _PAGES_AT_ONCE = 32
@@ -69,6 +70,9 @@ class Ledger:
         self._keep = max(1, int(keep * 86_400))
         self._timeout = timeout
         self._redis = _client(url, timeout)
+        self._lost = 0
+        pool = self._redis.connection_pool
+        pool.connection_class = leaving(pool.connection_class, on_lost=self._count_lost)
         settings = self._redis.connection_pool.connection_kwargs
         self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
         self._writes = key("writes")
@@ -175,7 +179,7 @@ class Ledger:
         """
         with self.asking("read the ledger's state") as pipe:
             self._ask_state(pipe)
-            return _state(pipe.execute())
+            return self._state(pipe.execute())
 
     def since(self) -> float:
         """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
@@ -184,7 +188,7 @@ class Ledger:
         """
         with self.asking("read since when the ledger has all") as pipe:
             self._ask_state(pipe)
-            _, epoch, _, server = pipe.execute()
+            _, epoch, _, server, _ = pipe.execute()
         begun = epoch.rpartition(b"-")[2]
         return max(time.time() - int(server["uptime_in_seconds"]), int(begun) if begun.isdigit() else 0)
 
@@ -209,7 +213,7 @@ class Ledger:
             self._ask_state(pipe)
             _, synced, *state = pipe.execute(raise_on_error=False)
             self._check_synced(synced, seconds)
-            return _state([_raised(answer) for answer in state])
+            return self._state([_raised(answer) for answer in state])
 
     @contextmanager
     def asking(self, doing: str) -> Iterator[Any]:
@@ -267,6 +271,15 @@ class Ledger:
         pipe.get(key("epoch"))
         pipe.get(self._writes)
         pipe.info("server")
+        pipe.info("replication")
+
+    def _state(self, answers: Sequence[Any]) -> State:
+        _, epoch, writes, server, replication = answers
+        history = str(replication.get("master_replid", ""))
+        return State(epoch.decode(), int(writes or 0), str(server["run_id"]), history, self._lost)
+
+    def _count_lost(self) -> None:
+        self._lost += 1
 
     def _check_synced(self, synced: Any, seconds: float) -> None:
         refusal = str(synced).lower() if isinstance(synced, redis.ResponseError) else ""
@@ -317,8 +330,3 @@ def _raised(answer: Any) -> Any:
     if isinstance(answer, Exception):
         raise answer
     return answer
-
-
-def _state(answers: Sequence[Any]) -> State:
-    _, epoch, writes, server = answers
-    return State(epoch.decode(), int(writes or 0), str(server["run_id"]))

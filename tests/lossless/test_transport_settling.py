@@ -263,12 +263,12 @@ def test_scripts_that_redis_forgot_are_loaded_again(broker: Broker, connection: 
 
 def test_dead_owners_whose_messages_are_many_are_emptied(broker: Broker, connection: Connection, publish: Any) -> None:
     dead = {str(number): b"q\0" + json.dumps({"n": number}).encode() for number in range(1, 1201)}
-    broker.client.hset("_taken", "gone", 5)
-    broker.client.hset("_taken.gone", mapping={"@": 1, **dead})
+    broker.client.hset("_taken", "gone:1", 5)
+    broker.client.hset("_taken.gone:1", mapping={"@": 1, **dead})
     channel: Any = connection.channel()
     channel._hold()
     wait_until(lambda: broker.client.llen("q") == 1200, 10)
-    assert not broker.client.exists("_taken.gone")
+    assert not broker.client.exists("_taken.gone:1")
     assert json.loads(broker.client.rpop("q")) == {"n": 1}
 
 

@@ -33,7 +33,7 @@ _marks: dict[int, redis.Redis] = {}
 def marks() -> redis.Redis:
     """This process's client of the database next to the broker's."""
     if os.getpid() not in _marks:
-        start, _, database = BROKER.rpartition("/")
+        start, _, database = BROKER.rpartition(";")[2].rpartition("/")
         _marks[os.getpid()] = redis.Redis.from_url(f"{start}/{int(database) + 1}")
     return _marks[os.getpid()]
 
@@ -45,6 +45,7 @@ def note(name: str, value: Any) -> None:
             marks().rpush(name, json.dumps(value))
             return
         except redis.RedisError:
+            marks().close()  # a replica by now, behind the same address
             time.sleep(0.1)
 
 

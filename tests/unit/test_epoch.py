@@ -4,14 +4,16 @@ import pytest
 
 from bridge.ledger.epoch import State
 
-BEFORE = State("epoch", 100, "run")
+BEFORE = State("epoch", 100, "run", "history", 2)
 
 
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        (State("epoch", 100, "run"), None),
-        (State("epoch", 150, "run"), None),
+        (BEFORE, None),
+        (BEFORE._replace(writes=150), None),
+        (BEFORE._replace(history="other"), "was a replica"),
+        (BEFORE._replace(lost=3), "connection"),
         (State("other", 150, "run"), "wiped"),
         (State("other", 1, "other"), "wiped"),
         (State("epoch", 99, "run"), "went back"),

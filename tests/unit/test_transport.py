@@ -14,7 +14,7 @@ from kombu.exceptions import VersionMismatch
 
 from lossless import transport
 from lossless.channel import refuse_old_redis
-from lossless.keeping import Watch
+from lossless.owners import Watch, in_order, new_owner, said_by
 from lossless.stored import Keys, decoded, eta_of, marked, stored
 
 kombu_transport: Any = _kombu_transport
@@ -120,3 +120,39 @@ def test_nobody_is_dead_who_beat_within_the_time(turns: list[tuple[float, bool]]
             beat, beat_at = beat + 1, now
         if watch.dead({"a": str(beat)}, now):
             assert now - beat_at >= dead_after
+
+
+def test_an_owner_is_dead_after_the_time_that_it_says() -> None:
+    watch = Watch(30)
+    patient, hasty, silent = new_owner(120), new_owner(5), "of an old version"
+    found = {at: watch.dead({patient: "1", hasty: "1", silent: "1"}, at) for at in range(121)}
+    assert (min(at for at in found if hasty in found[at]), min(at for at in found if silent in found[at])) == (5, 30)
+    assert min(at for at in found if patient in found[at]) == 120
+
+
+def test_one_that_says_nothing_has_the_default_at_least() -> None:
+    watch = Watch(2)
+    assert [at for at in range(32) if watch.dead({"a": "1"}, at)] == [30, 31]
+
+
+def test_the_watcher_looks_often_enough_for_the_shortest_time() -> None:
+    watch = Watch(30)
+    assert watch.pause() == 5
+    watch.dead({new_owner(3): "1", new_owner(300): "1"}, 0)
+    assert watch.pause() == 0.5
+    watch.dead({new_owner(0.001): "1"}, 1)
+    assert watch.pause() == 0.1
+
+
+@pytest.mark.parametrize("owner", ["a", "a:", "a:x", "a:nan", "a:inf", "a:-1", "a:0"])
+def test_a_time_that_is_none_is_not_said(owner: str) -> None:
+    assert said_by(owner) is None
+
+
+def test_a_time_is_said_by_a_name_that_nobody_else_has() -> None:
+    assert said_by(new_owner(1.5)) == 1.5
+    assert new_owner(1.5) != new_owner(1.5)
+
+
+def test_the_fields_of_an_owner_are_in_order_whatever_they_are() -> None:
+    assert in_order({"2", "10", "odd", "1"}) == ["odd", "10", "2", "1"]

@@ -1,0 +1,201 @@
+"""What the keeper tends: one thing that is wrong keeps nothing else, and every foreign value has an end."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection
+
+from lossless.holding import Holder
+from lossless.keeping import Keeper
+from lossless.owners import new_owner
+from lossless.scripts import MOVE_DUE
+from lossless.stored import Keys, stored
+from tests.lossless.harness import Broker, entry, wait_until
+
+RAW = json.dumps(entry("any", "id")).encode()
+HELD = stored("q", RAW)
+
+
+@pytest.fixture
+def make_keeper(broker: Broker) -> Iterator[Callable[..., Keeper]]:
+    keepers: list[Keeper] = []
+
+    def make(dead_after: float = 1.2) -> Keeper:
+        client = redis.Redis(port=broker.port, socket_timeout=2, health_check_interval=0)
+        keepers.append(Keeper(client, Keys(), dead_after, 0.05))
+        return keepers[-1]
+
+    yield make
+    for keeper in keepers:
+        keeper.close()
+        wait_until(lambda keeper=keeper: keeper._thread is None)  # type: ignore[misc]
+        keeper.client.close()
+
+
+def dead_owner(broker: Broker, dead_after: float, **fields: Any) -> str:
+    owner = new_owner(dead_after)
+    broker.client.hset("_taken", owner, 5)
+    broker.client.hset(f"_taken.{owner}", mapping={"@": 1, **fields})
+    return owner
+
+
+def test_a_foreign_field_of_a_dead_owner_is_set_aside_and_stops_nothing(
+    broker: Broker, make_keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = dead_owner(broker, 0.6, **{"7": HELD, "odd": "no message", "8": "none either"})
+    broker.client.hset("_taken", b"\xff\xfe", b"\xff")
+    broker.client.set(f"_taken.{dead_owner(broker, 0.6)}", "no hash", xx=True)
+    broker.client.zadd("_waiting.q", {HELD: 1})
+    broker.client.sadd("_waiting", "q")
+    make_keeper().holder()
+    wait_until(lambda: broker.client.llen("q") == 2, what="what was due, and what the dead one held")
+    wait_until(lambda: not broker.client.exists(f"_taken.{owner}"))
+    assert sorted(broker.client.lrange("_undecodable", 0, -1)) == [b"no message", b"none either"]
+    assert "2 values that are none of ours are moved to the list '_undecodable'" in caplog.text
+
+
+def test_what_waits_and_cannot_be_moved_keeps_nothing_else(
+    broker: Broker, make_keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A foreign type where a queue's list or its waiting set should be, and a foreign value among what waits."""
+    broker.client.set("taken up", "no list")
+    broker.client.set("_waiting.foreign", "no sorted set")
+    broker.client.zadd("_waiting.q", {b"foreign": 1, **{stored("taken up", b"%d" % n): 1 for n in range(600)}})
+    broker.client.zadd("_waiting.q", {HELD: 2})
+    broker.client.sadd("_waiting", "foreign", "q", "gone")
+    make_keeper().holder()
+    wait_until(lambda: broker.client.lrange("q", 0, -1) == [RAW])
+    wait_until(lambda: broker.client.lrange("_undecodable", 0, -1) == [b"foreign"])
+    wait_until(lambda: broker.client.smembers("_waiting") == {b"foreign", b"q"})
+    assert broker.client.zcard("_waiting.q") == 600, "they wait until their list can be written"
+    assert broker.client.zcount("_waiting.q", time.time() + 30, "+inf") == 600
+    assert "cannot be moved: WRONGTYPE" in caplog.text
+
+
+def test_a_foreign_field_of_a_living_owner_is_set_aside(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+    holder = make_keeper().holder()
+    holder.register()
+    mine = f"_taken.{holder.owner}"
+    broker.client.hset(mine, mapping={"odd": "x", b"\xff": "y", "3": HELD, "4": stored("q", b"newer")})
+    holder.doubt()
+    holder.register()
+    assert broker.client.lrange("q", 0, -1) == [b"newer", RAW], "the oldest is next to run"
+    assert sorted(broker.client.lrange("_undecodable", 0, -1)) == [b"x", b"y"]
+    assert broker.client.hkeys(mine) == [b"@"]
+
+
+def test_a_message_whose_queue_cannot_be_written_stays_held(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+    holder = make_keeper().holder()
+    holder.register()
+    broker.client.set("taken up", "no list")
+    broker.client.hset(f"_taken.{holder.owner}", "3", stored("taken up", RAW))
+    holder.register()
+    assert broker.client.hget(f"_taken.{holder.owner}", "3") == stored("taken up", RAW)
+
+
+def test_a_fault_is_said_once(
+    broker: Broker, make_keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.client.set("_waiting", "no set")
+    keeper = make_keeper()
+    with caplog.at_level(logging.WARNING):
+        keeper.holder()
+        turns = monotonic_turns(keeper, 5)
+    assert turns >= 5
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "failed at moving what is due" in caplog.text
+
+
+def monotonic_turns(keeper: Keeper, wanted: int) -> int:
+    """Wait until the keeper has made some turns."""
+    seen: set[float] = set()
+
+    def turned() -> bool:
+        seen.add(keeper._due_at)
+        return len(seen) > wanted
+
+    wait_until(turned)
+    return len(seen)
+
+
+def test_a_holder_that_joins_as_the_thread_ends_is_tended(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+    keeper = make_keeper(600)
+    for _ in range(300):
+        holder = keeper.holder()
+        settled = threading.Event()
+        holder.settle = settled.set  # type: ignore[method-assign]
+        holder.wake()
+        assert settled.wait(5), "nobody tends it"
+        keeper.forget(holder)
+        keeper.wake()
+
+
+def test_an_owner_is_given_the_time_that_it_says(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+    """A rolling change of dead_after: the one with the short time takes nothing from the one with the long."""
+    patient, hasty = make_keeper(12), make_keeper(0.6)
+    living = patient.holder()
+    living.register()
+    broker.client.hset(f"_taken.{living.owner}", "1", HELD)
+    living.add(1, "q", "q", RAW)
+    gone = dead_owner(broker, 0.6, **{"2": HELD})
+    hasty.holder().register()
+    wait_until(lambda: not broker.client.exists(f"_taken.{gone}"))
+    assert broker.client.hexists(f"_taken.{living.owner}", "1")
+    gone = dead_owner(broker, 0.6, **{"2": HELD})
+    wait_until(lambda: not broker.client.exists(f"_taken.{gone}"), what="by now the living one has not beaten for 1 s")
+    assert broker.client.hexists(f"_taken.{living.owner}", "1")
+
+
+def test_an_owner_of_a_version_that_says_no_time_is_given_the_default(
+    broker: Broker, make_keeper: Callable[..., Keeper]
+) -> None:
+    broker.client.hset("_taken", "of-an-old-version", 5)
+    broker.client.hset("_taken.of-an-old-version", mapping={"@": 1, "2": HELD})
+    gone = dead_owner(broker, 0.6, **{"2": HELD})
+    make_keeper(0.6).holder()
+    wait_until(lambda: not broker.client.exists(f"_taken.{gone}"))
+    assert broker.client.exists("_taken.of-an-old-version")
+
+
+def test_what_an_orphan_holds_without_having_heard_of_it_goes_back(
+    broker: Broker, make_keeper: Callable[..., Keeper]
+) -> None:
+    """Its channel is closed, and the answer to its last take was lost."""
+    holder = make_keeper().holder()
+    holder.register()
+    broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
+    holder.doubt()
+    holder.orphaned = True
+    wait_until(lambda: broker.client.lrange("q", 0, -1) == [RAW])
+    wait_until(lambda: not broker.client.hexists("_taken", holder.owner))
+
+
+def test_messages_of_a_cancelled_queue_go_back_in_their_order(broker: Broker) -> None:
+    with Connection(broker.url) as connection:
+        channel: Any = connection.channel()
+        holder: Holder = channel._hold()
+        holder.register()
+        for number in (1, 2, 3):
+            raw = json.dumps(entry("any", str(number))).encode()
+            broker.client.hset(f"_taken.{holder.owner}", str(number), stored("q", raw))
+            channel.taker._arrive("q", "q", raw, number, time.time())
+        channel.taker.deliver()
+        wait_until(lambda: broker.client.llen("q") == 3)
+        ids = [json.loads(raw)["headers"]["id"] for raw in reversed(broker.client.lrange("q", 0, -1))]
+        assert ids == ["1", "2", "3"]
+
+
+def test_the_scripts_go_on_where_a_script_before_made_no_progress(broker: Broker) -> None:
+    broker.client.set("taken up", "no list")
+    broker.client.zadd("_waiting.q", {stored("taken up", RAW): 1})
+    broker.client.sadd("_waiting", "q")
+    moved, *wrong = broker.client.eval(MOVE_DUE.text, 2, "_waiting", "_undecodable", "_waiting.", 1)
+    assert moved == 0
+    assert b"taken up" not in wrong[0]
+    assert b"_waiting.q: what is due cannot be moved" in wrong[0]
