@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from enum import StrEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -12,6 +13,7 @@ from celery import Celery
 from rich.console import Console
 from rich.markup import escape
 
+from bridge import logs
 from bridge import report as report_table
 from bridge.audit import audit as audit_of
 from bridge.check import Finding, setting_up
@@ -27,6 +29,7 @@ from bridge.routes import Routes, find_celery_app
 from bridge.settings import Settings, hide_password
 from bridge.status import NothingAnswers
 from bridge.status import status as status_of
+from bridge.versions import versions
 
 #: Exit codes, for scripts.
 OK, FAULTS, NOT_FOUND = 0, 1, 2
@@ -53,21 +56,60 @@ def main() -> None:
     cli(prog_name="bridge")
 
 
+class Level(StrEnum):
+    """From which level on lines are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How lines of the log look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LevelOption = Annotated[
+    Level,
+    typer.Option("--log-level", "-l", envvar="BRIDGE_LOG_LEVEL", case_sensitive=False, help="From this level on."),
+]
+FormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", envvar="BRIDGE_LOG_FORMAT", case_sensitive=False, help="How lines look.")
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(", ".join(f"{name} {number}" for name, number in versions().items()))
+        raise typer.Exit(OK)
+
+
 @cli.callback()
-def default(context: typer.Context, app: AppOption = "tasks") -> None:
+def default(
+    context: typer.Context,
+    app: AppOption = "tasks",
+    level: LevelOption = Level.INFO,
+    form: FormatOption = LogFormat.TEXT,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions, and exit.")
+    ] = False,
+) -> None:
     """Hands Kafka records to Celery tasks. Without a command it runs the bridge."""
     context.obj = app
     if context.invoked_subcommand is None:
-        _run(app)
+        _run(app, level, form)
 
 
 @cli.command()
-def run(context: typer.Context) -> None:
+def run(context: typer.Context, level: LevelOption = Level.INFO, form: FormatOption = LogFormat.TEXT) -> None:
     """Run the bridge until SIGTERM or Ctrl-C. Exits 0 after a clean shutdown, 1 if settings are wrong.
 
-    Example: bridge -A tasks run
+    Example: bridge -A tasks run --log-format json
     """
-    _run(context.obj)
+    _run(context.obj, level, form)
 
 
 @cli.command()
@@ -228,8 +270,8 @@ def demo(
     raise typer.Exit(run_demo(once=once, records=records, seed=seed))
 
 
-def _run(name: str) -> None:
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s: %(levelname)s/bridge] %(message)s")
+def _run(name: str, level: Level, form: LogFormat) -> None:
+    logs.begin(level.value, form.value)
     app, chosen, routes = _loaded(name)
     bridge = Bridge(app, chosen, routes)
     sidecar = Sidecar(bridge.metrics.registry, bridge.alive, bridge.obstacles)

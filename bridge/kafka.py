@@ -61,6 +61,9 @@ class Seldom(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line like this one, numbers apart, was not let through in the last minute."""
+        if librdkafka.level == logging.DEBUG:
+            # Somebody asked for all of it: KAFKA_DEBUG.
+            return True
         text = self._NUMBERS.sub("", record.getMessage())
         now = time.monotonic()
         if now - self._last.get(text, -60.0) < 60:
@@ -116,6 +119,7 @@ _UNKNOWN = "celery.kafka.bridge.unknown"
 
 def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any) -> Consumer:
     """A consumer that commits only what it is told to."""
+    _debug(properties)
     taken = {name: value for name, value in properties.items() if name not in _PRODUCER_ONLY}
     return Consumer(
         {**CONSUMER_DEFAULTS, **taken, **CONSUMER_FIXED, "group.id": group, **callbacks},
@@ -128,6 +132,7 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
 
     It must not cross a fork: librdkafka's threads do not (confluent-kafka-python issue 1122).
     """
+    _debug(properties)
     return Producer(
         {**PRODUCER_DEFAULTS, **_shared(properties), **PRODUCER_FIXED, **callbacks},
         logger=librdkafka,
@@ -136,6 +141,7 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
 
 def admin_client(properties: Mapping[str, Any]) -> AdminClient:
     """A client that reads metadata and creates topics."""
+    _debug(properties)
     return AdminClient(_shared(properties), logger=librdkafka)
 
 
@@ -190,6 +196,12 @@ def property_fault(name: str, value: str) -> str | None:
     except (TypeError, ValueError) as error:
         return str(error)
     return None
+
+
+def _debug(properties: Mapping[str, Any]) -> None:
+    """With KAFKA_DEBUG all that librdkafka says is shown, whatever the level of the rest."""
+    if properties.get("debug"):
+        librdkafka.setLevel(logging.DEBUG)
 
 
 def _shared(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,9 +39,10 @@ class Message:
     topic: str
     partition: int
     offset: int
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: Headers = ()
+    # Not in the repr, which loggers and error collectors take of whatever they meet.
+    key: bytes | None = field(default=None, repr=False)
+    value: bytes | None = field(default=None, repr=False)
+    headers: Headers = field(default=(), repr=False)
     timestamp: int | None = None
     attempt: int = field(default=1, compare=False)
     delivery: str = field(default="", compare=False)

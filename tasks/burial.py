@@ -17,7 +17,7 @@ from bridge.failure import Failure, cut
 from bridge.ledger import Fate
 from bridge.message import HEADER, Dead, Delivery, from_header
 from bridge.publisher import Publisher
-from tasks import metrics
+from tasks import metrics, telling
 from tasks.book import Book
 from tasks.celery import app
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
@@ -64,7 +64,11 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     except (LedgerUnavailable, PublishFailed) as error:
         delay = publish_delay(self.request.retries)
         logger.error(
-            "%s is dead (%s), but that could not be written; again in %d s: %s", batch, dead.reason, delay, error
+            "%s is dead (%s), but that could not be written; again in %d s: %s",
+            str(batch),
+            dead.reason,
+            delay,
+            str(error),
         )
         retry(self, countdown=delay)
 
@@ -78,7 +82,7 @@ def _bury(task: Task, book: Book, delivery: Delivery, dead: Dead) -> None:  # ty
         publisher.dead_letter(delivery, dead)
     book.mark(delivery.message.offset, Fate.DEAD)
     metrics.dead_lettered(delivery.handler, dead.reason)
-    logger.error("%s is dead (%s): %s", delivery, dead.reason, dead.failure)
+    telling.dead(delivery, dead)
 
 
 def carries_record(headers: object) -> bool:

@@ -17,9 +17,10 @@ from bridge.ledger import Fate
 from bridge.message import Batch, Dead, Delivery, from_header
 from bridge.publisher import Publisher
 from bridge.settled import AlreadySettled
-from tasks import metrics
+from tasks import metrics, telling
 from tasks.book import Book
 from tasks.errors import DeadLettered, RetryAsked
+from tasks.logs import about
 from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
 
@@ -46,9 +47,12 @@ def execute(task: "HandlerTask", header: object) -> Any:
     try:
         batch = from_header(task.name, header)
     except MalformedDelivery as error:
-        logger.error("%s", error)
+        logger.error("%s", str(error))
         raise
-    return _settling(batch, lambda: Execution(task, batch).run())
+    try:
+        return _settling(batch, lambda: Execution(task, batch).run())
+    finally:
+        about(None)
 
 
 def failures_of(task: "HandlerTask") -> int:
@@ -69,7 +73,7 @@ def _settling(batch: Batch, run: Callable[[], Any]) -> Any:
         raise
     except BaseException as error:
         _leave_if_told_to(error)
-        logger.exception("%s could not be settled and stays in the queue: %s", batch, type(error).__name__)
+        logger.exception("%s could not be settled and stays in the queue: %s", str(batch), type(error).__name__)
         raise Reject(f"{batch} could not be settled: {type(error).__name__}", requeue=True) from None
 
 
@@ -127,12 +131,12 @@ class Execution:
             if delivery.message.offset in settled:
                 self._count("skipped")
                 metrics.skipped(self._task.name)
-                logger.info("%s is settled already: not run again.", delivery)
+                telling.skipped(delivery)
         return [delivery for delivery in deliveries if delivery.message.offset not in settled]
 
     def _break_up(self, todo: list[Delivery]) -> str:
         """A process was lost with this batch: each runs alone, so that the one that kills is found."""
-        logger.warning("%s: a process was lost with it: its %d deliveries run alone.", self._batch, len(todo))
+        logger.warning("%s: a process was lost with it: its %d deliveries run alone.", str(self._batch), len(todo))
         for delivery in todo:
             self._send_on([delivery], 0)
         return f"broken up into {len(todo)}"
@@ -143,6 +147,7 @@ class Execution:
             self._put_off(self._later_than(delivery) or 0.0, delivery)
 
     def _one(self, delivery: Delivery) -> None:
+        about(delivery)
         delay = self._later_than(delivery)
         if delay is not None:
             # A message before it in its order runs again first.
@@ -163,7 +168,7 @@ class Execution:
         except (WorkerShutdown, WorkerTerminate):
             raise
         except AlreadySettled:
-            logger.info("%s: its work is committed already: not done again.", delivery)
+            logger.info("%s: its work is committed already: not done again.", delivery.identity)
             self._done(delivery, started)
         except BaseException as error:
             # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
@@ -195,16 +200,14 @@ class Execution:
             case Again(delay, spent):
                 again = delivery.failed(failure, spent=spent)
                 metrics.retried(self._task.name, "failed" if spent else "postponed")
-                logger.warning("%s failed (run %d), again in %.3g s: %s", delivery, again.attempts, delay, failure)
+                telling.again(again, delay, failure)
                 self._again(again, delay, failure)
             case Hold(delay):
                 metrics.retried(self._task.name, "held")
-                logger.critical(
-                    "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery, delay, failure
-                )
+                telling.held(delivery, delay, failure)
                 self._again(delivery.failed(failure, spent=False), delay, failure)
             case Bury(reason):
-                self._bury(delivery.failed(failure, spent=True), Dead(reason, failure))
+                self._bury(delivery.failed(failure, spent=True), Dead(reason, failure), cause)
 
     def _again(self, delivery: Delivery, delay: float, failure: Failure) -> None:
         if self._alone:
@@ -212,7 +215,7 @@ class Execution:
         self._block(delivery, delay)
         self._put_off(delay, delivery)
 
-    def _bury(self, delivery: Delivery, dead: Dead) -> None:
+    def _bury(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Publish, wait for the acknowledgement, then mark the ledger; as long as Kafka cannot take it, later again."""
         try:
             publisher = Publisher.of(self._task.app)
@@ -224,18 +227,12 @@ class Execution:
         except PublishFailed as error:
             delay = publish_delay(delivery.publish_tries)
             metrics.retried(self._task.name, "dead_letter_unpublished")
-            logger.error(
-                "%s is dead (%s), but Kafka did not take its dead letter; again in %d s: %s",
-                delivery,
-                dead.reason,
-                delay,
-                error,
-            )
+            telling.unpublished(delivery, dead, delay, error, cause)
             self._again(replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1), delay, dead.failure)
             return
         self._book.mark(delivery.message.offset, Fate.DEAD)
         metrics.dead_lettered(self._task.name, dead.reason)
-        logger.error("%s is dead (%s) after %d run(s): %s", delivery, dead.reason, delivery.attempts, dead.failure)
+        telling.dead(delivery, dead, cause)
         self._count("dead")
         self._dead = dead
 

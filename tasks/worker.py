@@ -5,20 +5,42 @@ import os
 import sys
 from typing import Any
 
-from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import (
+    after_setup_logger,
+    after_setup_task_logger,
+    worker_init,
+    worker_process_shutdown,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 
 from bridge import settings
 from bridge.errors import SettingsError
 from bridge.routes import find_routes, no_handler
 from bridge.settings import is_redis
 from lossless.transport import risks
-from tasks import metrics
+from tasks import logs, metrics, telling
 from tasks.announcing import Announcing
 from tasks.celery import app
 
 logger = logging.getLogger(__name__)
 
 _announcing: list[Announcing] = []
+
+
+@after_setup_logger.connect(weak=False)
+@after_setup_task_logger.connect(weak=False)
+def dress(logger: logging.Logger, **_: Any) -> None:
+    """Lines of the log say which delivery they are about."""
+    logs.dress(logger)
+
+
+@worker_process_shutdown.connect(weak=False)
+@worker_shutdown.connect(weak=False)
+def sum_up(**_: Any) -> None:
+    """What was counted and not logged is logged before the process ends."""
+    telling.flush()
 
 
 @worker_init.connect(weak=False)

@@ -1,5 +1,6 @@
 """One handler that does what the record says."""
 
+import logging
 import os
 import time
 from typing import Any
@@ -13,6 +14,8 @@ def work(order: Any, message: Message) -> None:
     """`{"sleep": s}` takes so long; `{"dead": true}` dies; `{"fail": true}` fails; anything else is done."""
     said = order if isinstance(order, dict) else {}
     note("work", message, order, "begun")
+    if said.get("log"):
+        logging.getLogger("shop").warning("charging", extra={"amount": 7})
     time.sleep(float(said.get("sleep", 0)))
     if said.get("dead"):
         raise DeadLetter(str(said["dead"]))

@@ -1,28 +1,55 @@
-"""Logs that lose their end or are made anew: what was read of them is not what lies there now."""
+"""The logs of both processes, as a collector of logs reads them."""
 
-import pytest
+import json
+import sys
+from typing import Any
 
-from bridge.errors import PublishFailed
-from bridge.failure import Failure
-from bridge.letters import letters
-from bridge.message import Dead, Delivery, Message
-from bridge.publisher import Publisher
-from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from tests.servers.kafka import KafkaServer
+from tests.processes import Process, Stack, eventually
+
+NAME = "tests.handlers.simple.work"
+SECRET = "4111 1111 1111 1111"
 
 
-@pytest.mark.slow
-def test_dead_letters_get_out_again_after_their_topic_has_lost_its_end(own_kafka: KafkaServer):
-    own_kafka.create_topics("orders.dlq")
-    chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": own_kafka.bootstrap_servers})
-    publisher, dead = Publisher(chosen), Dead("permanent", Failure("E", "m", "", 1))
-    for offset in range(3):
-        publisher.dead_letter(Delivery(Message("orders", 0, offset), "work"), dead)
-    own_kafka.stop()
-    own_kafka.cut("orders.dlq", 1)
-    own_kafka.start()
-    with pytest.raises(PublishFailed, match="orders-0-3"):
-        # An idempotent producer is out of step with such a log for ever.
-        publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead)
-    publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead)
-    assert letters(chosen, "orders") == {(0, 0, "work"), (0, 3, "work")}
+def lines(process: Process) -> list[dict[str, Any]]:
+    """The lines of a log that are JSON objects."""
+    return [json.loads(line) for line in process.text.splitlines() if line.startswith("{")]
+
+
+def test_a_workers_lines_carry_the_delivery_and_dead_letters_are_summed_up(stack: Stack):
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker("-c", "1", WORKER_LOG_FORMAT="json")
+    (coordinates,) = stack.produce("orders", {"log": True, "card": SECRET})
+    (line,) = eventually(lambda: [each for each in lines(worker) if each["message"] == "charging"], 20)
+    assert line["delivery"] == f"{coordinates}:{NAME}"
+    assert f"{line['topic']}-{line['partition']}-{line['offset']}" == coordinates
+    assert (line["handler"], line["attempt"], line["amount"], line["level"]) == (NAME, 1, 7, "WARNING")
+
+    stack.produce("orders", *({"dead": "no such card", "card": SECRET} for _ in range(60)))
+    stack.dead("orders", 60)
+    assert worker.terminate(20) == 0
+    dead = [each for each in lines(worker) if "is dead" in each["message"]]
+    assert len(dead) == 10
+    assert all("no such card" in each["exc_info"] for each in dead)
+    assert sum("50 more deliveries" in each["message"] for each in lines(worker)) == 1
+    assert SECRET not in worker.text
+    assert worker.count("Traceback") == 10
+
+
+def test_a_bridges_lines_are_json_and_what_librdkafka_is_asked_to_say_is_shown(stack: Stack):
+    stack.make_topics("orders")
+    bridge = stack.bridge(BRIDGE_LOG_FORMAT="json", BRIDGE_LOG_LEVEL="warning", KAFKA_DEBUG="cgrp")
+    eventually(lambda: any(each["logger"] == "bridge.librdkafka" for each in lines(bridge)), 20)
+    assert bridge.terminate() == 0
+    found = lines(bridge)
+    assert len(found) == len([line for line in bridge.text.splitlines() if line and "BGQUEUE" not in line])
+    # Below the level that was asked for there is nothing else.
+    assert {each["level"] for each in found if each["logger"] != "bridge.librdkafka"} <= {"WARNING", "ERROR"}
+    assert {"time", "level", "logger", "message", "pid"} <= found[0].keys()
+
+
+def test_the_version_is_told(stack: Stack):
+    done = stack.start("version", sys.executable, "-m", "bridge", "--version")
+    assert done.ends(20) == 0
+    assert "celery-kafka-bridge " in done.text
+    assert "python 3." in done.text

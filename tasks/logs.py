@@ -1,0 +1,149 @@
+"""Which delivery a line of the log is about, as fields; and lines that are summed up where there are thousands.
+
+Handlers log as everybody does; `WithDelivery` is put on the log handlers that Celery makes. With a logging
+configuration of your own, put it on yours.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.logs import json_formatter
+from bridge.message import Delivery
+from tasks.errors import DeadLettered
+
+#: Lines of one kind that a process writes in a window, and its seconds; what comes beyond is counted.
+LINES: Final = 10
+WINDOW: Final = 60.0
+
+_current: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
+
+
+def about(delivery: Delivery | None) -> None:
+    """What is logged from now on is about this delivery, or about none."""
+    _current.set(delivery)
+
+
+class WithDelivery(logging.Filter):
+    """Adds the delivery that runs to each line: `delivery`, `handler`, `topic`, `partition`, `offset`, `attempt`.
+
+    A field that the line has of its own stays as it is. Outside of a delivery `delivery` is empty, so that a format
+    may name it.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Lets every line through."""
+        delivery = _current.get()
+        fields: dict[str, Any] = {"delivery": ""}
+        if delivery is not None:
+            message = delivery.message
+            fields = {
+                "delivery": delivery.identity,
+                "handler": delivery.handler,
+                "topic": message.topic,
+                "partition": message.partition,
+                "offset": message.offset,
+                "attempt": message.attempt,
+            }
+        for name, value in fields.items():
+            record.__dict__.setdefault(name, value)
+        return True
+
+
+class NotTwice(logging.Filter):
+    """Keeps back Celery's own line for a dead letter: ours has said it, with the error, and sums up where it must."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is another line."""
+        data = vars(record).get("data")
+        return not (isinstance(data, dict) and str(data.get("exc")).startswith(DeadLettered.__name__))
+
+
+def dress(logger: logging.Logger) -> None:
+    """Give the handlers of a logger that Celery has set up the fields, and the form that WORKER_LOG_FORMAT names."""
+    trace = logging.getLogger("celery.app.trace")
+    if not any(isinstance(known, NotTwice) for known in trace.filters):
+        trace.addFilter(NotTwice())
+    for each in logger.handlers:
+        if not any(isinstance(known, WithDelivery) for known in each.filters):
+            each.addFilter(WithDelivery())
+        if os.environ.get("WORKER_LOG_FORMAT") == "json":
+            each.setFormatter(json_formatter())
+
+
+@dataclass
+class _Window:
+    until: float
+    lines: int = 0
+    more: int = 0
+    say: Callable[[int], None] = lambda _: None
+
+
+class Sums:
+    """Lets the first lines of each kind through, and says how many more there were.
+
+    Parameters:
+        later: calls a function after so many seconds.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        later: Callable[[float, Callable[[], None]], None] | None = None,
+    ) -> None:
+        self._clock, self._later = clock, later or _later
+        self._windows: dict[tuple[str, ...], _Window] = {}
+        self._lock = threading.Lock()
+
+    def admits(self, kind: tuple[str, ...], say: Callable[[int], None]) -> bool:
+        """Whether a line of this kind is to be written; else it is counted, and `say` told how many there were."""
+        with self._lock:
+            window = self._windows.get(kind)
+            if window is None or self._clock() >= window.until:
+                ended = self._windows.pop(kind, None)
+                self._windows[kind] = _Window(self._clock() + WINDOW, lines=1)
+            else:
+                ended = None
+                window.lines += 1
+                if window.lines > LINES:
+                    window.more += 1
+                    window.say = say
+                    if window.more == 1:
+                        self._later(window.until - self._clock(), self.flush_ended)
+                    return False
+        if ended is not None:
+            _tell(ended)
+        return True
+
+    def flush_ended(self) -> None:
+        """Say what was counted in windows that are over."""
+        self._flush(lambda window: self._clock() >= window.until)
+
+    def flush(self) -> None:
+        """Say what was counted, now: the process ends."""
+        self._flush(lambda window: True)
+
+    def _flush(self, which: Callable[[_Window], bool]) -> None:
+        with self._lock:
+            ended = {kind: window for kind, window in self._windows.items() if which(window)}
+            for kind in ended:
+                del self._windows[kind]
+        for window in ended.values():
+            _tell(window)
+
+
+def _tell(window: _Window) -> None:
+    if window.more:
+        window.say(window.more)
+
+
+def _later(seconds: float, act: Callable[[], None]) -> None:
+    # A moment more: a timer may be early by the clock's grain.
+    timer = threading.Timer(seconds + 0.05, act)
+    timer.daemon = True
+    timer.start()

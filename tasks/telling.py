@@ -1,0 +1,103 @@
+"""What a worker logs of deliveries: strings alone, so that no record's value leaves with a line.
+
+A handler's error is logged with its traceback once, when its delivery is dead, as the error that it is: a collector
+of errors groups it by that. Where thousands end alike they are summed up.
+"""
+
+import logging
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from bridge.failure import Failure
+from bridge.message import Dead, Delivery
+from tasks.logs import Sums
+
+logger = logging.getLogger("tasks.execution")
+
+_sums = Sums()
+_OURS: Final = str(Path(__file__).parent)
+
+
+def flush() -> None:
+    """Say what was counted and not written: this process ends."""
+    _sums.flush()
+
+
+def dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -> None:
+    """Kafka has the dead letter of a delivery."""
+    failure, handler, reason = letter.failure, delivery.handler, letter.reason
+
+    def more(count: int) -> None:
+        logger.error("%d more deliveries of %s are dead (%s): %s", count, handler, reason, failure.error_class)
+
+    if _sums.admits(("dead", handler, reason, failure.error_class), more):
+        logger.error(
+            "%s is dead (%s) after %d run(s): %s",
+            delivery.identity,
+            reason,
+            delivery.attempts,
+            str(failure),
+            exc_info=_exc_info(error),
+        )
+
+
+def again(delivery: Delivery, delay: float, failure: Failure) -> None:
+    """A handler has failed, and runs again."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.warning("%d more deliveries of %s failed and run again: %s", count, handler, failure.error_class)
+
+    if _sums.admits(("again", handler, failure.error_class), more):
+        logger.warning(
+            "%s failed (run %d), again in %.3g s: %s", delivery.identity, delivery.attempts, delay, str(failure)
+        )
+
+
+def held(delivery: Delivery, delay: float, failure: Failure) -> None:
+    """A handler asks to stop the topic."""
+    logger.critical(
+        "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery.identity, delay, str(failure)
+    )
+
+
+def unpublished(
+    delivery: Delivery, letter: Dead, delay: float, why: Exception, error: BaseException | None = None
+) -> None:
+    """Kafka did not take a dead letter."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.error("%d more dead letters of %s were not taken by Kafka, and are tried again.", count, handler)
+
+    if _sums.admits(("unpublished", handler), more):
+        logger.error(
+            "%s is dead (%s), but Kafka did not take its dead letter; again in %d s: %s",
+            delivery.identity,
+            letter.reason,
+            delay,
+            str(why),
+            exc_info=_exc_info(error),
+        )
+
+
+def skipped(delivery: Delivery) -> None:
+    """A delivery was settled already."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.info("%d more deliveries of %s were settled already: not run again.", count, handler)
+
+    if _sums.admits(("skipped", handler), more):
+        logger.info("%s is settled already: not run again.", delivery.identity)
+
+
+def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    """The error with its traceback from the handler's own frame on: ours hold the message."""
+    if error is None:
+        return None
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.tb_next
+    return type(error), error, frame
