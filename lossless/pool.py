@@ -6,7 +6,7 @@ from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery import Celery
-from celery.concurrency import prefork, solo, thread
+from celery.concurrency import asynpool, prefork, solo, thread
 from celery.exceptions import ImproperlyConfigured, WorkerShutdown, WorkerTerminate
 from celery.utils.functional import noop
 from celery.utils.log import get_logger
@@ -14,17 +14,34 @@ from celery.utils.log import get_logger
 logger = get_logger(__name__)
 
 
-def prepare(app: Celery, pool: Any) -> None:
-    """Make `pool` report every end of a task.
+class Pool(asynpool.AsynPool):
+    """The processes of prefork, of which the last words count.
 
-    prefork does. `threads` and `solo` report no exception that leaves Celery's own trace (a raising
-    Task.on_failure, MemoryError, sys.exit): `threads` leaves the message unacknowledged for ever, `solo` ends
-    the worker (celery/concurrency/base.py, `apply_target`); here they report it. A crash of the process is a
-    crash of the whole worker there, and time limits are not enforced: a warning says so.
+    billiard looks after all jobs when a process has ended. The job of another one that dies in that moment, and whose
+    word that it has begun is not read yet, it takes for one that nobody has begun (billiard/pool.py,
+    `_join_exited_workers`): it ran once more, and that lost process was not counted.
+    """
+
+    def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
+        """Called for each job whose process has ended, before it is given to another one."""
+        process = job._write_to or job._scheduled_for
+        if not job._accepted and process is not None and not process.dead:
+            self.process_flush_queues(process)
+        super().on_job_process_down(job, pid_gone)
+
+
+def prepare(app: Celery, pool: Any) -> None:
+    """Make `pool` report every end of a task, before it starts.
+
+    prefork does, but for what `Pool` mends. `threads` and `solo` report no exception that leaves Celery's own
+    trace (a raising Task.on_failure, MemoryError, sys.exit): `threads` leaves the message unacknowledged for
+    ever, `solo` ends the worker (celery/concurrency/base.py, `apply_target`); here they report it. A crash of the
+    process is a crash of the whole worker there, and time limits are not enforced: a warning says so.
 
     Raises `ImproperlyConfigured` for other pools: greenlets have no event loop to wait in.
     """
     if isinstance(pool, prefork.TaskPool):
+        pool.Pool = Pool
         return
     if not isinstance(pool, (thread.TaskPool, solo.TaskPool)):
         raise ImproperlyConfigured(
