@@ -1,13 +1,19 @@
-"""`bridge audit TOPIC`: the fate of every offset, counted; what is unaccounted for must be nothing."""
+"""`bridge audit TOPIC`: the fate of every offset, counted; what is unaccounted for must be nothing.
 
-from collections.abc import Iterable, Sequence
+It goes over what the ledger has, handlers that were renamed or removed among it.
+"""
+
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+from bridge.errors import BridgeError
 from bridge.extent import Extent, extents
 from bridge.ledger import Account, Accounts, Fate, Ledger
-from bridge.letters import Letter, letters
+from bridge.ledger.underway import handed_at
+from bridge.letters import Death, Letter, letters
 from bridge.opened import opened
 from bridge.routes import Routes
 from bridge.settings import Settings
@@ -16,16 +22,26 @@ from bridge.settings import Settings
 NAMED: Final = 10
 
 
+class UnknownTopic(BridgeError):
+    """No handler names this topic, and none ever did."""
+
+
 @dataclass
 class Line:
     """One handler on one partition.
 
     Attributes:
+        imported: whether the handler is one of the settings; one that was renamed or removed is not, and owes
+            nothing that came after it.
         first, end: offsets that Kafka has.
         joined: the first offset that the handler was there for.
-        gaps: offsets without a record (compaction, transaction markers).
+        gaps: offsets without a record (compaction, transaction markers), and those of which a page knew that has
+            expired and was written again.
+        expired: committed offsets without a page: it has expired, or nothing lay there. No fault.
+        forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
+            settled: they may be lost.
         unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
-        oldest: the oldest offsets in flight.
+        oldest: the oldest offsets in flight, and `oldest_since`, when the first of these was handed off (ISO 8601).
         letters_missing: offsets that are dead, but have no dead letter in the topic.
     """
 
@@ -35,6 +51,7 @@ class Line:
     end: int
     committed: int | None
     joined: int | None
+    imported: bool = True
     done: int = 0
     handed: int = 0
     parked: int = 0
@@ -42,13 +59,28 @@ class Line:
     discarded: int = 0
     open: int = 0
     gaps: int = 0
+    expired: int = 0
+    forgotten: int = 0
     unaccounted: int = 0
     unaccounted_at: list[int] = field(default_factory=list)
     oldest: list[int] = field(default_factory=list)
+    oldest_since: str | None = None
     letters_missing: list[int] = field(default_factory=list)
 
 
-_COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted")
+@dataclass(frozen=True)
+class Deaths:
+    """Deliveries of one handler that are dead for one reason; the error of the last, times as ISO 8601."""
+
+    handler: str
+    reason: str
+    count: int
+    error: str
+    since: str
+    last: str
+
+
+_COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
 
 @dataclass
@@ -57,6 +89,7 @@ class Audit:
 
     topic: str
     lines: list[Line]
+    deaths: list[Deaths] = field(default_factory=list)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -65,62 +98,113 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is unaccounted for, and every dead letter lies where it should."""
-        return not any(line.unaccounted or line.letters_missing for line in self.lines)
+        """Whether nothing is unaccounted for or forgotten, and every dead letter lies where it should."""
+        return not any(line.unaccounted or line.forgotten or line.letters_missing for line in self.lines)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON-able data, the totals at the top."""
-        return {"topic": self.topic, **self.totals, "clean": self.clean, "lines": [asdict(line) for line in self.lines]}
+        lines = [asdict(line) for line in self.lines]
+        deaths = [asdict(deaths) for deaths in self.deaths]
+        return {"topic": self.topic, **self.totals, "clean": self.clean, "deaths": deaths, "lines": lines}
 
 
 def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
     """Count the fates of every offset that Kafka has of a topic.
 
     Raises:
+        UnknownTopic: the ledger has nothing of it, and no handler names it.
         KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
     """
+    imported = [handler.name for handler in routes.of(topic)]
     lines, dead = [], []
     with opened(settings, [topic]) as (ledger, catalog):
+        known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
+        if not imported and not known:
+            raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
+        there = [each for each in known if each.topic_id == catalog.topic_ids.get(topic)]
         for extent in extents(settings, [topic]):
-            for handler in routes.of(topic):
-                account = Account(handler.name, topic, catalog.topic_ids[topic], extent.partition)
-                lines.append(line(ledger, account, extent))
+            gone = [each for each in there if each.partition == extent.partition and each.handler not in imported]
+            now = [Account(name, topic, catalog.topic_ids[topic], extent.partition) for name in imported]
+            for account in [*now, *gone]:
+                made = line(ledger, account, extent, account in now, _wiped_below(settings, ledger, extent))
+                _show_ages(ledger, account, made)
+                lines.append(made)
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
-    there = letters(settings, topic)
-    if there is not None:
-        for each, runs in zip(lines, dead, strict=True):
-            names = (each.handler, *_before(settings, topic, each.handler))
-            each.letters_missing = _missing(runs, each.partition, names, there)
-    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)))
+    read = letters(settings, topic)
+    for each, runs in zip(lines, dead, strict=True):
+        names = (each.handler, *_before(settings, topic, each.handler))
+        each.letters_missing = _missing(runs, each.partition, names, read.found) if read.whole else []
+    deaths = _deaths(read.found, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
+    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths)
 
 
-def line(ledger: Ledger, account: Account, extent: Extent) -> Line:
+def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0) -> Line:
     """Count one handler on one partition.
+
+    Parameters:
+        imported: a handler that is not is asked for as far as it came, no further.
+        wiped_below: what was committed below was handed off with another ledger than this.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
     first, last = extent.first, extent.end - 1
-    count = ledger.count(account, first, last)
     (known,) = Accounts(ledger).known([account])
-    made = Line(account.handler, account.partition, first, extent.end, extent.committed, known.joined)
+    committed = extent.committed if imported else known.reached
+    count = ledger.count(account, first, last)
+    made = Line(account.handler, account.partition, first, extent.end, extent.committed, known.joined, imported)
     made.done, made.handed, made.parked = (count.fates[fate] for fate in (Fate.DONE, Fate.HANDED, Fate.PARKED))
     made.dead, made.discarded = count.fates[Fate.DEAD], count.fates[Fate.DISCARDED]
     made.gaps = count.fates[Fate.GAP]
-    made.open = count.fates[Fate.OPEN] + count.pageless
-    if extent.committed is not None and known.joined is not None:
-        lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), extent.committed - 1))
+    asked = count if imported else ledger.count(account, first, min(last, (committed or 0) - 1))
+    made.open = asked.fates[Fate.OPEN] + asked.pageless
+    if committed is not None:
+        lost_below = min(committed, max(known.lost or 0, wiped_below if imported else 0))
+        gone = ledger.count(account, first, lost_below - 1)
+        made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
+        made.expired = ledger.count(account, max(first, lost_below, known.joined or 0), committed - 1).pageless
+        made.open -= made.forgotten + made.expired
+    if committed is not None and known.joined is not None:
+        lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))
         made.unaccounted = sum(map(len, lost))
         made.unaccounted_at = _some(lost)
     made.oldest = _some(ledger.runs(account, {Fate.HANDED}, first, last))
     return made
 
 
-def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: set[Letter]) -> list[int]:
+def _show_ages(ledger: Ledger, account: Account, made: Line) -> None:
+    """Say since when the oldest of a line is in flight."""
+    if made.oldest and (at := handed_at(ledger, account, made.oldest)):
+        made.oldest_since = _iso(min(at.values()))
+
+
+def _wiped_below(settings: Settings, ledger: Ledger, extent: Extent) -> int:
+    """What was committed on the ground of a ledger that is no more, if it need not have been settled by then."""
+    if extent.epoch in (None, ledger.state().epoch) or settings.topic(extent.topic).commit != "handoff":
+        return 0
+    return extent.committed or 0
+
+
+def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[Letter]) -> list[int]:
     """The first dead offsets without a letter, of this handler or of one before it in a `sequence`."""
     offsets = (offset for run in runs for offset in run)
     return list(islice((o for o in offsets if not any((partition, o, name) in there for name in names)), NAMED))
+
+
+def _deaths(there: dict[Letter, Death], dead: dict[tuple[str, int], list[range]]) -> list[Deaths]:
+    """Why those that are dead still died, by handler and reason."""
+    found: dict[tuple[str, str], list[Death]] = {}
+    offsets = {key: {offset for run in runs for offset in run} for key, runs in dead.items()}
+    for (partition, offset, handler), death in there.items():
+        if offset in offsets.get((handler, partition), ()):
+            found.setdefault((handler, death.reason), []).append(death)
+    made = []
+    for (handler, reason), deaths in sorted(found.items()):
+        deaths.sort(key=lambda death: death.at)
+        last = deaths[-1]
+        made.append(Deaths(handler, reason, len(deaths), last.error, _iso(deaths[0].at), _iso(last.at)))
+    return made
 
 
 def _before(settings: Settings, topic: str, handler: str) -> Sequence[str]:
@@ -135,3 +219,7 @@ def _some(runs: Iterable[range]) -> list[int]:
         if len(found) >= NAMED:
             break
     return found
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from bridge import logs
 from bridge import report as report_table
+from bridge.audit import UnknownTopic
 from bridge.audit import audit as audit_of
 from bridge.check import Finding, setting_up
 from bridge.check import check as findings
@@ -139,17 +140,17 @@ def audit(
     topic: Annotated[str, typer.Argument(help="A source topic.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Count the fates of every offset of a topic. Exits 1 if anything is unaccounted for.
+    """Count the fates of every offset of a topic. Exits 1 if anything is unaccounted for or forgotten.
 
     Example: bridge audit orders --json
     """
     _, chosen, routes = _loaded(context.obj)
     if chosen.ledger_url is None:
         _fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
-    if not routes.of(topic):
-        _fail(f"no handler names topic {topic!r}: {', '.join(routes.topics)}.", FAULTS)
     try:
         report = audit_of(chosen, routes, topic)
+    except UnknownTopic as error:
+        _fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         _fail(str(error), NOT_FOUND)
     if as_json:

@@ -1,8 +1,8 @@
-"""Dead letters read back from their topic: which deliveries have one."""
+"""Dead letters read back from their topic: which deliveries have one, and why each died."""
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable
 from bridge.extent import Extent, extents
@@ -17,18 +17,34 @@ _NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler"
 
 #: A dead letter's delivery: partition and offset of its origin, and the handler.
 Letter = tuple[int, int, str]
+#: Most characters that are kept of an error's message.
+ERROR: Final = 300
 
 
-def letters(settings: Settings, topic: str) -> set[Letter] | None:
-    """Every dead letter of this group for a topic; `None` if Kafka has dropped some of it (retention).
+class Death(NamedTuple):
+    """Why a delivery died, as its last dead letter says; `at` in seconds (Unix)."""
+
+    reason: str
+    error: str
+    at: float
+
+
+class Letters(NamedTuple):
+    """Dead letters by delivery; `whole` unless Kafka has dropped some (retention)."""
+
+    found: dict[Letter, Death]
+    whole: bool
+
+
+def letters(settings: Settings, topic: str) -> Letters:
+    """Every dead letter of this group for a topic.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
     places = extents(settings, [settings.names.dead_letters(topic)])
-    if any(place.first > 0 for place in places):
-        return None
-    return _read(settings, topic, {place: place.first for place in places})
+    found = _read(settings, topic, {place: place.first for place in places})
+    return Letters(found, all(place.first == 0 for place in places))
 
 
 def recent_letters(settings: Settings, topic: str, partition: int) -> set[Letter]:
@@ -39,13 +55,13 @@ def recent_letters(settings: Settings, topic: str, partition: int) -> set[Letter
     """
     places = extents(settings, [settings.names.dead_letters(topic)])
     mine = [place for place in places if place.partition == partition % len(places)]
-    return _read(settings, topic, {place: max(place.first, place.end - RECENT) for place in mine})
+    return set(_read(settings, topic, {place: max(place.first, place.end - RECENT) for place in mine}))
 
 
-def _read(settings: Settings, topic: str, starts: Mapping[Extent, int]) -> set[Letter]:
+def _read(settings: Settings, topic: str, starts: Mapping[Extent, int]) -> dict[Letter, Death]:
     ends = {place.partition: place.end for place, start in starts.items() if place.end > start}
     client = consumer_client(settings.kafka, f"{settings.group}.letters")
-    found: set[Letter] = set()
+    found: dict[Letter, Death] = {}
     try:
         client.assign([TopicPartition(place.topic, place.partition, start) for place, start in starts.items()])
         heard = time.monotonic()
@@ -54,8 +70,9 @@ def _read(settings: Settings, topic: str, starts: Mapping[Extent, int]) -> set[L
                 if record.error() is not None:
                     continue
                 heard = time.monotonic()
-                if (letter := _letter(record, settings.group, topic)) is not None:
-                    found.add(letter)
+                headers = _headers(record)
+                if (letter := _letter(headers, settings.group, topic)) is not None:
+                    found[letter] = _death(headers)
                 if (record.offset() or 0) + 1 >= ends.get(record.partition() or 0, 0):
                     ends.pop(record.partition() or 0, None)
             if time.monotonic() - heard > SILENCE:
@@ -65,13 +82,28 @@ def _read(settings: Settings, topic: str, starts: Mapping[Extent, int]) -> set[L
     return found
 
 
-def _letter(record: Record, group: str, topic: str) -> Letter | None:
-    headers = dict(record.headers() or ())
+def _headers(record: Record) -> dict[str, str]:
+    """As text; a header that another client wrote may be none that Python's can read."""
     try:
-        text = {name: (headers[name] or b"").decode("ascii") for name in _NEEDED}  # type: ignore[union-attr]
-        if text["bridge_group"] != group or text["origin_topic"] != topic:
-            return None
-        return int(text["origin_partition"]), int(text["origin_offset"]), text["handler"]
-    except (KeyError, ValueError):
+        headers: Any = dict(record.headers() or ())
+    except Exception:
+        return {}
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers.items()}
+
+
+def _letter(headers: Mapping[str, str], group: str, topic: str) -> Letter | None:
+    if any(name not in headers for name in _NEEDED):
+        return None
+    if headers["bridge_group"] != group or headers["origin_topic"] != topic:
+        return None
+    try:
+        return int(headers["origin_partition"]), int(headers["origin_offset"]), headers["handler"]
+    except ValueError:
         # Another producer's: none of ours.
         return None
+
+
+def _death(headers: Mapping[str, str]) -> Death:
+    error = f"{headers.get('error_class', '')}: {headers.get('error_message', '')}".rstrip(": ")
+    at = headers.get("failed_at", "")
+    return Death(headers.get("reason", ""), error[:ERROR], int(at) / 1000 if at.isdecimal() else 0.0)

@@ -111,7 +111,7 @@ class BridgeMetrics:
 
     def show_fates(self, topic: str, line: Line) -> None:
         """Show how the deliveries of one handler and partition stand."""
-        for fate in ("done", "handed", "parked", "dead", "discarded", "open"):
+        for fate in ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired"):
             self.fates.labels(topic, line.partition, line.handler, fate).set(getattr(line, fate))
         self.unaccounted.labels(topic, line.partition, line.handler).set(line.unaccounted)
 

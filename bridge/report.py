@@ -8,9 +8,9 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from bridge.audit import Audit
+from bridge.audit import Audit, Line
 
-_COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted")
+_COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
 
 def print_audit(console: Console, audit: Audit) -> None:
@@ -24,15 +24,34 @@ def print_audit(console: Console, audit: Audit) -> None:
     table.add_row("total", "", *(f"{count:,}" for count in audit.totals.values()))
     _show(console, table)
     for line in audit.lines:
-        place = f"{audit.topic}-{line.partition} {line.handler}"
-        if line.oldest:
-            _say(console, f"{place}: oldest in flight: {_shown(line.oldest)}")
-        if line.unaccounted:
-            _say(console, f"{place}: unaccounted for: {line.unaccounted:,}, from {_shown(line.unaccounted_at)}", "red")
-        if line.letters_missing:
-            _say(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
+        _print_line(console, f"{audit.topic}-{line.partition} {line.handler}", line)
+    for deaths in audit.deaths:
+        _say(
+            console,
+            f"{audit.topic} {deaths.handler}: {deaths.count:,} dead, {deaths.reason}, since {deaths.since}; "
+            f"the last at {deaths.last}: {deaths.error}",
+        )
     if audit.clean:
         _say(console, "nothing is unaccounted for", "green")
+
+
+def _print_line(console: Console, place: str, line: Line) -> None:
+    if not line.imported:
+        _say(console, f"{place}: no handler here has this name; asked for as far as it came", "yellow")
+    if line.oldest:
+        since = f" (since {line.oldest_since})" if line.oldest_since else ""
+        _say(console, f"{place}: oldest in flight: {_shown(line.oldest)}{since}")
+    if line.forgotten:
+        _say(
+            console,
+            f"{place}: forgotten: {line.forgotten:,}, handed off and committed before the ledger was wiped; "
+            "what was not settled by then is lost, unless `bridge reset` reads it again",
+            "red",
+        )
+    if line.unaccounted:
+        _say(console, f"{place}: unaccounted for: {line.unaccounted:,}, from {_shown(line.unaccounted_at)}", "red")
+    if line.letters_missing:
+        _say(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from bridge.kafka import (
     TopicPartition,
     admin_client,
 )
-from bridge.ledger import Account, Fate, Ledger, Mark
+from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
 from bridge.ledger.fates import runs
 from bridge.ledger.pages import PAGE
 from bridge.opened import opened
@@ -58,8 +58,9 @@ def reset(settings: Settings, routes: Routes, topic: str, to: str, *, again: boo
         raise CannotReset(f"topic {topic!r} does not exist.")
     targets = _targets(settings, found, to)
     _check_stopped(settings)
-    _move(settings, topic, targets)
+    # Before the offsets: moved without their fates, what is to be skipped would run, and a second try see nothing.
     _write_fates(settings, routes, topic, found, targets, again)
+    _move(settings, topic, targets)
     return [Moved(extent.partition, extent.committed, targets[extent.partition]) for extent in found]
 
 
@@ -139,6 +140,7 @@ def _write_fates(
             for handler in routes.of(topic):
                 account = Account(handler.name, topic, catalog.topic_ids[topic], extent.partition)
                 _discard_open(ledger, account, extent, targets[extent.partition])
+                Accounts(ledger).accept(account, targets[extent.partition])
                 if again and targets[extent.partition] < extent.end:
                     ledger.forget(account, targets[extent.partition], extent.end - 1)
 

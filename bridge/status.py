@@ -16,7 +16,7 @@ from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUn
 from bridge.extent import Extent, extents
 from bridge.handoff import Handoff
 from bridge.latest import latest
-from bridge.ledger import Account, Fate, Ledger
+from bridge.ledger import Account, Accounts, Fate, Ledger
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
@@ -128,16 +128,15 @@ def _in_ledger(
         letters = tuple(
             each for topic in catalog.topic_ids for each in _dead(settings, ledger, topic, catalog.topic_ids[topic])
         )
-        if asked.facts.bridges:
-            return letters, asked.facts.oldest
-        # No bridge runs that would have told.
-        ages: dict[tuple[str, str], float] = {}
-        for extent in asked.extents or ():
-            for handler in routes.of(extent.topic):
-                account = Account(handler.name, extent.topic, catalog.topic_ids[extent.topic], extent.partition)
-                if (found := oldest(ledger, account)) is not None:
-                    where = (extent.topic, handler.name)
-                    ages[where] = max(ages.get(where, 0.0), found.seconds)
+        ages = dict(asked.facts.oldest)
+        for account in Accounts(ledger).everyone():
+            # Bridges tell of the handlers that they have; of those that were renamed or removed none does.
+            told = asked.facts.bridges and any(h.name == account.handler for h in routes.of(account.topic))
+            if told or catalog.topic_ids.get(account.topic) != account.topic_id:
+                continue
+            if (found := oldest(ledger, account)) is not None:
+                where = (account.topic, account.handler)
+                ages[where] = max(ages.get(where, 0.0), found.seconds)
         return letters, ages
 
 

@@ -77,6 +77,16 @@ class Accounts:
                 pipe.hset(self._names[1], mapping={key(*account): str(offset) for account, offset in offsets.items()})
                 pipe.execute()
 
+    def accept(self, account: Account, first: int) -> None:
+        """Note that a person lets everything begin at an offset: what was lost below it is not asked for."""
+        (known,) = self.known([account])
+        with self._ledger.asking("note where a handler begins") as pipe:
+            pipe.hset(self._names[1], key(*account), str(first))
+            if known.lost is not None:
+                pipe.hset(self._names[0], key(*account), str(first))
+                pipe.hdel(self._names[2], key(*account))
+            pipe.execute()
+
     def lose(self, accounts: Iterable[Account], below: int) -> None:
         """Note that what became of everything below an offset was lost with the ledger's data."""
         with self._ledger.asking("note what was lost") as pipe:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from bridge.ledger import Fate, Mark
+from bridge.ledger import Accounts, Fate, Mark
 from tests.processes import Stack, eventually
 from tests.promises import AUDITED, all_settled, audit, choose, command, json_of, ledger
+from tests.servers.redis import RedisServer
 
 NAMES = {
     "handler",
@@ -16,7 +17,11 @@ NAMES = {
     *AUDITED,
     "gaps",
     "unaccounted_at",
+    "imported",
+    "forgotten",
+    "expired",
     "oldest",
+    "oldest_since",
     "letters_missing",
 }
 
@@ -56,6 +61,11 @@ def test_the_report_names_each_fate_and_exits_1_if_anything_is_unaccounted_for(s
     (zero, one) = found["lines"]
     assert set(zero) == NAMES
     assert (zero["committed"], zero["end"], zero["oldest"]) == (21, 21, [])
+    (deaths,) = found["deaths"]
+    assert (deaths["handler"], deaths["reason"], deaths["count"]) == ("orders", "permanent", 1)
+    assert deaths["error"]
+    assert deaths["since"] == deaths["last"] > "2020"
+    assert one["oldest_since"] > "2020"
     assert (one["partition"], one["handed"], one["oldest"]) == (1, 3, [0, 1, 2])
     printed = command(stack, "audit", stack.topic("orders"))
     assert "nothing is unaccounted for" in printed
@@ -73,6 +83,72 @@ def test_the_report_names_each_fate_and_exits_1_if_anything_is_unaccounted_for(s
 
     eventually(lambda: bridge.metric("bridge_unaccounted", topic=topic, handler="orders") == 3, 40)
     assert [shown("done", "0"), shown("open", "0"), shown("dead", "0"), shown("handed", "1")] == [17, 3, 1, 3]
+
+
+def test_what_was_handed_off_before_the_ledger_was_wiped_is_named_until_it_is_read_again(stack: Stack):
+    choose(stack, {"orders": {"commit": "handoff"}})
+    stack.make_topics("orders")
+    stack.produce("orders", *range(50))
+    bridge = stack.bridge()
+    eventually(lambda: stack.committed("orders") == 50, 20)
+    with stack.redis() as client:
+        client.flushdb()
+    found = audit(stack, code=1)
+    assert (found["forgotten"], found["unaccounted"], found["clean"]) == (50, 0, False)
+    bridge.says("the ledger was wiped: what was handed off below offset 50")
+    # It is not taken for settled by what comes then, nor by the next bridge.
+    stack.produce("orders", 50)
+    eventually(lambda: stack.committed("orders") == 51, 20)
+    assert bridge.terminate() == 0
+    topic = stack.topic("orders")
+    assert "forgotten: 50" in command(stack, "audit", topic, code=1)
+    command(stack, "reset", topic, "--to", "earliest")
+    assert audit(stack)["forgotten"] == 0
+    stack.bridge()
+    eventually(lambda: stack.waiting() == 51, 20, "all of it is handed off, once")
+    eventually(lambda: stack.committed("orders") == 51, 20)
+    assert audit(stack)["clean"]
+
+
+def test_a_handler_that_was_removed_keeps_its_unsettled_deliveries_in_the_audit(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", "elsewhere")
+    stack.produce("orders", *range(10))
+    with ledger(stack, "orders") as (fates, account):
+        was = account._replace(handler="orders.was")
+        fates.write([Mark(was, [0, 2], Fate.DONE), Mark(was, [3], Fate.HANDED), Mark(was, [4], Fate.DISCARDED)])
+        Accounts(fates).join(was, 0)
+        # Its last commit; what came after it is no concern of its.
+        Accounts(fates).reach({was: 5})
+        away = account._replace(handler="gone", topic=stack.topic("unnamed"))
+        Accounts(fates).join(away, 0)
+    found = audit(stack, code=1)
+    (now, gone) = found["lines"]
+    assert (now["handler"], now["imported"], now["open"]) == ("orders", True, 10)
+    assert (gone["handler"], gone["imported"]) == ("orders.was", False)
+    assert (gone["done"], gone["handed"], gone["oldest"], gone["open"]) == (2, 1, [3], 1)
+    assert (gone["unaccounted"], gone["unaccounted_at"]) == (1, [1])
+    assert "no handler here has this name" in command(stack, "audit", stack.topic("orders"), code=1)
+    assert json_of(stack, "audit", stack.topic("unnamed"))["lines"] == []
+
+
+@pytest.mark.slow
+def test_a_reset_that_the_ledger_did_not_hear_of_has_moved_nothing(stack: Stack, mortal_redis: RedisServer):
+    stack.broker = stack.environ["CELERY_BROKER_URL"] = mortal_redis.fresh_url()
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders")
+    stack.produce("orders", *range(10))
+    topic = stack.topic("orders")
+    mortal_redis.stop()
+    try:
+        assert "start it" in command(stack, "reset", topic, "--to", "latest", code=2)
+        assert stack.committed("orders") == 0
+    finally:
+        mortal_redis.start()
+    command(stack, "reset", topic, "--to", "latest")
+    assert stack.committed("orders") == 10
+    with ledger(stack, "orders") as (fates, account):
+        assert fates.fates(account, 0, 9) == bytes([Fate.DISCARDED] * 10)
 
 
 def test_a_dead_delivery_without_a_dead_letter_is_a_fault(stack: Stack):
