@@ -24,7 +24,7 @@ from lossless.polling import Poller
 from lossless.prefetch import QoS
 from lossless.replica import leaving
 from lossless.scripts import WAIT
-from lossless.stored import Keys, eta_of, stored
+from lossless.stored import Keys, decoded, eta_of, stored
 from lossless.taking import Taker
 from lossless.working import started_tags, stopping
 
@@ -267,6 +267,17 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                     key, _, raw = entry.partition(b"\0")
                     if key in lists:
                         yield raw
+
+    def waiting(self, queue: str, most: int) -> list[dict[str, Any]]:
+        """Return the messages of a queue that wait for their time, in kombu's wire form, the first due in front."""
+        found = []
+        client: Any = self._bare()
+        for entry in client.zrange(self.keys.waiting(queue), 0, most - 1):
+            with contextlib.suppress(ValueError):
+                message = decoded(entry.partition(b"\0")[2])
+                if isinstance(message, dict) and isinstance(message.get("headers"), dict) and "properties" in message:
+                    found.append(message)
+        return found
 
     def _waiting_count(self, queue: str) -> int:
         return int(self._bare().zcard(self.keys.waiting(queue)))

@@ -26,7 +26,7 @@ from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker import consumer, state
 
-from lossless import pool
+from lossless import pool, scheduled
 from lossless.burial import (
     Failure,
     Reason,
@@ -75,6 +75,7 @@ class Consumer(consumer.Consumer):
         if fault := _fault_in(self.app):
             raise ImproperlyConfigured(fault)
         pool.prepare(self.app, self.pool)
+        scheduled.register()
         self._burial_wants: Callable[[Any], bool] | None = symbol_by_name(self.app.conf.get("burial_wants"))
         self._seen = Seen()
 
