@@ -287,17 +287,25 @@ class Keeper:
                 raise RuntimeError("; ".join(map(_text, wrong)))
 
     def close(self) -> None:
-        """At the process's end: settle, give back, leave. What fails is left to the others' sweep."""
+        """At the process's end: settle, give back, leave. What fails three times is left to the others' sweep."""
         for holder in tuple(self.holders):
-            try:
-                for tag in sorted(holder.taken, key=lambda tag: int(tag.rpartition(".")[2]), reverse=True):
-                    holder.give_back(tag, front=True)
-                holder.settle()
-                holder.leave()
-            except UNAVAILABLE as exc:
-                logger.warning("Could not give back %d messages: %r", len(holder.taken), exc)
+            for attempt in range(3):
+                try:
+                    self._close(holder)
+                    break
+                except UNAVAILABLE as exc:
+                    logger.warning("Could not give back %d messages: %r", len(holder.taken), exc)
+                    threading.Event().wait(attempt * RETRY_INTERVAL / 2)
             self.forget(holder)
         self.wake()
+
+    def _close(self, holder: Holder) -> None:
+        for tag in sorted(holder.taken, key=lambda tag: int(tag.rpartition(".")[2]), reverse=True):
+            holder.give_back(tag, front=True)
+        holder.settle()
+        if holder.stale and holder.epoch:
+            holder.register()
+        holder.leave()
 
 
 _keepers: dict[tuple[int, Any], Keeper] = {}

@@ -26,6 +26,7 @@ from typing import Any
 
 import redis
 from kombu import transport as _kombu_transport
+from kombu.exceptions import OperationalError
 from kombu.transport import redis as _kombu_redis
 
 from lossless.channel import Channel, SentinelChannel
@@ -76,6 +77,9 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
     """The transport for ``redis://`` and ``rediss://``."""
 
     Channel = Channel
+    #: kombu makes this of a connection that is lost while it publishes: what a worker's steps publish (mingle, events)
+    #: would end it, since Celery begins anew at these errors alone.
+    connection_errors = (*kombu_redis.Transport.connection_errors, OperationalError)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

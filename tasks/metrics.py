@@ -6,7 +6,9 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +18,11 @@ logger = logging.getLogger(__name__)
 
 _metrics: "tuple[Counter, Counter, Counter, Histogram, Counter] | None" = None
 _making = threading.Lock()
+_folding = threading.Lock()
+#: The id of no process: whose file has what the ended ones have counted.
+_NOBODY = 0
+#: Seconds between looks for files of ended processes, where nobody scrapes.
+_FOLD_EVERY = 60
 
 
 def ran(handler: str, outcome: str, seconds: float) -> None:
@@ -60,14 +67,69 @@ def serve(port: int) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.multiprocess import MultiProcessCollector
 
+    class Collector(MultiProcessCollector):
+        def collect(self) -> Any:
+            fold_ended()
+            return super().collect()  # type: ignore[no-untyped-call]
+
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    Collector(registry)  # type: ignore[no-untyped-call]
+    threading.Thread(target=_fold_now_and_then, name="metrics-files", daemon=True).start()
     try:
         start_http_server(port, registry=registry)
     except OSError as error:
         logger.warning("no metrics: port %d cannot be opened (%s); set WORKER_METRICS_PORT to a free one.", port, error)
     else:
         logger.info("metrics on http://localhost:%d/metrics", port)
+
+
+def fold_ended() -> None:
+    """Add up in one file what processes have counted that have ended, and remove theirs.
+
+    Otherwise each child leaves its files behind (`--max-tasks-per-child`). Only in the folder that this process has
+    made: in another the processes may be those of another container, whose ids mean nothing here.
+    """
+    if _folder is None or _folder[0] != os.getpid():
+        return
+    with _folding:
+        for kind in ("counter", "histogram", "summary"):
+            _fold(Path(_folder[1]), kind)
+
+
+def _fold(folder: Path, kind: str) -> None:
+    from prometheus_client.mmap_dict import MmapedDict
+
+    ended = [file for file in folder.glob(f"{kind}_*.db") if _has_ended(file.stem.rpartition("_")[2])]
+    if not ended:
+        return
+    total = MmapedDict(str(folder / f"{kind}_{_NOBODY}.db"))  # type: ignore[no-untyped-call]
+    for file in ended:
+        for key, value, timestamp, _ in MmapedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
+            before, _ = total.read_value(key)  # type: ignore[no-untyped-call]
+            total.write_value(key, before + value, timestamp)  # type: ignore[no-untyped-call]
+        file.unlink()
+    total.close()  # type: ignore[no-untyped-call]
+
+
+def _has_ended(process: str) -> bool:
+    if not process.isdecimal() or int(process) == _NOBODY:
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _fold_now_and_then() -> None:
+    while _folder is not None:
+        time.sleep(_FOLD_EVERY)
+        try:
+            fold_ended()
+        except Exception as error:  # what only observes must not fail
+            logger.debug("Metric files were not added up: %r", error)
 
 
 def remove_files() -> None:

@@ -92,7 +92,7 @@ class Worker(Process):
     """`celery -A APP worker -c 1`; returns from the constructor when it is ready.
 
     Parameters: the broker's URL, a folder for its log, further arguments of the command; the app's module, the
-    transport ("lossless", or "kombu" for the plain one), and Celery's settings.
+    transport ("lossless", or "kombu" for the plain one), whether to look for no neighbours, and Celery's settings.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class Worker(Process):
         transport: str = "lossless",
         level: str = "INFO",
         wait: bool = True,
+        alone: bool = True,
         **settings: Any,
     ) -> None:
         command = [sys.executable, "-m", "celery", "-A", app, "worker", "-l", level, "-c", "1"]
@@ -115,9 +116,10 @@ class Worker(Process):
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "ignore",
         }
+        neighbours = ["--without-gossip", "--without-mingle"] if alone else []
         super().__init__(
             "worker",
-            [*command, "-n", f"{uuid.uuid4().hex}@test", "--without-gossip", "--without-mingle", *arguments],
+            [*command, "-n", f"{uuid.uuid4().hex}@test", *neighbours, *arguments],
             environ,
             folder,
         )

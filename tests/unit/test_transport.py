@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu import Connection
 from kombu import transport as _kombu_transport
-from kombu.exceptions import VersionMismatch
+from kombu.exceptions import OperationalError, VersionMismatch
 
 from lossless import transport
 from lossless.channel import refuse_old_redis
@@ -156,3 +156,9 @@ def test_a_time_is_said_by_a_name_that_nobody_else_has() -> None:
 
 def test_the_fields_of_an_owner_are_in_order_whatever_they_are() -> None:
     assert in_order({"2", "10", "odd", "1"}) == ["odd", "10", "2", "1"]
+
+
+@pytest.mark.parametrize("kind", [transport.Transport, transport.SentinelTransport])
+def test_what_kombu_makes_of_a_connection_lost_while_it_publishes_does_not_end_a_worker(kind: Any) -> None:
+    """Celery begins anew at a transport's connection errors, and ends at any other."""
+    assert OperationalError in kind.connection_errors
