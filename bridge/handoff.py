@@ -288,7 +288,7 @@ class Handoff:
 
 
 def _body(app: Celery, body: Any) -> bytes:
-    _, _, payload = dumps(body, serializer=app.conf.task_serializer)
+    _, _, payload = dumps(body, serializer="json")
     return str(payload).encode()
 
 

@@ -153,9 +153,25 @@ def no_handler(app: Celery, environ: Mapping[str, str]) -> str:
     """What to do where not one handler was found, naming the modules that were imported."""
     source = "HANDLERS" if environ.get("HANDLERS") else "`imports`"
     modules = list(app.conf.imports or ())
-    if not modules:
-        return "there is no handler: name the modules that hold them in `imports` or in HANDLERS."
-    return f"there is no handler: {source} names {', '.join(map(_shown, modules))}, and no @handler is in it."
+    if modules:
+        why = f"{source} names {', '.join(map(_shown, modules))}, and no @handler is in it"
+    else:
+        why = "name the modules that hold them in `imports` or in HANDLERS"
+    return f"there is no handler: {why}{_declared_elsewhere(app)}."
+
+
+def _declared_elsewhere(app: Celery) -> str:
+    """Handlers were declared, and on another app: `tasks.use(app)` was forgotten, or comes too late."""
+    # Looked up, not imported: nothing here knows the package `tasks`.
+    other = getattr(sys.modules.get("tasks"), "app", None)
+    tasks: Mapping[str, Any] = {} if other is None or other is app else other.tasks
+    names = ", ".join(name for name, task in tasks.items() if getattr(task, "source_topics", ()))
+    if other is None or not names:
+        return ""
+    return (
+        f"; {names} was declared on the app {other.main!r}: call tasks.use(app) where {app.main!r} is made, before the "
+        "modules of handlers are imported"
+    )
 
 
 def _shown(name: str) -> str:

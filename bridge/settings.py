@@ -20,6 +20,8 @@ from bridge.topics import TopicNames, topic_fault
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 #: The Kafka consumer group, and the default Celery queue, where BRIDGE_GROUP names no other.
 DEFAULT_GROUP: Final = "bridge"
+#: The name of this project's own app. On another a handler says for itself what its delivery needs (tasks.defaults).
+OWN_APP: Final = "tasks"
 _SECRET = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
 
 
@@ -195,7 +197,11 @@ def _file_settings(app: Celery, faults: list[str]) -> FileSettings:
 
 
 def _own_names(app: Celery) -> list[str]:
-    return sorted({str(name) for name in app.conf if str(name).startswith("kafka_")})
+    """Ours among the names of an app's settings; in a Django project they are written CELERY_KAFKA_TOPICS."""
+    namespace: str = getattr(app, "namespace", None) or ""
+    prefix = f"{namespace.rstrip('_')}_" if namespace else ""
+    bare = (str(name).removeprefix(prefix) for name in app.conf if str(name).startswith((prefix, "kafka_")))
+    return sorted({name.lower() for name in bare if name.lower().startswith("kafka_")})
 
 
 def _environment(environ: Mapping[str, str], faults: list[str]) -> EnvironmentSettings:
@@ -242,26 +248,18 @@ def _kafka_properties(environ: Mapping[str, str], faults: list[str]) -> tuple[di
 def _check_celery(app: Celery, faults: list[str]) -> None:
     conf = app.conf
     wanted: tuple[tuple[str, bool, str], ...] = (
-        ("task_acks_late = True", bool(conf.task_acks_late), "a killed worker would lose what it runs"),
-        (
-            "task_acks_on_failure = True",
-            conf.task_acks_on_failure is not False,
-            "failures would loop or be lost",
-        ),
-        (
-            "task_acks_on_timeout = True",
-            conf.task_acks_on_timeout is not False,
-            "timeouts would loop for ever",
-        ),
-        ("task_serializer = 'json'", conf.task_serializer == "json", "only JSON is read back"),
-        (
-            "accept_content = ['json']",
-            set(conf.accept_content) == {"json"},
-            "pickle from a queue runs any code",
-        ),
+        ("'json' in accept_content", "json" in conf.accept_content, "deliveries are JSON"),
         ("task_protocol = 2", conf.task_protocol == 2, "the `kafka` header needs it"),
         ("task_always_eager = False", not conf.task_always_eager, "nothing would go through the broker"),
     )
+    if app.main == OWN_APP:
+        wanted += (
+            ("task_acks_late = True", bool(conf.task_acks_late), "a killed worker would lose what it runs"),
+            ("task_acks_on_failure = True", conf.task_acks_on_failure is not False, "failures would loop or be lost"),
+            ("task_acks_on_timeout = True", conf.task_acks_on_timeout is not False, "timeouts would loop for ever"),
+            ("task_serializer = 'json'", conf.task_serializer == "json", "only JSON is read back"),
+            ("accept_content = ['json']", set(conf.accept_content) == {"json"}, "pickle from a queue runs any code"),
+        )
     faults.extend(f"celeryconfig: {name} is needed: {why}." for name, right, why in wanted if not right)
 
 

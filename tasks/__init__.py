@@ -14,6 +14,7 @@ from bridge.message import Message
 from tasks.celery import app
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.handler import HandlerTask, declare
+from tasks.using import current, use
 
 __all__ = [  # noqa: RUF022  (grouped, to be read)
     # Writing handlers
@@ -27,6 +28,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     "HandlerError",
     "HandlerTask",
     "app",
+    "use",
 ]
 
 
@@ -51,7 +53,7 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
     Without options every exception is retried 5 times, from 1 s, doubling, at most 10 min, with jitter; a
     value that does not decode or validate goes to the dead letters at once.
     """
-    return declare(app, topics, options)
+    return declare(current(), topics, options)
 
 
-from tasks import burial, worker  # noqa: E402, F401  (they register the burial task and the worker's signals)
+from tasks import worker  # noqa: E402, F401  (it connects the worker's signals)

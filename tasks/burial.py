@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from celery import Task
+from celery import Celery, Task
 
 from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.failure import Failure, cut
@@ -19,7 +19,7 @@ from bridge.message import HEADER, Dead, Delivery, from_header
 from bridge.publisher import Publisher
 from tasks import metrics, telling
 from tasks.book import Book
-from tasks.celery import app
+from tasks.defaults import DeliveryTask
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
 
@@ -29,16 +29,6 @@ logger = logging.getLogger(__name__)
 NAME: Final = "tasks.bury"
 
 
-@app.task(
-    name=NAME,
-    bind=True,
-    lazy=False,
-    shared=False,
-    acks_late=True,
-    ignore_result=True,
-    max_retries=None,
-    Request="lossless.request:Request",
-)
 def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     """Publish the dead letter of what the main process gave up; as long as Kafka cannot take it, try again.
 
@@ -71,6 +61,11 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             str(error),
         )
         retry(self, countdown=delay)
+
+
+def register(app: Celery) -> None:
+    """Make it a task of an app whose worker buries through it."""
+    app.task(name=NAME, base=DeliveryTask, bind=True, lazy=False, shared=False, max_retries=None)(bury)
 
 
 def _bury(task: Task, book: Book, delivery: Delivery, dead: Dead) -> None:  # type: ignore[type-arg]

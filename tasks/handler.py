@@ -23,6 +23,7 @@ from bridge.message import HEADER, Message
 from bridge.topics import topic_fault
 from tasks import execution
 from tasks.codec import Decode, decoder
+from tasks.defaults import DeliveryTask
 from tasks.errors import DeadLettered, HandlerError, RetryAsked
 from tasks.policy import Errors, Policy
 
@@ -37,7 +38,7 @@ _RETRY_OPTIONS = (
 )
 
 
-class HandlerTask(Task):  # type: ignore[type-arg]
+class HandlerTask(DeliveryTask):
     """A Celery task that handles the messages of one or more topics.
 
     Called with a record (by the bridge) it decodes, runs and settles it. Called as a plain Celery task
@@ -45,9 +46,6 @@ class HandlerTask(Task):  # type: ignore[type-arg]
     """
 
     abstract = True
-    Request = "lossless.request:Request"
-    acks_late = True
-    ignore_result = True
     # The arguments of a delivery are made from its record; there are none to check when it is sent.
     typing = False
     max_retries = 5
@@ -148,7 +146,7 @@ def _make_task(
         decode = decoder(options.pop("codec", None), annotation)
     except HandlerError as error:
         raise HandlerError(f"{name}: {error}") from None
-    _declare_queue(app, options.get("queue"))
+    declare_queue(app, options.get("queue"))
     base = options.pop("base", None)
     options["throws"] = (*HandlerTask.throws, *options.get("throws", ()))
     options["max_retries"] = policy.retries
@@ -168,7 +166,7 @@ def _make_task(
     return task
 
 
-def _declare_queue(app: Celery, queue: Any) -> None:
+def declare_queue(app: Celery, queue: Any) -> None:
     """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says,
     and a worker that is started without `-Q` consumes it.
     """

@@ -22,7 +22,7 @@ from bridge.settings import is_redis
 from lossless.transport import risks
 from tasks import logs, metrics, telling
 from tasks.announcing import Announcing
-from tasks.celery import app
+from tasks.using import current
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,12 @@ def sum_up(**_: Any) -> None:
 
 
 @worker_init.connect(weak=False)
-def check_and_count(**_: Any) -> None:
+def check_and_count(sender: Any, **_: Any) -> None:
     """Refuse wrong settings before anything is consumed; start counting before the children start."""
+    app = sender.app
+    if app is not current():
+        # Of another app, which has handlers imported for something else than to run them.
+        return
     chosen, faults = settings.read(app, os.environ)
     routes, lost = find_routes(app)
     faults += lost
@@ -62,6 +66,9 @@ def check_and_count(**_: Any) -> None:
 @worker_ready.connect(weak=False)
 def warn_and_serve(sender: Any, **_: Any) -> None:
     """Name the risks of this broker, serve the counts of all children, and say that this worker is there."""
+    app = sender.app
+    if app is not current():
+        return
     if is_redis(str(app.conf.broker_url)):
         with app.connection_for_read() as connection:
             for risk in risks(connection):

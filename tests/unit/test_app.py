@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from tasks.celery import DEFAULTS, make_app
+from tasks.celery import make_app
+from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 
 Make = Callable[..., Celery]
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 import tasks
 from bridge.message import Message
 from bridge.routes import read_routes
-from tasks.celery import DEFAULTS
+from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.errors import HandlerError, RetryAsked, Undecodable
 from tasks.handler import HandlerTask, declare
 from tasks.policy import Again, Bury, Policy

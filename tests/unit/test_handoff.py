@@ -14,7 +14,7 @@ from bridge.errors import HandoffFailed, SettingsError
 from bridge.handoff import Handoff, Outgoing
 from bridge.message import HEADER, Batch, Delivery, Message, label, to_header
 from bridge.routes import read_routes
-from tasks.celery import DEFAULTS
+from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.handler import HandlerTask, declare
 
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")

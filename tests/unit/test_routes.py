@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
+import tasks
 from bridge.routes import import_handlers, no_handler
 
 
@@ -65,3 +66,15 @@ def test_an_app_without_handlers_is_told_which_modules_hold_none(app: Celery, tm
     assert "the package holds shop_one.records: name those" in said
     assert "'json' (" in said
     assert "`imports` names 'shop_one'" in no_handler(app, {})
+
+
+def test_handlers_that_were_declared_on_another_app_are_named_with_what_to_do():
+    @tasks.handler("orders", name="declared.elsewhere")
+    def charge(order: object) -> None: ...
+
+    try:
+        words = no_handler(Celery("mysite", set_as_current=False), {})
+    finally:
+        del tasks.app.tasks["declared.elsewhere"]
+    assert "declared.elsewhere was declared on the app 'tasks'" in words
+    assert "call tasks.use(app) where 'mysite' is made" in words

@@ -1,6 +1,7 @@
 """Settings: read from celeryconfig and the environment, every fault at once."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from bridge import properties
 from bridge.errors import SettingsError
 from bridge.kafka import property_fault
 from bridge.routes import Handler, Routes
-from bridge.settings import Settings, check_routes, hide_password, is_redis, load
-from tasks.celery import DEFAULTS
+from bridge.settings import OWN_APP, Settings, check_routes, hide_password, is_redis, load
+from bridge.settings import read as read_settings
+from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 
 SECRET = "s3cr3t"
 
@@ -22,7 +24,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Settings]:
     monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
 
     def read(config: dict[str, Any] | None = None, **environ: str) -> Settings:
-        app = Celery("settings", set_as_current=False)
+        app = Celery(OWN_APP, set_as_current=False)
         app.add_defaults(lambda: DEFAULTS)
         app.conf.update(config or {})
         return load(app, environ)
@@ -286,3 +288,31 @@ def test_an_entry_of_kafka_topics_that_no_topic_can_have_is_a_fault(read):
 
 def test_an_entry_without_a_handler_is_no_fault(read):
     check_routes(read({"kafka_topics": {"other": {}}}), some_routes("orders"))
+
+
+def test_an_app_of_ones_own_may_have_plain_tasks_as_it_likes():
+    app = Celery("mysite", set_as_current=False)
+    app.conf.update(
+        broker_url="redis://localhost:6379/0",
+        task_acks_late=False,
+        task_serializer="pickle",
+        accept_content=["json", "pickle"],
+        result_backend="redis://localhost:6379/1",
+    )
+    load(app, {})
+    app.conf.accept_content = ["pickle"]
+    with pytest.raises(SettingsError, match="'json' in accept_content"):
+        load(app, {})
+
+
+@pytest.mark.parametrize("typo", [{}, {"CELERY_KAFKA_PARKAFTER": 5}])
+def test_in_a_django_project_the_settings_are_written_as_djangos_are(typo: dict[str, int]):
+    app = Celery("mysite", set_as_current=False)
+    given = {"CELERY_BROKER_URL": "redis://localhost:6379/0", "CELERY_KAFKA_PARK_AFTER": 5, "KAFKA_HOSTS": "its own"}
+    app.config_from_object(SimpleNamespace(**given, **typo), namespace="CELERY")
+    settings, faults = read_settings(app, {})
+    if typo:
+        assert ["'kafka_parkafter'" in words for words in faults] == [True]
+    else:
+        assert not faults
+        assert settings.file.kafka_park_after == 5
