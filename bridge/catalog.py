@@ -33,6 +33,9 @@ _NO_ANSWER: Final = (
 HEADROOM: Final = 65_536
 
 
+#: A dead letter is dropped by nobody but a person: not after a time, and not because another has its key.
+KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+
 #: How the ids of librdkafka's mock clusters begin.
 MOCK: Final = "mockCluster"
 
@@ -115,15 +118,19 @@ class Catalog:
         if self.cluster.startswith(MOCK):
             logger.info("this Kafka makes topics on first use: %r is left to it.", name)
             return True
-        limit = str(self._largest(source) + HEADROOM)
-        topic = NewTopic(name, num_partitions=partitions, config={"max.message.bytes": limit})
+        config = {**KEPT, "max.message.bytes": str(self._largest(source) + HEADROOM)}
+        topic = NewTopic(name, num_partitions=partitions, config=config)
         try:
             self._admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name].result(ANSWER_WITHIN * 2)
         except KafkaException as error:
             return self._not_made(name, error.args[0])
         except TimeoutError:
             raise KafkaUnavailable(f"Kafka did not answer when topic {name!r} was to be made.") from None
-        logger.info("topic %r made, with %d partitions.", name, partitions)
+        logger.info(
+            "topic %r made, with %d partitions; its dead letters are kept without end (retention.ms=-1).",
+            name,
+            partitions,
+        )
         return True
 
     def _largest(self, source: str) -> int:

@@ -10,7 +10,7 @@ from celery import Celery
 from bridge import settings
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
 from bridge.handoff import connection_to
-from bridge.kafka import KafkaException, admin_client, consumer_client
+from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
 from bridge.problems import unconsumed_queues, unknown_handlers
 from bridge.routes import Routes, find_routes, import_handlers, no_handler
@@ -85,7 +85,8 @@ def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
     try:
         # Some properties are only read when a client is made: a certificate's file, for instance.
         consumer_client(chosen.kafka, chosen.group).close()
-        known = admin_client(chosen.kafka).list_topics(timeout=ANSWER_WITHIN).topics
+        admin = admin_client(chosen.kafka)
+        known = admin.list_topics(timeout=ANSWER_WITHIN).topics
     except (KafkaException, KafkaUnavailable) as error:
         yield Finding("fault", f"Kafka at {place}: {_words(error)}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?")
         return
@@ -99,6 +100,27 @@ def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
                 f"topic {dead!r} does not exist and kafka_create_topics is False: "
                 f"dead letters of {topic!r} wait until you make it.",
             )
+    if there := [name for topic in routes.topics if (name := chosen.names.dead_letters(topic)) in known]:
+        yield from _kept(admin, there)
+
+
+def _kept(admin: AdminClient, names: list[str]) -> Iterator[Finding]:
+    """How long dead letters are kept, where Kafka tells."""
+    asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in names])
+    for resource, future in asked.items():
+        try:
+            config = future.result(ANSWER_WITHIN)
+            kept, cleanup = int(config["retention.ms"].value), str(config["cleanup.policy"].value)
+        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError):
+            continue
+        if "compact" in cleanup:
+            yield Finding(
+                "warning",
+                f"topic {resource.name!r} is compacted: of the dead letters of a key only the last is kept. "
+                "Set its cleanup.policy to delete.",
+            )
+        shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
+        yield Finding("ok", f"dead letters in {resource.name!r} are kept {shown} (retention.ms).")
 
 
 def _words(error: Exception) -> str:
@@ -135,7 +157,7 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
         )
         return
     shown = hide_password(chosen.ledger_url)
-    ledger = Ledger(chosen.ledger_url, "check", chosen.group, timeout=ANSWER_WITHIN)
+    ledger = Ledger(chosen.ledger_url, "check", chosen.group, timeout=ANSWER_WITHIN, named=chosen.ledger_named)
     try:
         ledger.state()
         yield Finding("ok", f"the ledger at {shown} answers.")

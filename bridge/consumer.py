@@ -149,7 +149,7 @@ class Bridge:
         settings = self._settings
         url, cluster = settings.ledger_url, self._catalog.cluster
         days = settings.file.kafka_ledger_days
-        self._ledger = Ledger(url, cluster, settings.group, days, LEDGER_WITHIN) if url else None
+        self._ledger = Ledger(url, cluster, settings.group, days, LEDGER_WITHIN, settings.ledger_named) if url else None
         self._assignment = Assignment(settings, self._routes, self._catalog, self._ledger)
         self._dispatch = Dispatch(
             self._handoff, self._ledger, settings.one_redis, cluster, settings.group, self.metrics

@@ -18,7 +18,8 @@ def opened(settings: Settings, topics: Iterable[str]) -> Iterator[tuple[Ledger, 
     assert settings.ledger_url is not None
     catalog = Catalog(settings, topics, make=False)
     catalog.prepare()
-    ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group, settings.file.kafka_ledger_days)
+    days, named = settings.file.kafka_ledger_days, settings.ledger_named
+    ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group, days, named=named)
     try:
         yield ledger, catalog
     finally:

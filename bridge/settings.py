@@ -126,6 +126,11 @@ class Settings:
         return self.broker_url if _holds_ledger(self.broker_url) else None
 
     @property
+    def ledger_named(self) -> str:
+        """The variable by which the ledger's Redis is set, for errors."""
+        return "LEDGER_URL" if self.environment.LEDGER_URL else "CELERY_BROKER_URL"
+
+    @property
     def one_redis(self) -> bool:
         """Whether ledger and broker are the same Redis, so that both can be written in one step."""
         return _holds_ledger(self.broker_url) and self.ledger_url == self.broker_url

@@ -78,7 +78,7 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
     asked = _Asked(Facts(time.time(), settings.group, handlers))
     if settings.ledger_url is not None:
-        with closing(Ledger(settings.ledger_url, "", settings.group)) as ledger:
+        with closing(Ledger(settings.ledger_url, "", settings.group, named=settings.ledger_named)) as ledger:
             asked.ask(lambda: _members(asked, ledger))
     asked.facts = replace(asked.facts, queues=asked.ask(lambda: _queues(app, routes)))
     return asked

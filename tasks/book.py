@@ -45,7 +45,9 @@ class Book:
         if key not in cls._ledgers:
             chosen = settings.load(app, os.environ)
             url, days = chosen.ledger_url, chosen.file.kafka_ledger_days
-            cls._ledgers[key] = Ledger(url, batch.cluster, batch.group, days) if url and batch.group else None
+            named = chosen.ledger_named
+            made = Ledger(url, batch.cluster, batch.group, days, named=named) if url and batch.group else None
+            cls._ledgers[key] = made
         return cls(cls._ledgers[key], batch)
 
     def settled(self, offsets: Sequence[int]) -> set[int]:

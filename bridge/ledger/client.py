@@ -28,9 +28,9 @@ from lossless.replica import leaving
 _SHA = hashlib.sha1(script.WRITE.encode(), usedforsecurity=False).hexdigest()
 _PAGES_AT_ONCE = 32
 _ADVICE: tuple[tuple[type[Exception], str], ...] = (
-    (redis.AuthenticationError, "check the user and password in LEDGER_URL"),
+    (redis.AuthenticationError, "check the user and password in {named}"),
     (NoPermissionError, "allow this Redis user what it was refused (ACL SETUSER)"),
-    (redis.ReadOnlyError, "it is a replica: point LEDGER_URL at the primary"),
+    (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
     (redis.OutOfMemoryError, "raise its maxmemory or free some: nothing is taken until then"),
     (redis.BusyLoadingError, "it is reading its files after a start: wait"),
     (redis.ConnectionError, "start it or mend the network, and ask again"),
@@ -54,6 +54,7 @@ class Ledger:
         group: the consumer group.
         keep: days that a page is kept after its last write.
         timeout: seconds to wait for an answer.
+        named: the variable that `url` was set by, for errors.
 
     Attributes:
         where: host and port, or path, without the password.
@@ -65,11 +66,13 @@ class Ledger:
         ValueError: `url` is no Redis address.
     """
 
-    def __init__(self, url: str, cluster: str, group: str, keep: float = 7, timeout: float = 5) -> None:
-        self.cluster, self.group = cluster, group
+    def __init__(
+        self, url: str, cluster: str, group: str, keep: float = 7, timeout: float = 5, named: str = "LEDGER_URL"
+    ) -> None:
+        self.cluster, self.group, self._named = cluster, group, named
         self._keep = max(1, int(keep * 86_400))
         self._timeout = timeout
-        self._redis = _client(url, timeout)
+        self._redis = _client(url, timeout, named)
         self._lost = 0
         pool = self._redis.connection_pool
         pool.connection_class = leaving(pool.connection_class, on_lost=self._count_lost)
@@ -224,7 +227,8 @@ class Ledger:
         except (redis.RedisError, OSError) as error:
             advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")
             raise LedgerUnavailable(
-                f"The ledger (Redis at {self.where}) could not {doing}: {type(error).__name__}: {error}; {advice}."
+                f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
+                f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
             ) from error
 
     def index_key(self, account: Account) -> str:
@@ -300,7 +304,7 @@ class Ledger:
             )
 
 
-def _client(url: str, timeout: float) -> redis.Redis:
+def _client(url: str, timeout: float, named: str) -> redis.Redis:
     """Make the client. A second try covers a stale connection; to go on is the caller's matter."""
     if url.startswith("redis+socket://"):  # kombu's name for it
         url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
@@ -316,7 +320,7 @@ def _client(url: str, timeout: float) -> redis.Redis:
         )
     except ValueError:  # its text may hold a part of the password
         raise ValueError(
-            "LEDGER_URL is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
+            f"{named} is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
         ) from None
 
 

@@ -68,3 +68,11 @@ def test_a_redis_that_would_lose_messages_is_a_warning_and_the_worker_starts_all
         worker = stack.worker(CELERY_BROKER_URL=server.url)
         assert name in worker.text
         assert worker.terminate() == 0
+
+
+def test_dead_letters_are_kept_without_end_where_the_bridge_makes_their_topic(stack: Stack):
+    stack.make_topics("orders")
+    stack.bridge()
+    found = json.loads(check(stack, "--json", code=0))
+    name = stack.topic("orders.dlq")
+    assert f"dead letters in '{name}' are kept without end (retention.ms)." in [each["text"] for each in found]

@@ -278,7 +278,7 @@ def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: Red
             lambda: Members(ledger, "workers").living(),
             lambda: stuck(ledger, CHARGE, 1),
         ):
-            with pytest.raises(LedgerUnavailable, match=f"127.0.0.1:{own_redis.port}.*start it"):
+            with pytest.raises(LedgerUnavailable, match=f"127.0.0.1:{own_redis.port}, LEDGER_URL.*start it"):
                 call()
         own_redis.start()
         assert ledger.fates(CHARGE, 0, 2) == bytes([0, 2, 0])
