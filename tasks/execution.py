@@ -41,7 +41,7 @@ def execute(task: "HandlerTask", header: object) -> Any:
 
     Raises:
         Retry: the only delivery was sent again, to run later.
-        DeadLettered: Kafka has the dead letter of the only delivery.
+        DeadLettered: Kafka has the dead letters of all that died, and all else is settled or sent on.
         Reject: it could not be settled; the broker keeps the message.
     """
     try:
@@ -263,7 +263,11 @@ class Execution:
             raise DeadLettered(f"{self._dead.reason}: {self._dead.failure}")
         if self._alone:
             return self._result
-        return ", ".join(f"{count} {what}" for what, count in self._counts.items())
+        counted = ", ".join(f"{count} {what}" for what, count in self._counts.items())
+        if self._dead is not None:
+            # All is settled or sent on: a task in which something died is no success to those who look at tasks.
+            raise DeadLettered(f"{counted}; the last: {self._dead.reason}: {self._dead.failure}")
+        return counted
 
     def _send_on(self, deliveries: list[Delivery], delay: float) -> None:
         task = self._task

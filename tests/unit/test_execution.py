@@ -119,7 +119,8 @@ def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> 
     world.run(-1, 2, -3)
     again = world.batches[0]
     assert [delivery.failures for delivery in again.deliveries] == [1, 1]
-    assert world.run_batch(again) == "2 dead"
+    with pytest.raises(DeadLettered, match=r"^2 dead; the last: exhausted: "):
+        world.run_batch(again)
     assert world.letters == [(0, "exhausted"), (2, "exhausted")]
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE, 2: Fate.DEAD}
 
@@ -144,7 +145,8 @@ def test_in_partition_order_all_that_follows_waits(world: World) -> None:
 
 
 def test_a_dead_message_frees_its_key(world: World) -> None:
-    world.run(101, 2, keys=[b"a", b"a"], order="key")
+    with pytest.raises(DeadLettered, match=r"^1 dead, 1 done; "):
+        world.run(101, 2, keys=[b"a", b"a"], order="key")
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE}
 
 
@@ -153,7 +155,8 @@ def test_while_kafka_takes_no_dead_letter_its_key_waits_and_the_handler_does_not
     world.run(101, 2, keys=[b"a", b"a"], order="key")
     assert (ran, world.book.fates) == ([101], {})
     world.kafka_down = False
-    world.run_batch(world.batches[0])
+    with pytest.raises(DeadLettered):
+        world.run_batch(world.batches[0])
     assert ran == [101, 2]
     assert world.letters == [(0, "permanent")]
 
