@@ -86,6 +86,7 @@ class Bridge:
         url = settings.ledger_url
         self._announcement = Announcement(url, settings.group, routes, self.metrics) if url else None
         self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "tell"), 0.0)
+        self._said_ready = False
         self._turned = clock()
 
     # From any thread
@@ -188,8 +189,18 @@ class Bridge:
             self._hand_off()
         self._look_around()
         self._pauses.apply(self._consumer, blocked=self._blocked is not None)
-        self.metrics.ready.set(0 if self.obstacles() else 1)
+        self._show_ready()
         self._tell()
+
+    def _show_ready(self) -> None:
+        ready = not self.obstacles()
+        self.metrics.ready.set(1 if ready else 0)
+        if ready and not self._said_ready:
+            self._said_ready = True
+            count = len(list(self._assignment))
+            logger.info(
+                "ready: %s.", f"{count} partitions are consumed" if count else "other bridges have all partitions"
+            )
 
     def _poll(self) -> list[Record]:
         if self._blocked:
