@@ -93,6 +93,8 @@ class Delivery:
         dead: set when it is decided that it is dead, until Kafka has the dead letter.
         publish_tries: how often publishing that dead letter has failed.
         error: the last failure in words, cut to `ERROR_LENGTH` characters, for whoever asks how it stands.
+        ended: "done" or "dead" when it has ended so, until the ledger has the mark: it does not run again.
+        due: seconds since the epoch before which it must not run again.
     """
 
     message: Message
@@ -104,6 +106,8 @@ class Delivery:
     dead: Dead | None = None
     publish_tries: int = 0
     error: str = ""
+    ended: str = ""
+    due: float | None = None
 
     @property
     def identity(self) -> str:
@@ -227,7 +231,7 @@ def _row(delivery: Delivery) -> list[Any]:
     data = row(message.offset, message.timestamp, message.key, message.value, message.headers)
     more: dict[str, Any] = {
         name: value
-        for name in ("number", "attempts", "failures", "first_failed_at", "publish_tries", "error")
+        for name in ("number", "attempts", "failures", "first_failed_at", "publish_tries", "error", "ended", "due")
         if (value := getattr(delivery, name))
     }
     if delivery.dead is not None:
@@ -301,6 +305,8 @@ def _delivery(handler: str, topic: str, partition: int, origin: str, data: Seque
         dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
         publish_tries=int(more.get("publish_tries", 0)),
         error=str(more.get("error", "")),
+        ended=str(more.get("ended") or ""),
+        due=float(more["due"]) if more.get("due") else None,
     )
 
 

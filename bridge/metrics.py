@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
 from bridge.audit import Line
 
@@ -14,6 +14,9 @@ class BridgeMetrics:
     """The bridge's metrics in a registry of their own, so that tests can run several in a process."""
 
     def __init__(self) -> None:
+        # In memory, also where the environment has PROMETHEUS_MULTIPROC_DIR for workers: a bridge is one process, and
+        # a folder that is gone must not end it.
+        values.ValueClass = values.MutexValue
         self.registry = CollectorRegistry()
         self._paused: dict[tuple[str, int, str], float] = {}
         at = ("topic", "partition")

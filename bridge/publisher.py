@@ -41,7 +41,7 @@ class Publisher:
         self._settings = chosen
         self._producer: Producer = producer_client(chosen.kafka)
         self._partitions: dict[str, int] = {}
-        self._letters: dict[tuple[str, int], tuple[float, set[Letter]]] = {}
+        self._letters: dict[tuple[str, str, int], tuple[float, set[Letter]]] = {}
 
     @classmethod
     def of(cls, app: Celery) -> "Publisher":
@@ -51,17 +51,21 @@ class Publisher:
                 cls._of_process = (os.getpid(), cls(settings.load(app, os.environ)))
             return cls._of_process[1]
 
-    def dead_letter(self, delivery: Delivery, dead: Dead) -> None:
+    def dead_letter(self, delivery: Delivery, dead: Dead, group: str) -> None:
         """Publish a dead letter and wait until every in-sync replica has it.
 
         A record too large for the topic goes without its traceback, then without its message.
 
+        Parameters:
+            group: the consumer group that handed the delivery off, whatever this process's own environment says.
+
         Raises:
             PublishFailed: Kafka did not acknowledge it; it may or may not be there.
         """
-        topic = self._settings.names.dead_letters(delivery.message.topic)
+        chosen = self._settings.of_group(group)
+        topic = chosen.names.dead_letters(delivery.message.topic)
         for failure in _shorter_and_shorter(dead.failure):
-            headers = dead_letter_headers(delivery, Dead(dead.reason, failure), self._settings.group)
+            headers = dead_letter_headers(delivery, Dead(dead.reason, failure), chosen.group)
             try:
                 self._publish(topic, delivery, headers)
                 return
@@ -69,23 +73,24 @@ class Publisher:
                 refused = error
         raise refused
 
-    def has_dead_letter(self, delivery: Delivery, written_before: float | None = None) -> bool:
+    def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         """Whether Kafka has this delivery's dead letter already: a killed process may have written it, and no more.
 
         Parameters:
+            group: the consumer group that handed it off.
             written_before: Unix time; if only an older letter is looked for, what was read since is not read again.
 
         Raises:
             PublishFailed: Kafka does not tell.
         """
         message = delivery.message
-        place = (message.topic, message.partition)
+        place = (group, message.topic, message.partition)
         read_at, found = self._letters.get(place, (0.0, set()))
         # A second for clocks that are read in whole seconds.
         if written_before is None or read_at <= written_before + 1:
             read_at = time.time()
             try:
-                found = recent_letters(self._settings, *place)
+                found = recent_letters(self._settings.of_group(group), message.topic, message.partition)
             except KafkaUnavailable as error:
                 raise PublishFailed(f"{delivery}: {error}") from None
             self._letters[place] = (read_at, found)

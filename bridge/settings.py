@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -107,6 +107,12 @@ class Settings:
     def group(self) -> str:
         """The Kafka consumer group."""
         return self.environment.BRIDGE_GROUP
+
+    def of_group(self, group: str) -> "Settings":
+        """The same settings for what another group has handed off; for none, these."""
+        if group in ("", self.group):
+            return self
+        return replace(self, environment=self.environment.model_copy(update={"BRIDGE_GROUP": group}))
 
     @cached_property
     def names(self) -> TopicNames:

@@ -162,8 +162,8 @@ def burial_message(app: Celery, burial: Burial) -> Successor:
     )
 
 
-def comeback_of(message: Any, pause: float, why: str, **counts: int) -> Successor:
-    """A copy of `message` that is due in `pause` seconds and carries `counts` as headers.
+def comeback_of(message: Any, pause: float, why: str, **changed: Any) -> Successor:
+    """A copy of `message` that is due in `pause` seconds and carries `changed` over its headers.
 
     It keeps id, arguments, options, custom headers and priority; the body's bytes are those received. It is
     marked as redelivered, as what a transport puts back is.
@@ -172,7 +172,7 @@ def comeback_of(message: Any, pause: float, why: str, **counts: int) -> Successo
     headers = dict(message.headers)
     headers.pop("compression", None)  # kombu decompressed the body on receipt (kombu/message.py)
     headers.pop("redelivered", None)  # the transport's mark, which would become a custom header
-    headers.update(counts, eta=datetime.fromtimestamp(due, UTC).isoformat())
+    headers.update(changed, eta=datetime.fromtimestamp(due, UTC).isoformat())
     kept = ("priority", "correlation_id", "reply_to", "delivery_mode")
     return Successor(
         exchange=message.delivery_info.get("exchange") or "",

@@ -1,7 +1,8 @@
 """How a task's run ended, as the worker's main process sees it (pure)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.exceptions import Ignore, Reject, Retry
@@ -9,6 +10,25 @@ from kombu.exceptions import OperationalError
 
 LOSSES = (WorkerLostError, TimeLimitExceeded, MemoryError)
 REQUEUE_PAUSES = (1, 2, 4, 8, 16, 32, 60)
+
+
+class ComeBack(Reject):
+    """Raise it in a task that cannot be brought to its end now: its message comes back later, with these headers.
+
+    They go over the headers that it has: so what was done is not forgotten. The worker's main process keeps the
+    message until the broker has taken its successor; the pauses grow up to a minute.
+
+    Parameters:
+        why: for the log.
+        headers: JSON values.
+    """
+
+    def __init__(self, why: str, headers: Mapping[str, Any]) -> None:
+        super().__init__(why, requeue=True)
+        self.headers = dict(headers)
+
+    def __reduce__(self) -> tuple[type["ComeBack"], tuple[str, dict[str, Any]]]:
+        return (type(self), (str(vars(self)["reason"]), self.headers))
 
 
 class Ending(Enum):

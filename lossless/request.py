@@ -9,7 +9,7 @@ to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,7 @@ from kombu.asynchronous import get_event_loop
 from kombu.utils.encoding import safe_repr
 
 from lossless.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
-from lossless.ending import REQUEUE_PAUSES, Ending, ending_of, pause_after, raised, reason_of
+from lossless.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
 from lossless.envelope import fault_in, fault_in_call, fault_in_eta
 from lossless.replacement import Replacement, bury
 
@@ -176,7 +176,7 @@ class Request(request.Request):
         self._announce_comeback(error, exc_info, why)
 
     def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
-        why = self._come_back(failure)
+        why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})
         self._announce_comeback(error, exc_info, why)
 
     def _bury_or_repeat(self, reason: Reason, failure: Failure) -> bool:
@@ -184,21 +184,21 @@ class Request(request.Request):
         if self._buries:
             logger.critical("Burial %s ended as %s and is repeated: %s", self.id, reason, failure.message)
             state.revoked.discard(self.id)
-            self._come_back(failure)
+            self._come_back(failure, {})
             return False
         bury(self._app, self._message, burial_of(self._message, reason, failure))
         self.acknowledged = True
         return True
 
-    def _come_back(self, failure: Failure) -> str:
+    def _come_back(self, failure: Failure, headers: Mapping[str, Any]) -> str:
         requeued = count_in(self._message.headers, "requeued") + 1
         pause = pause_after(requeued, REQUEUE_PAUSES)
         why = f"put back {requeued} times, again in {pause} s: {failure.name}: {failure.message}"
-        self._replace_by_copy(pause, why, requeued=requeued)
+        self._replace_by_copy(pause, why, **{**headers, "requeued": requeued})
         return why
 
-    def _replace_by_copy(self, pause: float, why: str, **counts: int) -> None:
-        Replacement(self._message, comeback_of(self._message, pause, why, **counts)).start()
+    def _replace_by_copy(self, pause: float, why: str, **headers: Any) -> None:
+        Replacement(self._message, comeback_of(self._message, pause, why, **headers)).start()
         self.acknowledged = True  # Celery's own ways to acknowledge must do nothing from here on
 
     @property

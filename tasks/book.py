@@ -1,7 +1,7 @@
 """The worker's side of the ledger: what is settled already, and marks that wait a few milliseconds for others."""
 
-import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import ClassVar, Final
@@ -13,13 +13,16 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
 from bridge.ledger.underway import note_waiting
 from bridge.message import Batch, Message
+from tasks import observing
 
-logger = logging.getLogger(__name__)
+logger = observing.log(__name__)
 
 #: Seconds that a mark may wait for others; what a killed process had done since its last marks runs again.
 MARK_WITHIN: Final = 0.005
-#: Seconds for which marks are tried again before the message is given back to the broker.
-MARK_FOR: Final = 60.0
+#: Seconds for which marks are tried again before they travel with the message.
+MARK_FOR: Final = 5.0
+#: Seconds between two tries.
+MARK_EVERY: Final = 0.5
 
 
 class Book:
@@ -34,7 +37,8 @@ class Book:
     def __init__(self, ledger: Ledger | None, batch: Batch) -> None:
         self._ledger = ledger
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
-        self._done: list[int] = []
+        self._unwritten: dict[int, Fate] = {}
+        self._writing = threading.Lock()
         self._marked_at = time.monotonic()
 
     @classmethod
@@ -49,6 +53,11 @@ class Book:
             made = Ledger(url, batch.cluster, batch.group, days, named=named) if url and batch.group else None
             cls._ledgers[key] = made
         return cls(cls._ledgers[key], batch)
+
+    @property
+    def unwritten(self) -> dict[int, Fate]:
+        """What the ledger has not been told yet."""
+        return self._unwritten
 
     def settled(self, offsets: Sequence[int]) -> set[int]:
         """Those of these offsets (ascending) that are settled: they are not run again.
@@ -83,38 +92,51 @@ class Book:
             logger.debug("%s", error)
 
     def done(self, offset: int, *, now: bool = False) -> None:
-        """Mark a delivery done, within milliseconds, or `now`."""
-        self._done.append(offset)
+        """Mark a delivery done, within milliseconds, or `now`.
+
+        Raises:
+            LedgerUnavailable: as `flush`.
+        """
+        self._unwritten[offset] = Fate.DONE
         if now or time.monotonic() - self._marked_at >= MARK_WITHIN:
             self.flush()
 
     def mark(self, offset: int, fate: Fate) -> None:
-        """Mark a delivery, at once."""
-        self.flush()
-        self._write([offset], fate)
-
-    def flush(self) -> None:
-        """Write the marks that wait.
+        """Mark a delivery, at once.
 
         Raises:
-            LedgerUnavailable: the ledger did not take them for a minute; the message must not be acknowledged.
+            LedgerUnavailable: as `flush`.
         """
-        if self._done:
-            self._write(sorted(set(self._done)), Fate.DONE)
-            self._done = []
-        self._marked_at = time.monotonic()
+        self._unwritten[offset] = fate
+        self.flush()
 
-    def _write(self, offsets: list[int], fate: Fate) -> None:
-        if self._ledger is None:
-            return
-        give_up = time.monotonic() + MARK_FOR
-        while True:
+    def flush(self, patience: float = MARK_FOR) -> None:
+        """Write the marks that wait.
+
+        Parameters:
+            patience: seconds for which it is tried again.
+
+        Raises:
+            LedgerUnavailable: the ledger did not take them for so long; they are kept in `unwritten`.
+        """
+        give_up = time.monotonic() + patience
+        while self._unwritten:
             try:
-                self._ledger.write([Mark(self._account, offsets, fate)])
+                with self._writing:
+                    self._write()
             except LedgerUnavailable as error:
                 if time.monotonic() > give_up:
                     raise
-                logger.warning("tried again in a second: %s", error)
-                time.sleep(1)
-            else:
-                return
+                logger.warning("tried again in %g s: %s", MARK_EVERY, error)
+                time.sleep(MARK_EVERY)
+        self._marked_at = time.monotonic()
+
+    def _write(self) -> None:
+        fates = dict(self._unwritten)
+        if self._ledger is not None:
+            by_fate: dict[Fate, list[int]] = {}
+            for offset in sorted(fates):
+                by_fate.setdefault(fates[offset], []).append(offset)
+            self._ledger.write([Mark(self._account, offsets, fate) for fate, offsets in by_fate.items()])
+        for offset in fates:
+            self._unwritten.pop(offset, None)

@@ -4,7 +4,6 @@ The main process must not block and never touches Kafka; it sends what it gives 
 the same broker, and acknowledges only then.
 """
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,13 +16,13 @@ from bridge.failure import Failure, cut
 from bridge.ledger import Fate
 from bridge.message import HEADER, Dead, Delivery, from_header
 from bridge.publisher import Publisher
-from tasks import metrics, telling
+from tasks import metrics, observing, telling
 from tasks.book import Book
 from tasks.defaults import DeliveryTask
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
 
-logger = logging.getLogger(__name__)
+logger = observing.log(__name__)
 
 #: The name of the task; the setting `burial_task` of the worker names it.
 NAME: Final = "tasks.bury"
@@ -48,10 +47,18 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         # Deliveries run in their order, and each is marked at once after a loss: the first that is not is the poison.
         guilty = todo[:1] if dead.reason == POISON else todo
         for delivery in guilty:
-            _bury(self, book, replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0)), dead)
+            _bury(
+                self,
+                book,
+                batch.group,
+                replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0)),
+                dead,
+            )
         if rest := todo[len(guilty) :]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
     except (LedgerUnavailable, PublishFailed) as error:
+        # The dead letter may be written, without its mark: the next run looks.
+        headers = {**(self.request.headers or {}), "redelivered": True}
         delay = publish_delay(self.request.retries)
         logger.error(
             "%s is dead (%s), but that could not be written; again in %d s: %s",
@@ -60,7 +67,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             delay,
             str(error),
         )
-        retry(self, countdown=delay)
+        retry(self, countdown=delay, headers=headers)
 
 
 def register(app: Celery) -> None:
@@ -68,15 +75,15 @@ def register(app: Celery) -> None:
     app.task(name=NAME, base=DeliveryTask, bind=True, lazy=False, shared=False, max_retries=None)(bury)
 
 
-def _bury(task: Task, book: Book, delivery: Delivery, dead: Dead) -> None:  # type: ignore[type-arg]
+def _bury(task: Task, book: Book, group: str, delivery: Delivery, dead: Dead) -> None:  # type: ignore[type-arg]
     """Publish, wait for the acknowledgement, then mark the ledger."""
     publisher, sent = Publisher.of(task.app), task.request.headers or {}
     # Who buried it before may have been killed between the acknowledgement and the mark.
     again = sent.get("lost") or sent.get("restored") or sent.get("redelivered")
-    if not (again and publisher.has_dead_letter(delivery)):
-        publisher.dead_letter(delivery, dead)
+    if not (again and publisher.has_dead_letter(delivery, group)):
+        publisher.dead_letter(delivery, dead, group)
     book.mark(delivery.message.offset, Fate.DEAD)
-    metrics.dead_lettered(delivery.handler, dead.reason)
+    metrics.dead_lettered(delivery.handler, group, dead.reason)
     telling.dead(delivery, dead)
 
 

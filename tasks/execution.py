@@ -3,23 +3,24 @@
 import logging
 import os
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
-from billiard.exceptions import SoftTimeLimitExceeded
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
+from kombu.exceptions import KombuError
 
-from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
+from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.failure import Failure
 from bridge.ledger import Fate
-from bridge.message import Batch, Dead, Delivery, from_header
+from bridge.message import HEADER, Batch, Dead, Delivery, Message, from_header, to_header
 from bridge.publisher import Publisher
 from bridge.settled import AlreadySettled
-from tasks import metrics, telling
+from lossless.ending import ComeBack
+from tasks import metrics, observing, telling
 from tasks.book import Book
 from tasks.errors import DeadLettered, RetryAsked
+from tasks.limits import Limits, watchdog
 from tasks.logs import about
 from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
@@ -27,8 +28,10 @@ from tasks.resending import publish_delay, retry_batch, send_on
 if TYPE_CHECKING:
     from tasks.handler import HandlerTask
 
-logger = logging.getLogger(__name__)
+logger = observing.log(__name__)
 
+#: How a delivery has ended, in the word that travels with it.
+_ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead"}
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
 LEDGER_DELAY: Final = 5.0
 
@@ -42,16 +45,21 @@ def execute(task: "HandlerTask", header: object) -> Any:
     Raises:
         Retry: the only delivery was sent again, to run later.
         DeadLettered: Kafka has the dead letters of all that died, and all else is settled or sent on.
-        Reject: it could not be settled; the broker keeps the message.
+        ComeBack: they could not all be settled; the message comes again with those that are not.
     """
     try:
         batch = from_header(task.name, header)
     except MalformedDelivery as error:
         logger.error("%s", str(error))
         raise
+    execution, dog = Execution(task, batch), watchdog()
+    if dog is not None:
+        dog.executing = True
     try:
-        return _settling(batch, lambda: Execution(task, batch).run())
+        return execution.settle()
     finally:
+        if dog is not None:
+            dog.executing = False
         about(None)
 
 
@@ -63,18 +71,6 @@ def failures_of(task: "HandlerTask") -> int:
 def remember(task: "HandlerTask", asked: RetryAsked) -> None:
     """Keep what `self.retry(throw=False)` asked for until the handler returns."""
     vars(task.request)["retry_asked"] = asked
-
-
-def _settling(batch: Batch, run: Callable[[], Any]) -> Any:
-    """Whatever goes wrong while a batch is settled, its message stays in the broker."""
-    try:
-        return run()
-    except (Retry, Reject, DeadLettered, WorkerShutdown, WorkerTerminate):
-        raise
-    except BaseException as error:
-        _leave_if_told_to(error)
-        logger.exception("%s could not be settled and stays in the queue: %s", str(batch), type(error).__name__)
-        raise Reject(f"{batch} could not be settled: {type(error).__name__}", requeue=True) from None
 
 
 def _leave_if_told_to(error: BaseException) -> None:
@@ -98,12 +94,43 @@ class Execution:
         #: A process or a whole worker died with it: it runs apart from others, and is marked at once.
         self._suspect = bool(sent.get("lost") or sent.get("restored"))
         self._comes_again = bool(self._suspect or sent.get("redelivered"))
+        #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
+        self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
+        self._ends: set[int] = set()
+        self._limits = Limits.of(task)
+        self._watchdog = watchdog() if any(self._limits) else None
         self._later: dict[float, list[Delivery]] = {}
         self._blocked: dict[bytes | None, float] = {}
         self._counts: dict[str, int] = {}
         self._result: Any = None
         self._dead: Dead | None = None
-        self._limited = False
+
+    def settle(self) -> Any:
+        """Run it. Whatever goes wrong on the way, what has not ended stays in the broker, and what was done is done."""
+        try:
+            return self.run()
+        except (Retry, DeadLettered, WorkerShutdown, WorkerTerminate):
+            raise
+        except BaseException as error:
+            _leave_if_told_to(error)
+            left = self._left_over()
+            if not left:
+                logger.exception("%s: all of it has ended, but then: %s", str(self._batch), type(error).__name__)
+                return self._end()
+            foreseen = isinstance(error, BridgeError | Reject | KombuError | OSError)
+            level = logging.WARNING if foreseen else logging.ERROR
+            logger.log(level, "%s comes again: %s", str(self._batch), str(error), exc_info=not foreseen)
+            why = f"{self._batch} could not be settled: {type(error).__name__}"
+            raise ComeBack(why, {HEADER: to_header(self._batch.holding(left))}) from None
+
+    def _left_over(self) -> list[Delivery]:
+        """What has not ended; and what has, as far as the ledger has not been told."""
+        unwritten = self._book.unwritten
+        return [
+            replace(delivery, ended=_ENDS[unwritten[offset]]) if offset in self._ends else delivery
+            for offset, delivery in sorted(self._left.items())
+            if offset not in self._ends or offset in unwritten
+        ]
 
     def run(self) -> Any:
         """Run what is not settled; then send on what must run later; then mark, and return."""
@@ -112,7 +139,7 @@ class Execution:
             return self._break_up(todo)
         until = time.monotonic() + self._task.batch_seconds
         for number, delivery in enumerate(todo):
-            if number and (self._limited or time.monotonic() > until):
+            if number and time.monotonic() > until:
                 self._rest(todo[number:])
                 break
             self._one(delivery)
@@ -130,7 +157,8 @@ class Execution:
         for delivery in deliveries:
             if delivery.message.offset in settled:
                 self._count("skipped")
-                metrics.skipped(self._task.name)
+                self._left.pop(delivery.message.offset)
+                metrics.skipped(self._task.name, self._batch.group)
                 telling.skipped(delivery)
         return [delivery for delivery in deliveries if delivery.message.offset not in settled]
 
@@ -149,19 +177,28 @@ class Execution:
     def _one(self, delivery: Delivery) -> None:
         about(delivery)
         delay = self._later_than(delivery)
-        if delay is not None:
+        if delivery.ended:
+            self._end_again(delivery)
+        elif delay is not None:
             # A message before it in its order runs again first.
             self._put_off(delay, delivery)
+        elif delivery.due is not None and (wait := delivery.due - time.time()) > 0:
+            self._again(delivery, wait, "its time has not come")
         elif delivery.dead is not None:
             self._bury(delivery, delivery.dead)
         else:
             self._handle(delivery)
 
+    def _end_again(self, delivery: Delivery) -> None:
+        """It ended in an earlier run, which could not tell the ledger."""
+        self._count(delivery.ended)
+        self._ended(delivery, next(fate for fate, name in _ENDS.items() if name == delivery.ended))
+
     def _handle(self, delivery: Delivery) -> None:
         task, started = self._task, time.monotonic()
         vars(task.request)["failures"] = delivery.failures
         try:
-            self._result = task.call(delivery.message)
+            self._result = self._call(delivery.message)
             asked: RetryAsked | None = vars(task.request).pop("retry_asked", None)
             if asked is not None:
                 raise asked
@@ -173,19 +210,37 @@ class Execution:
         except BaseException as error:
             # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
             if terminate_handler_fired():
-                self._book.flush()
+                self._book.flush(0)
             _leave_if_told_to(error)
-            metrics.ran(task.name, "failed", time.monotonic() - started)
-            # The limit is the batch's; it comes once, and what is left gets its own.
-            self._limited = isinstance(error, SoftTimeLimitExceeded)
+            metrics.ran(task.name, self._batch.group, "failed", time.monotonic() - started)
             self._act(delivery, error)
         else:
             self._done(delivery, started)
 
+    def _call(self, message: Message) -> Any:
+        if self._watchdog is None:
+            return self._task.call(message)
+        with self._watchdog.watching(self._limits, self._last_will):
+            return self._task.call(message)
+
+    def _last_will(self) -> None:
+        """Done by another thread before the process ends for the hard limit: what was done before it is done."""
+        logger.error("%s: its handler overran its hard time limit of %g s.", str(self._batch), self._limits.hard)
+        self._book.flush(0)
+
     def _done(self, delivery: Delivery, started: float) -> None:
-        metrics.ran(self._task.name, "done", time.monotonic() - started)
+        metrics.ran(self._task.name, self._batch.group, "done", time.monotonic() - started)
         self._count("done")
-        self._book.done(delivery.message.offset, now=self._alone or self._suspect)
+        self._ended(delivery, Fate.DONE)
+
+    def _ended(self, delivery: Delivery, fate: Fate) -> None:
+        """Mark it; until the ledger has taken the mark, that travels with the message."""
+        offset = delivery.message.offset
+        self._ends.add(offset)
+        if fate is Fate.DONE:
+            self._book.done(offset, now=self._alone or self._suspect)
+        else:
+            self._book.mark(offset, fate)
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
         now = time.time()
@@ -196,45 +251,48 @@ class Execution:
         match decision:
             case Drop():
                 self._count("done")
-                self._book.done(delivery.message.offset)
+                self._ended(delivery, Fate.DONE)
             case Again(delay, spent):
                 again = delivery.failed(failure, spent=spent)
-                metrics.retried(self._task.name, "failed" if spent else "postponed")
+                metrics.retried(self._task.name, self._batch.group, "failed" if spent else "postponed")
                 telling.again(again, delay, failure)
-                self._again(again, delay, failure)
+                self._again(again, delay, str(failure))
             case Hold(delay):
-                metrics.retried(self._task.name, "held")
+                metrics.retried(self._task.name, self._batch.group, "held")
                 telling.held(delivery, delay, failure)
-                self._again(delivery.failed(failure, spent=False), delay, failure)
+                self._again(delivery.failed(failure, spent=False), delay, str(failure))
             case Bury(reason):
                 self._bury(delivery.failed(failure, spent=True), Dead(reason, failure), cause)
 
-    def _again(self, delivery: Delivery, delay: float, failure: Failure) -> None:
+    def _again(self, delivery: Delivery, delay: float, words: str) -> None:
+        self._left[delivery.message.offset] = replace(delivery, due=time.time() + delay)
         if self._alone:
-            retry_batch(self._task, self._batch.holding([delivery]), delay, str(failure))
+            retry_batch(self._task, self._batch.holding([replace(delivery, due=None)]), delay, words)
         self._block(delivery, delay)
         self._put_off(delay, delivery)
 
     def _bury(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Publish, wait for the acknowledgement, then mark the ledger; as long as Kafka cannot take it, later again."""
+        group = self._batch.group
         try:
             publisher = Publisher.of(self._task.app)
             # Who ran it before may have been killed between the acknowledgement and the mark, or the mark is lost.
             forgot_at = self._book.forgot_at(delivery.message)
-            again = self._comes_again and publisher.has_dead_letter(delivery)
-            if not (again or (forgot_at is not None and publisher.has_dead_letter(delivery, forgot_at))):
-                publisher.dead_letter(delivery, dead)
+            again = self._comes_again and publisher.has_dead_letter(delivery, group)
+            if not (again or (forgot_at is not None and publisher.has_dead_letter(delivery, group, forgot_at))):
+                publisher.dead_letter(delivery, dead, group)
         except PublishFailed as error:
             delay = publish_delay(delivery.publish_tries)
-            metrics.retried(self._task.name, "dead_letter_unpublished")
+            metrics.retried(self._task.name, group, "dead_letter_unpublished")
             telling.unpublished(delivery, dead, delay, error, cause)
-            self._again(replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1), delay, dead.failure)
+            waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
+            self._again(waiting, delay, str(dead.failure))
             return
-        self._book.mark(delivery.message.offset, Fate.DEAD)
-        metrics.dead_lettered(self._task.name, dead.reason)
-        telling.dead(delivery, dead, cause)
         self._count("dead")
-        self._dead = dead
+        self._dead = self._dead or dead
+        self._ended(delivery, Fate.DEAD)
+        metrics.dead_lettered(self._task.name, group, dead.reason)
+        telling.dead(delivery, dead, cause)
 
     # What runs later
 
@@ -256,22 +314,22 @@ class Execution:
 
     def _end(self) -> Any:
         """Send on what runs later: what is due together goes together."""
-        for delay, deliveries in self._later.items():
-            self._count("again" if delay else "put back", len(deliveries))
-            self._send_on(deliveries, delay)
-        if self._alone and self._dead is not None:
-            raise DeadLettered(f"{self._dead.reason}: {self._dead.failure}")
-        if self._alone:
-            return self._result
-        counted = ", ".join(f"{count} {what}" for what, count in self._counts.items())
+        for delay in list(self._later):
+            self._send_on(self._later[delay], delay)
+            self._count("again" if delay else "put back", len(self._later.pop(delay)))
+        counts = "" if self._alone else ", ".join(f"{count} {what}" for what, count in self._counts.items())
         if self._dead is not None:
-            # All is settled or sent on: a task in which something died is no success to those who look at tasks.
-            raise DeadLettered(f"{counted}; the last: {self._dead.reason}: {self._dead.failure}")
-        return counted
+            # A task with a dead letter is a failed one for Flower, however many of its batch were done.
+            words = f"{self._dead.reason}: {self._dead.failure}"
+            raise DeadLettered(f"{counts}; the first of the dead: {words}" if counts else words)
+        return counts or self._result
 
     def _send_on(self, deliveries: list[Delivery], delay: float) -> None:
         task = self._task
-        send_on(task.app, self._batch.holding(deliveries), delay, task.request.delivery_info or {})
+        sent = [replace(delivery, due=None) for delivery in deliveries]
+        send_on(task.app, self._batch.holding(sent), delay, task.request.delivery_info or {})
+        for delivery in deliveries:
+            self._left.pop(delivery.message.offset, None)
 
     def _count(self, what: str, by: int = 1) -> None:
         self._counts[what] = self._counts.get(what, 0) + by

@@ -46,6 +46,7 @@ class HandlerTask(DeliveryTask):
     """
 
     abstract = True
+    Request = "tasks.request:Request"
     # The arguments of a delivery are made from its record; there are none to check when it is sent.
     typing = False
     max_retries = 5

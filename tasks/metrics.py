@@ -1,50 +1,92 @@
-"""What a worker measures; right under prefork, where every child counts for itself."""
+"""What a worker measures; right under prefork, where every child counts for itself.
 
-import logging
+Counting decides nothing: where it fails (a cleaner has removed the files of the counts, the disk is full), what was
+to be counted goes on, and the log says so once.
+"""
+
 import os
 import shutil
 import sys
 import tempfile
 import threading
 import time
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+
+from tasks.observing import log, observing
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
 
-logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+logger = log(__name__)
 
-_metrics: "tuple[Counter, Counter, Counter, Histogram, Counter] | None" = None
+
+class _Metrics(NamedTuple):
+    handled: "Counter"
+    retried: "Counter"
+    dead_lettered: "Counter"
+    duration: "Histogram"
+    skipped: "Counter"
+
+
+_metrics: _Metrics | None = None
 _making = threading.Lock()
 _folding = threading.Lock()
 #: The id of no process: whose file has what the ended ones have counted.
 _NOBODY = 0
 #: Seconds between looks for files of ended processes, where nobody scrapes.
 _FOLD_EVERY = 60
+_failing = False
 
 
-def ran(handler: str, outcome: str, seconds: float) -> None:
-    """A handler ran: `outcome` is `done` or `failed`."""
-    handled, duration = _of_runs(handler, outcome)
+def _failed(error: Exception) -> None:
+    """Say once that counting fails; make the folder again, so that it need not go on failing."""
+    global _failing
+    if not _failing:
+        logger.warning("metrics are not counted, deliveries go on: %s: %s", type(error).__name__, error)
+    _failing = True
+    if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError:
+            return
+
+
+def _counting(count: Callable[P, None]) -> Callable[P, None]:
+    return observing(count, _failed)
+
+
+@_counting
+def ran(handler: str, group: str, outcome: str, seconds: float) -> None:
+    """A handler ran: `outcome` is `done` or `failed`.
+
+    Parameters:
+        group: here and below, the consumer group that handed it off.
+    """
+    handled, duration = _of_runs(handler, group, outcome)
     handled.inc()
     duration.observe(seconds)
 
 
-def retried(handler: str, reason: str) -> None:
+@_counting
+def retried(handler: str, group: str, reason: str) -> None:
     """A delivery was sent again."""
-    _made()[1].labels(handler, reason).inc()
+    _made().retried.labels(handler, group, reason).inc()
 
 
-def skipped(handler: str) -> None:
+@_counting
+def skipped(handler: str, group: str) -> None:
     """A delivery was settled already and not run again."""
-    _made()[4].labels(handler).inc()
+    _made().skipped.labels(handler, group).inc()
 
 
-def dead_lettered(handler: str, reason: str) -> None:
+@_counting
+def dead_lettered(handler: str, group: str, reason: str) -> None:
     """Kafka has acknowledged a dead letter."""
-    _made()[2].labels(handler, reason).inc()
+    _made().dead_lettered.labels(handler, group, reason).inc()
 
 
 def collect_in_files() -> None:
@@ -73,7 +115,12 @@ def serve(port: int) -> None:
             return super().collect()  # type: ignore[no-untyped-call]
 
     registry = CollectorRegistry()
-    Collector(registry)  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    try:
+        Collector(registry)  # type: ignore[no-untyped-call]
+    except ValueError as error:
+        logger.warning("no metrics: %s", error)
+        return
     threading.Thread(target=_fold_now_and_then, name="metrics-files", daemon=True).start()
     try:
         start_http_server(port, registry=registry)
@@ -144,13 +191,13 @@ _folder: tuple[int, str] | None = None
 
 
 @cache
-def _of_runs(handler: str, outcome: str) -> "tuple[Counter, Histogram]":
+def _of_runs(handler: str, group: str, outcome: str) -> "tuple[Counter, Histogram]":
     """Looked up once: it costs as much as the counting, which every message of a batch pays."""
-    handled, _, _, duration, _ = _made()
-    return handled.labels(handler, outcome), duration.labels(handler)
+    made = _made()
+    return made.handled.labels(handler, group, outcome), made.duration.labels(handler, group)
 
 
-def _made() -> Any:
+def _made() -> _Metrics:
     """The metrics, made when the first is counted: by then it is known where they are counted."""
     global _metrics
     if _metrics is None:
@@ -160,18 +207,22 @@ def _made() -> Any:
     return _metrics
 
 
-def _make() -> "tuple[Counter, Counter, Counter, Histogram, Counter]":
-    from prometheus_client import Counter, Histogram
+def _make() -> _Metrics:
+    from prometheus_client import CollectorRegistry, Counter, Histogram
 
-    return (
-        Counter("worker_handled", "Runs of a handler, by outcome.", ["handler", "outcome"]),
-        Counter("worker_retried", "Deliveries sent again, by reason.", ["handler", "reason"]),
-        Counter("worker_dead_lettered", "Dead letters that Kafka has acknowledged.", ["handler", "reason"]),
+    # Of a registry of its own: one that could not be made whole is made anew, and no name is taken.
+    registry = CollectorRegistry()
+    counter = partial(Counter, registry=registry)
+    return _Metrics(
+        counter("worker_handled", "Runs of a handler, by outcome.", ["handler", "group", "outcome"]),
+        counter("worker_retried", "Deliveries sent again, by reason.", ["handler", "group", "reason"]),
+        counter("worker_dead_lettered", "Dead letters that Kafka has acknowledged.", ["handler", "group", "reason"]),
         Histogram(
             "worker_handler_duration_seconds",
             "How long a handler ran.",
-            ["handler"],
+            ["handler", "group"],
+            registry=registry,
             buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
         ),
-        Counter("worker_skipped", "Deliveries that were settled already and not run again.", ["handler"]),
+        counter("worker_skipped", "Deliveries that were settled already and not run again.", ["handler", "group"]),
     )

@@ -4,7 +4,6 @@ A handler's error is logged with its traceback once, when its delivery is dead, 
 of errors groups it by that. Where thousands end alike they are summed up.
 """
 
-import logging
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -12,8 +11,9 @@ from typing import Final
 from bridge.failure import Failure
 from bridge.message import Dead, Delivery
 from tasks.logs import Sums
+from tasks.observing import harmless, log
 
-logger = logging.getLogger("tasks.execution")
+logger = log("tasks.execution")
 
 _sums = Sums()
 _OURS: Final = str(Path(__file__).parent)
@@ -24,6 +24,7 @@ def flush() -> None:
     _sums.flush()
 
 
+@harmless
 def dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -> None:
     """Kafka has the dead letter of a delivery."""
     failure, handler, reason = letter.failure, delivery.handler, letter.reason
@@ -42,6 +43,7 @@ def dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -
         )
 
 
+@harmless
 def again(delivery: Delivery, delay: float, failure: Failure) -> None:
     """A handler has failed, and runs again."""
     handler = delivery.handler
@@ -55,6 +57,7 @@ def again(delivery: Delivery, delay: float, failure: Failure) -> None:
         )
 
 
+@harmless
 def held(delivery: Delivery, delay: float, failure: Failure) -> None:
     """A handler asks to stop the topic."""
     logger.critical(
@@ -62,6 +65,7 @@ def held(delivery: Delivery, delay: float, failure: Failure) -> None:
     )
 
 
+@harmless
 def unpublished(
     delivery: Delivery, letter: Dead, delay: float, why: Exception, error: BaseException | None = None
 ) -> None:
@@ -82,6 +86,7 @@ def unpublished(
         )
 
 
+@harmless
 def skipped(delivery: Delivery) -> None:
     """A delivery was settled already."""
     handler = delivery.handler

@@ -1,15 +1,21 @@
 """A batch in the worker: every delivery has a fate of its own, whatever its neighbours do."""
 
+import json
+import logging
+import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery.exceptions import Reject, Retry
+from celery.exceptions import Retry
 
-from bridge.errors import PublishFailed
+from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
 from bridge.message import HEADER, Batch, Delivery, Message, from_header, to_header
 from bridge.publisher import Publisher
-from tasks import DeadLetter, StopConsuming, app, execution, handler
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from lossless.ending import ComeBack
+from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics
 from tasks.book import Book
 from tasks.errors import DeadLettered
 
@@ -37,18 +43,26 @@ class FakeBook:
 
     def __init__(self, settled: set[int]) -> None:
         self.fates = dict.fromkeys(settled, Fate.DONE)
+        self.unwritten: dict[int, Fate] = {}
+        self.silent = False
 
     def settled(self, offsets: list[int]) -> set[int]:
         return {offset for offset in offsets if offset in self.fates}
 
     def done(self, offset: int, *, now: bool = False) -> None:
-        self.fates[offset] = Fate.DONE
+        self.unwritten[offset] = Fate.DONE
+        if now:
+            self.flush()
 
     def mark(self, offset: int, fate: Fate) -> None:
-        self.fates[offset] = fate
+        self.unwritten[offset] = fate
+        self.flush()
 
-    def flush(self) -> None:
-        pass
+    def flush(self, patience: float = 0) -> None:
+        if self.silent and self.unwritten:
+            raise LedgerUnavailable("no answer")
+        self.fates.update(self.unwritten)
+        self.unwritten.clear()
 
     def forgot_at(self, message: Message) -> float | None:
         return None
@@ -68,12 +82,12 @@ class World:
         monkeypatch.setattr(execution, "send_on", self.send_on)
         ran.clear()
 
-    def dead_letter(self, delivery: Delivery, dead: Any) -> None:
+    def dead_letter(self, delivery: Delivery, dead: Any, group: str) -> None:
         if self.kafka_down:
             raise PublishFailed("Kafka is away")
         self.letters.append((delivery.message.offset, dead.reason))
 
-    def has_dead_letter(self, delivery: Delivery, written_before: float | None = None) -> bool:
+    def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         return any(offset == delivery.message.offset for offset, _ in self.letters)
 
     def send_on(self, app: Any, batch: Batch, delay: float, delivery_info: Any) -> None:
@@ -88,6 +102,22 @@ class World:
             for offset, value in enumerate(values)
         )
         return self.run_batch(Batch("unit.charge", "orders", 0, deliveries, order=order), **headers)
+
+    def made(self, *values: int) -> Batch:
+        made = [
+            Delivery(Message("orders", 0, offset, value=b"%d" % value), "unit.charge")
+            for offset, value in enumerate(values)
+        ]
+        return Batch("unit.charge", "orders", 0, tuple(made))
+
+    def comes_back(self, *values: int) -> Batch:
+        return self.comes_back_from(self.made(*values))
+
+    def comes_back_from(self, batch: Batch) -> Batch:
+        """Run a batch that cannot be brought to its end; what comes back in its place."""
+        with pytest.raises(ComeBack) as caught:
+            self.run_batch(batch)
+        return from_header("unit.charge", json.loads(json.dumps(caught.value.headers[HEADER])))
 
     def run_batch(self, batch: Batch, **headers: Any) -> Any:
         header = to_header(batch)
@@ -119,7 +149,7 @@ def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> 
     world.run(-1, 2, -3)
     again = world.batches[0]
     assert [delivery.failures for delivery in again.deliveries] == [1, 1]
-    with pytest.raises(DeadLettered, match=r"^2 dead; the last: exhausted: "):
+    with pytest.raises(DeadLettered, match="2 dead; the first of the dead: exhausted"):
         world.run_batch(again)
     assert world.letters == [(0, "exhausted"), (2, "exhausted")]
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE, 2: Fate.DEAD}
@@ -145,7 +175,7 @@ def test_in_partition_order_all_that_follows_waits(world: World) -> None:
 
 
 def test_a_dead_message_frees_its_key(world: World) -> None:
-    with pytest.raises(DeadLettered, match=r"^1 dead, 1 done; "):
+    with pytest.raises(DeadLettered, match="1 dead, 1 done"):
         world.run(101, 2, keys=[b"a", b"a"], order="key")
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE}
 
@@ -206,9 +236,96 @@ def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: p
         raise OSError("the broker is away")
 
     monkeypatch.setattr(execution, "send_on", broken)
-    with pytest.raises(Reject) as caught:
-        world.run(-1, 2)
-    assert vars(caught.value)["requeue"]
+    (left,) = world.comes_back(-1, 2).deliveries
+    assert (left.message.offset, left.failures, left.attempts) == (0, 1, 1)
+    assert left.due is not None
+    # Its time has not come: it waits on, and its failure is counted once.
+    monkeypatch.setattr(execution, "send_on", world.send_on)
+    world.run_batch(Batch("unit.charge", "orders", 0, (left, *world.made(7, 7, 8).deliveries[2:])))
+    assert ran == [-1, 2, 8]
+    ((delay, offsets),) = world.sent
+    assert offsets == [0]
+    assert 3 < delay <= 4
+
+
+def test_what_was_sent_on_is_not_sent_twice_if_the_next_cannot_be(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def once(*given: Any) -> None:
+        if world.sent:
+            raise OSError("the broker is away")
+        world.send_on(*given)
+
+    monkeypatch.setattr(execution, "send_on", once)
+    assert world.comes_back(-1, 77).offsets == [1]
+    assert world.sent == [(4, [0])]
+
+
+def test_what_is_done_while_the_ledger_does_not_answer_travels_as_done_and_never_runs_again(world: World) -> None:
+    world.book.silent = True
+    left = world.comes_back(1, 2, -3, 4)
+    assert [(delivery.message.offset, delivery.ended) for delivery in left.deliveries if delivery.ended] == [
+        (0, "done"),
+        (1, "done"),
+        (3, "done"),
+    ]
+    again = world.comes_back_from(left)
+    assert [delivery.ended for delivery in again.deliveries] == ["done", "done", "", "done"]
+    world.book.silent = False
+    assert world.run_batch(again) == "3 done, 1 again"
+    assert ran == [1, 2, -3, 4]
+    assert world.book.fates == dict.fromkeys((0, 1, 3), Fate.DONE)
+
+
+def test_a_dead_letter_that_is_written_and_cannot_be_marked_is_not_written_again(world: World) -> None:
+    world.book.silent = True
+    left = world.comes_back(101)
+    assert [delivery.ended for delivery in left.deliveries] == ["dead"]
+    world.book.silent = False
+    world.run_batch(left)
+    assert (ran, world.letters, world.book.fates) == ([101], [(0, "permanent")], {0: Fate.DEAD})
+
+
+def test_the_dead_letter_and_its_topic_are_of_the_group_that_handed_it_off() -> None:
+    made = EnvironmentSettings(BRIDGE_GROUP="workers")
+    settings = Settings(FileSettings(kafka_dead_letter_topic="{topic}.{group}.dlq"), made, "", {})
+    assert settings.of_group("orders-eu").names.dead_letters("orders") == "orders.orders-eu.dlq"
+    assert settings.of_group("orders-eu").group == "orders-eu"
+    assert settings.of_group("").group == "workers"
+
+
+@pytest.mark.parametrize("what", ["labels", "_make"])
+def test_what_only_observes_decides_nothing(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError("the folder of the metrics is gone")
+
+    def refuses(record: Any) -> bool:
+        raise ValueError("a filter of the user's")
+
+    metrics._of_runs.cache_clear()
+    monkeypatch.setattr(metrics, "_metrics", SimpleNamespace() if what == "labels" else None)
+    monkeypatch.setattr(metrics, "_make", broken)
+    loggers = [logging.getLogger(f"tasks.{name}") for name in ("execution", "metrics", "book")]
+    for logger in loggers:
+        logger.addFilter(refuses)
+    try:
+        with pytest.raises(DeadLettered, match="1 done, 1 dead, 1 again"):
+            world.run(1, 101, -2)
+        world.book.fates.pop(0)
+        assert world.run(1) == "charged 1"
+    finally:
+        for logger in loggers:
+            logger.removeFilter(refuses)
+    assert world.book.fates == {0: Fate.DONE, 1: Fate.DEAD}
+    assert world.letters == [(1, "permanent")]
+    assert world.sent == [(4, [2])]
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_comeback_keeps_its_headers_on_its_way_out_of_the_process(protocol: int) -> None:
+    sent = ComeBack("why", {"kafka": {"messages": [[1, None, None, "MQ==", None]]}})
+    found = pickle.loads(pickle.dumps(sent, protocol))
+    assert (vars(found)["reason"], vars(found)["requeue"], found.headers) == ("why", True, sent.headers)
 
 
 def test_the_handler_is_one_of_the_app() -> None:

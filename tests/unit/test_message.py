@@ -41,6 +41,8 @@ def batches(draw: st.DrawFn) -> Batch:
             first_failed_at=draw(st.none() | milliseconds),
             dead=draw(st.none() | st.builds(Dead, st.sampled_from(["exhausted", "poison"]), failures)),
             publish_tries=draw(st.integers(0, 1000)),
+            ended=draw(st.sampled_from(["", "done", "dead"])),
+            due=draw(st.none() | st.floats(1, 1e12)),
         )
         for offset in sorted(offsets)
     )

@@ -47,6 +47,6 @@ def test_a_fatal_error_fails_one_publication_and_the_next_has_a_new_producer(how
     monkeypatch.setattr(publisher, "producer_client", lambda properties: Desynchronized(how))
     made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
     with pytest.raises(PublishFailed, match="orders-0-7"):
-        made.dead_letter(DELIVERY, DEAD)
-    made.dead_letter(DELIVERY, DEAD)
+        made.dead_letter(DELIVERY, DEAD, "bridge")
+    made.dead_letter(DELIVERY, DEAD, "bridge")
     assert Desynchronized.made == 2

@@ -1,0 +1,53 @@
+"""The worker's main process side of a delivery: what Celery counts for a task is counted for a message."""
+
+import time
+from typing import Any, Final
+
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+
+from bridge.message import HEADER
+from lossless import request
+from lossless.ending import raised
+
+#: Seconds beyond its handlers' time that a task may take to settle its deliveries.
+SETTLE_WITHIN: Final = 300
+
+
+class Request(request.Request):
+    """A request of deliveries. Its time limits are kept in the child (tasks/limits.py); here one stands behind them."""
+
+    time_limits: Any
+    _hard: float | None = None
+
+    def __init__(self, message: Any, **options: Any) -> None:
+        super().__init__(message, **options)
+        if HEADER in self.request_dict:
+            task: Any = self.task
+            self._hard = self.time_limits[0] or task.time_limit
+            soft = self.time_limits[1] or task.soft_time_limit
+            if self._hard:
+                most = self._hard + task.batch_seconds + SETTLE_WITHIN
+                # A soft limit there would hit what settles; of two that are equal the hard one counts.
+                self.time_limits = (most, most if soft else None)
+            elif soft:
+                self.time_limits = (None, float(2**31))
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """A process that was lost with its only delivery after the hard limit was ended for that."""
+        if not self._overran(raised(exc_info.exception)):
+            super().on_failure(exc_info, send_failed_event, return_ok)
+            return
+        try:
+            raise TimeLimitExceeded(self._hard)
+        except TimeLimitExceeded:
+            self._overrun = ExceptionInfo()
+        self._when_dead()
+
+    def _overran(self, error: BaseException) -> bool:
+        lost = isinstance(error, WorkerLostError) and "SIGKILL" in str(error)
+        if not lost or not self._hard or not self.time_start:
+            return False
+        header = self.request_dict.get(HEADER)
+        alone = isinstance(header, dict) and len(header.get("messages") or ()) == 1
+        return alone and time.time() - self.time_start >= self._hard
