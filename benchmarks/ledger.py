@@ -132,7 +132,7 @@ def _hand(ledger: Ledger, account: Account, lanes: Lanes, offsets: Offsets) -> N
 
 
 def _learn(ledger: Ledger, account: Account, lanes: Lanes, offsets: Offsets) -> None:
-    if not len(offsets.window):
+    if not offsets.size:
         return
     found = ledger.fates(account, offsets.window.start, offsets.window.stop - 1)
     for change in offsets.saw(account.handler, offsets.window.start, found):

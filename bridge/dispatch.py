@@ -10,6 +10,7 @@ from bridge.handoff import Handoff, Outgoing
 from bridge.kafka import Record
 from bridge.lanes import Group
 from bridge.ledger import Account, Fate, HandOff, Ledger, Mark
+from bridge.ledger.pages import PAGE
 from bridge.ledger.stuck import stuck
 from bridge.message import batch_id, header_of, label
 from bridge.metrics import BridgeMetrics, Place
@@ -63,12 +64,12 @@ class Dispatch:
             LedgerUnavailable: nothing was taken in.
         """
         known = [(partitions[place], records) for place, records in held.items()]
-        spans = [
-            (account, records[0].offset() or 0, records[-1].offset() or 0)
+        asked = [
+            (account, [record.offset() or 0 for record in records])
             for partition, records in known
             for account in partition.accounts.values()
         ]
-        found = iter(self._ledger.fates_many(spans)) if self._ledger else None
+        found = iter(self._ledger.fates_of(asked)) if self._ledger else None
         marks: list[Mark] = []
         for partition, records in known:
             fates = None if found is None else {name: next(found) for name in partition.accounts}
@@ -108,7 +109,10 @@ class Dispatch:
             return
         self._unwritten += marks
         if self._unwritten:
-            self._ledger.write(self._unwritten)
+            long = [mark for mark in self._unwritten if mark.fate is Fate.GAP and len(mark.offsets) > PAGE]
+            self._ledger.write([mark for mark in self._unwritten if mark not in long] if long else self._unwritten)
+            for mark in long:
+                self._ledger.mark_gap(mark.account, mark.offsets[0], mark.offsets[-1])
             self._unwritten = []
 
     def look(self, watched: Sequence[Partition], undone: Callable[[Partition, int, int], None]) -> None:
@@ -122,13 +126,13 @@ class Dispatch:
             LedgerUnavailable: nothing is known.
         """
         assert self._ledger is not None
-        asked = [(p, name, account) for p in watched for name, account in p.accounts.items()]
-        windows = [(account, p.offsets.window.start, p.offsets.window.stop - 1) for p, _, account in asked]
+        asked = [
+            (p, account, window) for p in watched for account in p.accounts.values() for window in p.offsets.windows
+        ]
+        answers = self._ledger.fates_many([(account, window.start, window.stop - 1) for _, account, window in asked])
         marks: list[Mark] = []
-        for (partition, name, _), (_, first, _), found in zip(
-            asked, windows, self._ledger.fates_many(windows), strict=True
-        ):
-            doomed, reread, lost = partition.saw(name, first, found)
+        for (partition, account, window), found in zip(asked, answers, strict=True):
+            doomed, reread, lost = partition.saw(account.handler, window.start, found)
             marks += doomed
             if reread is not None:
                 undone(partition, reread, lost)

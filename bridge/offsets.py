@@ -1,17 +1,22 @@
 """Which offset of a partition is safe to commit (pure).
 
 The bridge's own picture of the fates between the committed offset and the last one read: one byte per offset
-and handler, no object per offset, so that a hundred thousand in flight are searched and compared in C.
+and handler, no object per offset, so that a hundred thousand in flight are searched and compared in C. A long gap
+costs nothing: what lies before and behind it are stretches apart.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
 
 from bridge.ledger import fates
 from bridge.ledger.fates import OVERWRITES, Fate
 
 Commit = Literal["handoff", "completion"]
+
+#: Offsets without a record up to which one stretch holds what lies on both sides.
+NEAR: Final = 4_096
 
 # A byte is (fate before) * 16 + (fate now): a run of one same byte in which the two differ.
 _CHANGED = re.compile(b"([^" + b"".join(re.escape(bytes([f * 17])) for f in Fate) + rb"])\1*", re.DOTALL)
@@ -30,6 +35,26 @@ class Change(NamedTuple):
         return self.fate is Fate.OPEN or self.before not in OVERWRITES[self.fate]
 
 
+class _Stretch:
+    """Offsets from `first` on without a long gap, and the fates of each handler there."""
+
+    __slots__ = ("first", "seen")
+
+    def __init__(self, first: int, handlers: Iterable[str]) -> None:
+        self.first = first
+        self.seen = {handler: bytearray() for handler in handlers}
+
+    @property
+    def end(self) -> int:
+        return self.first + len(next(iter(self.seen.values())))
+
+    def cut(self, size: int) -> None:
+        """Forget the first `size` offsets."""
+        for seen in self.seen.values():
+            del seen[:size]
+        self.first += size
+
+
 class Offsets:
     """The offsets of one partition that are read and not yet safe to commit.
 
@@ -45,14 +70,25 @@ class Offsets:
 
     def __init__(self, first: int, handlers: Iterable[str], commit: Commit, ordered: bool = False) -> None:
         self._first = self._end = first
-        self._seen = {handler: bytearray() for handler in handlers}
+        self._handlers = tuple(handlers)
+        self._stretches: list[_Stretch] = []
         unsafe = {Fate.OPEN} if commit == "handoff" else {Fate.OPEN, Fate.HANDED}
         self.unsafe = frozenset(unsafe | {Fate.PARKED} if ordered else unsafe)
 
     @property
     def window(self) -> range:
-        """From the first offset that is not safe to the last that was read: what to ask the ledger about."""
+        """From the first offset that is not safe to the last that was read."""
         return range(self._first, self._end)
+
+    @property
+    def windows(self) -> list[range]:
+        """The window without its long gaps: what to ask the ledger about."""
+        return [range(stretch.first, stretch.end) for stretch in self._stretches]
+
+    @property
+    def size(self) -> int:
+        """How many offsets the window has without its long gaps."""
+        return sum(stretch.end - stretch.first for stretch in self._stretches)
 
     def read(self, offsets: Sequence[int]) -> list[range]:
         """Take in `offsets` (ascending) as Kafka gave them; return those that hold no record, for the ledger
@@ -65,89 +101,160 @@ class Offsets:
         if offsets and offsets[0] < self._end:
             new = [offset for offset in offsets if offset >= self._end]
             self._reread(offset for offset in offsets if self._first <= offset < self._end)
-        if not new:
+        if not new or not self._handlers:
             return []
-        start, end = self._end, new[-1] + 1
-        self._end = end
-        if end - start == len(new):
-            for seen in self._seen.values():
-                seen += bytes(len(new))
+        if new[-1] + 1 - self._end == len(new):
+            self._take_in(self._end, len(new))
             return []
-        fresh = bytearray([Fate.GAP]) * (end - start)
-        for offset in new:
-            fresh[offset - start] = Fate.OPEN
-        for seen in self._seen.values():
-            seen += fresh
-        return [range(start + run.start, start + run.stop) for run in fates.runs(bytes(fresh), {Fate.GAP})]
+        gaps = []
+        for run in _runs(new):
+            if run.start > self._end:
+                gaps.append(range(self._end, run.start))
+            self._take_in(run.start, len(run))
+        return gaps
 
     def mark(self, handler: str, offsets: Sequence[int], fate: Fate) -> None:
         """Note that the ledger has `fate` for `offsets` (ascending): what a write of this bridge changed."""
-        if not offsets:
-            return
-        seen, first = self._seen[handler], self._first
-        if offsets[0] >= first and offsets[-1] - offsets[0] + 1 == len(offsets):
-            seen[offsets[0] - first : offsets[-1] - first + 1] = bytes([fate]) * len(offsets)
-            return
-        for offset in offsets:
-            if offset >= first:
-                seen[offset - first] = fate
+        for stretch, some, _ in self._placed(offsets):
+            seen, first = stretch.seen[handler], stretch.first
+            if some[-1] - some[0] + 1 == len(some):
+                seen[some[0] - first : some[-1] - first + 1] = bytes([fate]) * len(some)
+            else:
+                for offset in some:
+                    seen[offset - first] = fate
+
+    def learn(self, handler: str, offsets: Sequence[int], found: bytes) -> None:
+        """Take in the ledger's fates of `offsets` (ascending), one byte each."""
+        at = 0
+        for run in _runs(offsets):
+            self.saw(handler, run.start, found[at : at + len(run)])
+            at += len(run)
 
     def saw(self, handler: str, first: int, found: bytes) -> list[Change]:
         """Take in the ledger's fates from offset `first` on, one byte each; return what changed, run by run.
 
-        A gap that the ledger calls open stays a gap. What lies outside the window is left out.
+        A gap that the ledger calls open stays a gap, and a record where the ledger has a gap stays open. What lies
+        outside the window is left out.
         """
-        skip = max(0, self._first - first)
-        found = found[skip : skip + max(0, self._end - first - skip)]
-        at = first + skip - self._first
-        before = bytes(self._seen[handler][at : at + len(found)])
+        changes = []
+        for stretch in self._stretches:
+            begin, end = max(first, stretch.first), min(first + len(found), stretch.end)
+            if begin < end:
+                changes += self._saw(stretch, handler, begin, found[begin - first : end - first])
+        return changes
+
+    def safe(self) -> int:
+        """Return the offset to commit (the first to read again after a crash), and forget those below it."""
+        while self._stretches:
+            stretch = self._stretches[0]
+            found = [fates.find(seen, self.unsafe) for seen in stretch.seen.values()]
+            unsafe = [at for at in found if at >= 0]
+            if unsafe:
+                stretch.cut(min(unsafe))
+                self._first = stretch.first
+                return self._first
+            del self._stretches[0]
+        self._first = self._end
+        return self._first
+
+    def still_open(self, handler: str, offsets: Sequence[int]) -> Sequence[int]:
+        """Return those of `offsets` that may be handed out: still open, and within the window."""
+        return [
+            offset
+            for stretch, some, _ in self._placed(offsets)
+            for offset in some
+            if stretch.seen[handler][offset - stretch.first] == Fate.OPEN
+        ]
+
+    def fates(self, handler: str, offsets: Sequence[int]) -> bytes:
+        """Return the fates of `offsets`, one byte each, as last seen; done for those below the window."""
+        found = bytearray([Fate.DONE]) * len(offsets)
+        for stretch, some, at in self._placed(offsets):
+            seen, first = stretch.seen[handler], stretch.first
+            if some[-1] - some[0] + 1 == len(some):
+                found[at : at + len(some)] = seen[some[0] - first : some[-1] - first + 1]
+            else:
+                found[at : at + len(some)] = bytes(seen[offset - first] for offset in some)
+        return bytes(found)
+
+    def count(self, handler: str, fate: Fate) -> int:
+        """Return how many offsets of the window have `fate`: HANDED are in flight, OPEN wait to be handed."""
+        return sum(stretch.seen[handler].count(fate) for stretch in self._stretches)
+
+    def oldest(self, handler: str, fate: Fate) -> int | None:
+        """Return the lowest offset of the window that has `fate`."""
+        for stretch in self._stretches:
+            at = stretch.seen[handler].find(fate)
+            if at >= 0:
+                return stretch.first + at
+        return None
+
+    def _take_in(self, first: int, count: int) -> None:
+        """Records from `first` on, all of them open; between the last one and them is a gap, if anything."""
+        if not self._stretches or first - self._end > NEAR:
+            self._stretches.append(_Stretch(first, self._handlers))
+        stretch = self._stretches[-1]
+        fresh = bytes([Fate.GAP]) * (first - stretch.end) + bytes(count)
+        for seen in stretch.seen.values():
+            seen += fresh
+        self._end = first + count
+
+    def _saw(self, stretch: _Stretch, handler: str, first: int, found: bytes) -> list[Change]:
+        at = first - stretch.first
+        before = bytes(stretch.seen[handler][at : at + len(found)])
         if before == found:
             return []
         both = ((int.from_bytes(before) << 4) | int.from_bytes(found)).to_bytes(len(found))
         changes = []
         for match in _CHANGED.finditer(both):
-            run = range(self._first + at + match.start(), self._first + at + match.end())
+            run = range(first + match.start(), first + match.end())
             old, new = Fate(match[1][0] >> 4), Fate(match[1][0] & 15)
-            if old is Fate.GAP and new is Fate.OPEN:
+            if {old, new} == {Fate.GAP, Fate.OPEN}:
                 continue
-            self.mark(handler, run, new)
+            stretch.seen[handler][match.start() + at : match.end() + at] = bytes([new]) * len(run)
             changes.append(Change(run, old, new))
         return changes
 
-    def safe(self) -> int:
-        """Return the offset to commit (the first to read again after a crash), and forget those below it."""
-        found = [fates.find(seen, self.unsafe) for seen in self._seen.values()]
-        unsafe = [at for at in found if at >= 0]
-        done = min(unsafe) if unsafe else self._end - self._first
-        if done:
-            for seen in self._seen.values():
-                del seen[:done]
-            self._first += done
-        return self._first
-
-    def still_open(self, handler: str, offsets: Sequence[int]) -> Sequence[int]:
-        """Return those of `offsets` that may be handed out: still open, and within the window."""
-        seen, first, end = self._seen[handler], self._first, self._end
-        return [o for o in offsets if first <= o < end and seen[o - first] == Fate.OPEN]
-
-    def fates(self, handler: str, offsets: Sequence[int]) -> bytes:
-        """Return the fates of `offsets`, one byte each, as last seen; done for those below the window."""
-        seen, first = self._seen[handler], self._first
-        if offsets and offsets[0] >= first and offsets[-1] - offsets[0] + 1 == len(offsets):
-            return bytes(seen[offsets[0] - first : offsets[-1] - first + 1])
-        return bytes(seen[o - first] if o >= first else Fate.DONE for o in offsets)
-
-    def count(self, handler: str, fate: Fate) -> int:
-        """Return how many offsets of the window have `fate`: HANDED are in flight, OPEN wait to be handed."""
-        return self._seen[handler].count(fate)
-
-    def oldest(self, handler: str, fate: Fate) -> int | None:
-        """Return the lowest offset of the window that has `fate`."""
-        at = self._seen[handler].find(fate)
-        return self._first + at if at >= 0 else None
+    def _placed(self, offsets: Sequence[int]) -> Iterator[tuple[_Stretch, Sequence[int], int]]:
+        """Yield the stretches that hold these offsets (ascending), with those that each holds and where they begin."""
+        if not offsets:
+            return
+        if len(self._stretches) == 1:
+            (stretch,) = self._stretches
+            if offsets[0] >= stretch.first and offsets[-1] < stretch.end:
+                yield stretch, offsets, 0
+                return
+        at = 0
+        for stretch in self._stretches[max(0, bisect_right(self._stretches, offsets[0], key=_first) - 1) :]:
+            end = stretch.end
+            while at < len(offsets) and offsets[at] < stretch.first:
+                at += 1
+            begin = at
+            while at < len(offsets) and offsets[at] < end:
+                at += 1
+            if at > begin:
+                yield stretch, offsets[begin:at], begin
+            if at == len(offsets):
+                return
 
     def _reread(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            for seen in self._seen.values():
-                if seen[offset - self._first] == Fate.GAP:  # a record lies there after all
-                    seen[offset - self._first] = Fate.OPEN
+        for stretch, some, _ in self._placed(list(offsets)):
+            for offset in some:
+                for seen in stretch.seen.values():
+                    if seen[offset - stretch.first] == Fate.GAP:  # a record lies there after all
+                        seen[offset - stretch.first] = Fate.OPEN
+
+
+def _first(stretch: _Stretch) -> int:
+    return stretch.first
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[range]:
+    """The unbroken runs of ascending offsets."""
+    start = before = offsets[0]
+    for offset in offsets[1:]:
+        if offset != before + 1:
+            yield range(start, before + 1)
+            start = offset
+        before = offset
+    yield range(start, before + 1)

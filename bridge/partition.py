@@ -45,13 +45,13 @@ class Partition:
     @property
     def watched(self) -> bool:
         """Whether the fates of what was handed out must be looked at: for the commit, or for what waits behind it."""
-        return (self.chosen.commit == "completion" or self._keeps) and len(self.offsets.window) > 0
+        return (self.chosen.commit == "completion" or self._keeps) and self.offsets.size > 0
 
     def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
         """Take in records, ascending, and what the ledger says of their offsets; return what it must be told.
 
         Parameters:
-            found: per handler, the fates from the first to the last of these offsets; `None` without a ledger.
+            found: per handler, the fates of these offsets, one byte each; `None` without a ledger.
         """
         offsets = [record.offset() or 0 for record in records]
         marks = [
@@ -62,7 +62,7 @@ class Partition:
         ]
         if found is not None:
             for name, fates in found.items():
-                self.offsets.saw(name, offsets[0], _without_false_gaps(fates, offsets))
+                self.offsets.learn(name, offsets, fates)
         keys = [record.key() for record in records]
         for lanes in self._lanes:
             fates_of = [self.offsets.fates(name, offsets) for name in lanes.handlers]
@@ -138,7 +138,7 @@ class Partition:
         """Why this partition must pause, or `None`."""
         factor = 0.5 if self._paused else 1.0
         waiting = sum(lanes.waiting for lanes in self._lanes)
-        window = len(self.offsets.window) if self.chosen.commit == "completion" else 0
+        window = self.offsets.size if self.chosen.commit == "completion" else 0
         if waiting > WAITING * factor:
             self._paused = "messages wait for others of their key"
         elif window > WINDOW * factor:
@@ -178,17 +178,6 @@ class Partition:
             else:
                 self._wanted.pop(offset, None)
                 self._records.pop(offset, None)
-
-
-def _without_false_gaps(fates: bytes, offsets: Sequence[int]) -> bytes:
-    """A gap is inferred from what Kafka left out: a record that does turn up is open."""
-    if Fate.GAP not in fates:
-        return fates
-    mended = bytearray(fates)
-    for offset in offsets:
-        if mended[offset - offsets[0]] == Fate.GAP:
-            mended[offset - offsets[0]] = Fate.OPEN
-    return bytes(mended)
 
 
 def _lanes(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Lanes]:

@@ -106,6 +106,20 @@ class Ledger:
             call.add(item)
         return call.written(self._run("write fates", call))
 
+    def mark_gap(self, account: Account, first: int, last: int) -> None:
+        """Mark many offsets in a row as gaps, pages apart that they cover whole and that are not there.
+
+        On those nothing is open that anybody asks for, however long the gap is.
+        """
+        spans = by_page(first, last)
+        while some := list(islice(spans, _PAGES_AT_ONCE)):
+            with self.asking("see which pages there are") as pipe:
+                for page, _, _ in some:
+                    pipe.exists(self._key(account, page))
+                there = pipe.execute()
+            found = [span for span, known in zip(some, there, strict=True) if known or span[1:] != (0, PAGE - 1)]
+            self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in found])
+
     def forget(self, account: Account, first: int, last: int) -> None:
         """Make every fate from `first` to `last` open, done too: for a person who asks to run again."""
         for page, start, end in by_page(first, last):

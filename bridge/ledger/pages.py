@@ -61,9 +61,15 @@ def stretches(offsets: Sequence[int]) -> list[Stretch]:
     first, last = offsets[0], offsets[-1]
     if first < 0:
         raise ValueError(f"Offset {first} is below zero: a ledger has no place for it.")
-    if last - first + 1 == len(offsets) and list(offsets) == list(range(first, last + 1)):
+    if _unbroken(offsets):
         return [_run(page, start, end) for page, start, end in by_page(first, last)]
     return _scattered(offsets)
+
+
+def _unbroken(offsets: Sequence[int]) -> bool:
+    if isinstance(offsets, range):
+        return offsets.step == 1
+    return offsets[-1] - offsets[0] + 1 == len(offsets) and list(offsets) == list(range(offsets[0], offsets[-1] + 1))
 
 
 def chosen(halves: bytes, mask: bytes) -> bytes:

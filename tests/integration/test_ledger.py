@@ -263,6 +263,17 @@ def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger,
     assert client.hgetall(ledger.index_key(CHARGE)) == {}
 
 
+def test_a_long_gap_is_marked_at_its_edges_and_on_the_pages_that_are_there(ledger: Ledger, client: redis.Redis) -> None:
+    last = 800 * PAGE + 4
+    ledger.write([Mark(CHARGE, [3, 700 * PAGE + 1], Fate.DONE)])
+    ledger.mark_gap(CHARGE, 5, last)
+    pages = list(client.scan_iter("ledger:*:fates:*"))
+    assert sorted(int(name.rpartition(b":")[2]) for name in pages) == [0, 700, 800]
+    assert ledger.fates(CHARGE, 2, 6) == bytes([0, 2, 0, 6, 6])
+    assert ledger.fates(CHARGE, last - 1, last + 1) == bytes([6, 6, 0])
+    assert list(ledger.runs(CHARGE, {Fate.OPEN}, 5, last)) == []
+
+
 def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: RedisServer) -> None:
     ledger = Ledger(own_redis.url, "cluster", "bridge")
     try:

@@ -1,24 +1,26 @@
 """Which offset is safe to commit."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.ledger.fates import Fate
-from bridge.offsets import Change, Commit, Offsets
+from bridge.offsets import NEAR, Change, Commit, Offsets
 
 
 @pytest.mark.parametrize(
     ("commit", "ordered", "fates", "safe"),
     [
         ("handoff", False, [1, 1, 1, 0, 1], 13),
-        ("handoff", False, [2, 3, 4, 5, 6], 15),
+        ("handoff", False, [2, 3, 4, 5, 5], 15),
         ("handoff", False, [0, 1, 1, 1, 1], 10),
         ("completion", False, [2, 2, 1, 2, 2], 12),
         ("completion", False, [2, 0, 2, 2, 2], 11),
         ("completion", False, [2, 3, 4, 5, 1], 14),
         ("completion", True, [2, 3, 4, 5, 1], 11),
-        ("completion", True, [4, 5, 6, 2, 2], 15),
+        ("completion", True, [4, 5, 5, 2, 2], 15),
     ],
 )
 def test_the_safe_offset_is_the_first_that_is_not(commit: Commit, ordered: bool, fates: list[int], safe: int) -> None:
@@ -62,6 +64,34 @@ def test_a_record_read_where_a_gap_was_is_open() -> None:
     assert list(offsets.still_open("charge", [0, 1, 2, 3])) == [0, 1, 2, 3]
 
 
+def test_a_record_read_where_the_ledger_has_a_gap_stays_open() -> None:
+    offsets = Offsets(0, ["charge"], "completion")
+    offsets.read([0, 1])
+    assert offsets.saw("charge", 0, bytes([Fate.GAP, Fate.DONE])) == [Change(range(1, 2), Fate.OPEN, Fate.DONE)]
+    assert offsets.safe() == 0
+
+
+def test_a_gap_of_any_length_costs_nothing() -> None:
+    offsets, far = Offsets(10, ["charge", "notify"], "completion"), 10**12
+    tracemalloc.start()
+    assert offsets.read([10, 11, far, far + 2]) == [range(12, far), range(far + 1, far + 2)]
+    assert offsets.read([2 * far]) == [range(far + 3, 2 * far)]
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()
+    assert offsets.windows == [range(10, 12), range(far, far + 3), range(2 * far, 2 * far + 1)]
+    assert offsets.size == 6
+    for handler in ("charge", "notify"):
+        assert offsets.saw(handler, far, bytes([2, 0, 4]))
+        offsets.mark(handler, [10, far, 2 * far], Fate.DONE)
+        assert list(offsets.still_open(handler, [11, far, 2 * far])) == [11]
+        assert offsets.fates(handler, [9, 10, 11, 12, far, far + 2, 2 * far]) == bytes([2, 2, 0, 2, 2, 4, 2])
+    assert (offsets.count("charge", Fate.DONE), offsets.oldest("charge", Fate.DEAD)) == (3, far + 2)
+    assert offsets.safe() == 11
+    offsets.learn("charge", [11, far], bytes([2, 2]))
+    offsets.learn("notify", [11, far], bytes([4, 2]))
+    assert offsets.safe() == 2 * far + 1
+
+
 def test_reading_again_changes_no_fate() -> None:
     offsets = Offsets(5, ["charge"], "completion")
     offsets.read(range(5, 10))
@@ -103,7 +133,12 @@ def test_what_waits_and_what_is_in_flight_is_counted() -> None:
 
 @given(
     st.integers(0, 20),
-    st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(0, 6), min_size=2, max_size=2)), max_size=60),
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 1, 2, 3, NEAR, NEAR + 1, NEAR + 2]), st.lists(st.integers(0, 5), min_size=2, max_size=2)
+        ),
+        max_size=60,
+    ),
     st.sampled_from(["handoff", "completion"]),
     st.booleans(),
 )

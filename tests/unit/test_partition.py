@@ -1,5 +1,7 @@
 """One partition: what is handed out, given back, committed, and forgotten."""
 
+import tracemalloc
+
 import pytest
 from confluent_kafka import Message as Record
 
@@ -70,10 +72,26 @@ def test_what_was_not_handed_off_is_given_back_in_its_place():
 
 def test_offsets_that_kafka_left_out_are_marked_as_gaps_and_are_no_holes():
     made = partition(handler(CHARGE, 9))
-    marks = made.receive(records(2, 5), {CHARGE: bytes(4)})
+    marks = made.receive(records(2, 5), {CHARGE: bytes(2)})
     assert [(list(mark.offsets), mark.fate) for mark in marks] == [([0, 1], Fate.GAP), ([3, 4], Fate.GAP)]
     made.handed(CHARGE, [2, 5])
     assert made.safe() == 6
+
+
+def test_a_gap_of_millions_of_offsets_costs_nothing():
+    made = partition(handler(CHARGE, 9), commit="completion")
+    tracemalloc.start()
+    (mark,) = made.receive(records(0, 50_000_001), {CHARGE: bytes(2)})
+    assert mark.offsets == range(1, 50_000_001)
+    assert take(made) == [(CHARGE, [0, 50_000_001])]
+    made.handed(CHARGE, [0, 50_000_001])
+    assert made.pressure() is None
+    made.saw(CHARGE, 50_000_001, bytes([Fate.DONE]))
+    assert made.safe() == 0
+    made.saw(CHARGE, 0, bytes([Fate.DONE]))
+    assert made.safe() == 50_000_002
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 def test_with_completion_the_commit_stops_at_the_first_that_is_not_settled():
