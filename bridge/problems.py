@@ -239,8 +239,8 @@ def _lost(facts: Facts) -> Iterator[str]:
         for each in state.get("unaccounted", ()):
             yield (
                 f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
-                f"{each['handler']}, {when(each['since'], facts.now)}. See `bridge audit {each['topic']}`; restarting "
-                "the bridges reads them again."
+                f"{each['handler']}, {when(each['since'], facts.now)}. `bridge audit {each['topic']}` names them; "
+                f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart."
             )
 
 

@@ -41,7 +41,8 @@ class Upkeep:
     """Each of these raises LedgerUnavailable where Redis does not answer.
 
     Attributes:
-        unaccounted: by topic, partition and handler, the committed offsets whose fate is open; only where there are.
+        unaccounted: by topic, partition and handler, the committed offsets whose fate is open or was lost with the
+            ledger; only where there are.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Upkeep:
             for each in lines:
                 self._metrics.show_fates(partition.topic, each)
             lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
-            unaccounted.update({(*place, each.handler): each.unaccounted for each in lines if each.unaccounted})
+            counts = {(*place, each.handler): each.unaccounted + each.forgotten for each in lines}
+            unaccounted.update({which: count for which, count in counts.items() if count})
             self._audited[place] = min(lost, default=committed or 0)
         self.unaccounted = unaccounted
