@@ -8,12 +8,16 @@ def charge(order):
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+
+from typing_extensions import Unpack
 
 from bridge.message import Message
 from tasks.celery import app
+from tasks.declaring import declare
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
-from tasks.handler import HandlerTask, declare
+from tasks.handler import HandlerTask
+from tasks.options import Options
 from tasks.using import current, use
 
 __all__ = [  # noqa: RUF022  (grouped, to be read)
@@ -27,12 +31,28 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     # The Celery side
     "HandlerError",
     "HandlerTask",
+    "Options",
     "app",
     "use",
 ]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], HandlerTask]:
+
+@overload
+def handler(
+    *topics: str, bind: Literal[True], **options: Unpack[Options]
+) -> Callable[[Callable[Concatenate[Any, P], R]], HandlerTask[P, R]]: ...
+
+
+@overload
+def handler(
+    *topics: str, bind: Literal[False] = ..., **options: Unpack[Options]
+) -> Callable[[Callable[P, R]], HandlerTask[P, R]]: ...
+
+
+def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], HandlerTask[..., Any]]:
     """Make a function the handler of one or more topics: a Celery task that gets each record's value.
 
     Parameters:
@@ -45,13 +65,14 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             batch: how many deliveries one Celery task may carry (1).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             give_up_after: seconds from the first failure; no retry starts later.
+            aliases: names that the handler had before: what is under way under them is taken.
 
     Raises:
-        HandlerError: an option is out of range, a name is taken, or the function takes other arguments
-            than the value and, if it asks for it, `message`.
+        HandlerError: an option does not exist or is out of range, a name is taken, the function is a generator, or it
+            takes other arguments than the value and, if it asks for it, `message`.
 
-    Without options every exception is retried 5 times, from 1 s, doubling, at most 10 min, with jitter; a
-    value that does not decode or validate goes to the dead letters at once.
+    Without options every exception is retried 12 times, from 1 s, doubling, at most 10 min, with jitter; a
+    value that does not decode or validate goes to the dead letters at once. An `async def` is awaited.
     """
     return declare(current(), topics, options)
 

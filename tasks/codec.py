@@ -1,6 +1,7 @@
 """From a record's bytes to the value that a handler is given."""
 
 import dataclasses
+import inspect
 import json
 import sys
 import types
@@ -35,6 +36,8 @@ def decoder(codec: Codec, annotation: Any = None) -> Decode:
     """
     if codec is not None and not callable(codec):
         raise HandlerError(f"codec takes bytes, str or a callable; it was given {codec!r}.")
+    if inspect.iscoroutinefunction(codec) or inspect.iscoroutinefunction(getattr(codec, "__call__", None)):  # noqa: B004
+        raise HandlerError("codec is async, and is called before the handler's event loop runs: it must not be.")
     adapter: TypeAdapter[Any] | None = TypeAdapter(_validatable(annotation)) if _validates(annotation) else None
     if codec is None:
         return _guarded(json.loads if adapter is None else adapter.validate_json)

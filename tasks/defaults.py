@@ -1,9 +1,10 @@
 """What of Celery's defaults would break a promise, for an app and for a task that carries deliveries, and why."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 from celery import Task
+from typing_extensions import ParamSpec, TypeVar
 
 from bridge.settings import DEFAULT_GROUP
 
@@ -48,7 +49,11 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-class DeliveryTask(Task):  # type: ignore[type-arg]
+P = ParamSpec("P", default=...)
+R_co = TypeVar("R_co", covariant=True, default=Any)
+
+
+class DeliveryTask(Task[P, R_co], Generic[P, R_co]):
     """What carries deliveries, whatever its app has set for its other tasks."""
 
     abstract = True

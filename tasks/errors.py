@@ -1,5 +1,7 @@
 """What a handler raises to say more than "it failed", and the errors of handlers themselves."""
 
+from typing import Final
+
 from celery.exceptions import Retry
 
 from bridge.errors import BridgeError
@@ -13,22 +15,33 @@ class DeadLetter(Exception):
     """
 
 
+#: Seconds; no delay may be longer: a year. What asks for more has taken another unit, or a date, for seconds.
+LONGEST_DELAY: Final = 365 * 86_400
+
+
+def fault_in_delay(delay: object) -> str | None:
+    """What is wrong with a delay that a handler asks for, or None."""
+    if isinstance(delay, int | float) and not isinstance(delay, bool) and 0 <= delay <= LONGEST_DELAY:
+        return None
+    return f"takes seconds, from 0 to {LONGEST_DELAY:,} (a year); it was given {delay!r}."
+
+
 class RetryLater(Exception):
     """Raise it in a handler: run again after `delay` seconds, for instance a server's `Retry-After`.
 
     It spends none of `max_retries`; `give_up_after` bounds it.
 
     Parameters:
-        delay: seconds, 0 or more.
+        delay: seconds, from 0 to a year.
         why: for the log.
 
     Raises:
-        ValueError: the delay is negative or no number.
+        ValueError: the delay is negative, longer than a year, or no number.
     """
 
     def __init__(self, delay: float, why: str = "") -> None:
-        if not delay >= 0:
-            raise ValueError(f"RetryLater(delay) takes seconds, 0 or more; it was given {delay!r}.")
+        if fault := fault_in_delay(delay):
+            raise ValueError(f"RetryLater(delay) {fault}")
         self.delay = float(delay)
         self.why = why
         super().__init__(self.delay, why)

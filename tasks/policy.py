@@ -1,5 +1,6 @@
 """(attempt, error) → what to do: pure, so that every rule can be tested in microseconds."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,9 @@ Errors = tuple[type[BaseException], ...]
 
 #: Seconds between two runs of a message whose handler asks to stop, as long as it is kept.
 HOLD_DELAY: Final = 30.0
+#: Retries where a handler does not say how many: with the backoff's jitter about 20 minutes, longer than a restart of
+#: most services and a short outage. Five, as often elsewhere, are over within 15 s.
+MAX_RETRIES: Final = 12
 
 EXHAUSTED: Final = "exhausted"
 PERMANENT: Final = "permanent"
@@ -72,7 +76,7 @@ class Policy:
     dont_autoretry_for: Errors = ()
     dead_letter_for: Errors = ()
     stop_for: Errors = ()
-    max_retries: int | None = 5
+    max_retries: int | None = MAX_RETRIES
     delays: Sequence[float] | None = None
     fixed_delay: float | None = None
     backoff: float = 1
@@ -99,7 +103,7 @@ class Policy:
         """
         if self.delays is not None:
             seconds = float(self.delays[min(failures, len(self.delays) - 1)]) if self.delays else 0.0
-            return get_exponential_backoff_interval(int(seconds), 0, int(seconds), True) if self.jitter else seconds
+            return random.uniform(0, seconds) if self.jitter else seconds
         if self.fixed_delay is not None:
             return self.fixed_delay
         factor = int(max(1.0, self.backoff))

@@ -12,8 +12,9 @@ from celery import Celery
 from lossless import transport
 from tasks import burial
 from tasks.celery import app as _own
+from tasks.declaring import declare_queue
 from tasks.defaults import DEFAULTS, group, put_under
-from tasks.handler import declare_queue
+from tasks.handler import HandlerTask
 
 _used: list[Celery] = [_own]
 burial.register(_own)
@@ -52,5 +53,5 @@ def _configure(sender: Celery, source: Any, **_: Any) -> None:
 
 def to_the_groups_queue(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **_: Any) -> Any:
     """A router of Celery's, the last that is asked: handlers, and the task that buries, go to the group's queue."""
-    ours = name == burial.NAME or bool(getattr(task, "source_topics", None))
+    ours = name == burial.NAME or isinstance(task, HandlerTask)
     return {"queue": group(os.environ)} if ours else None

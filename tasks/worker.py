@@ -20,7 +20,7 @@ from bridge.errors import SettingsError
 from bridge.routes import find_routes, no_handler
 from bridge.settings import is_redis
 from lossless.transport import risks
-from tasks import logs, metrics, telling
+from tasks import awaiting, logs, metrics, telling
 from tasks.announcing import Announcing
 from tasks.using import current
 
@@ -41,6 +41,13 @@ def dress(logger: logging.Logger, **_: Any) -> None:
 def sum_up(**_: Any) -> None:
     """What was counted and not logged is logged before the process ends."""
     telling.flush()
+
+
+@worker_process_shutdown.connect(weak=False)
+@worker_shutdown.connect(weak=False)
+def end_loop(**_: Any) -> None:
+    """What async handlers have left running is cancelled, and may clean up."""
+    awaiting.close()
 
 
 @worker_init.connect(weak=False)

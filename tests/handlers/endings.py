@@ -1,5 +1,6 @@
 """Every way in which a delivery can end."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -103,6 +104,13 @@ def raw(value: bytes, message: Message) -> None:
 @handler(topic("texts"), codec=str, queue=topic("texts.queue"))
 def text(value: str, message: Message) -> None:
     note("text", message, value)
+
+
+@handler(topic("async"), soft_time_limit=1, max_retries=1, retry_backoff=1, retry_jitter=False)
+async def awaited(order: Any, message: Message) -> None:
+    note("awaited", message, order, "begun")
+    await asyncio.sleep(60 if order == "slow" else 0.01)
+    note("awaited", message, order, "done")
 
 
 @handler(topic("budget"), retry_delays=(0.4,) * 20, give_up_after=1)

@@ -13,7 +13,7 @@ from tests.processes import DeadLetter, Run, Stack, eventually
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
 
-TOPICS = ("orders", "slow", "models", "raw", "texts", "budget", "delays", "pair", "stop", "bound", "large")
+TOPICS = ("orders", "slow", "models", "raw", "texts", "async", "budget", "delays", "pair", "stop", "bound", "large")
 #: Every byte, a repeated name, an empty and a missing value, and names that Celery and the bridge use themselves.
 HEADERS: list[tuple[str, bytes | None]] = [
     ("trace", bytes(range(256))),
@@ -60,6 +60,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "raw": ("raw", bytes(range(256))),
     "text": ("texts", "größe".encode()),
     "no text": ("texts", b"\xff\xfe"),
+    "async": ("async", "quick"),
+    "async slow": ("async", "slow"),
     "budget": ("budget", {}),
     "delays": ("delays", {}),
     "pair": ("pair", {}),
@@ -160,6 +162,8 @@ ENDS = {
     "raw": None,
     "text": None,
     "no text": "undecodable",
+    "async": None,
+    "async slow": "exhausted",
     "budget": "expired",
     "delays": "exhausted",
     "pair": None,

@@ -122,7 +122,8 @@ class World:
     def run_batch(self, batch: Batch, **headers: Any) -> Any:
         header = to_header(batch)
         assert from_header(batch.handler, header) == batch
-        charge.push_request(headers={HEADER: header, **headers}, called_directly=False, delivery_info={}, id="x")
+        task: Any = charge
+        task.push_request(headers={HEADER: header, **headers}, called_directly=False, delivery_info={}, id="x")
         try:
             return execution.execute(charge, header)
         finally:

@@ -1,7 +1,12 @@
 """Declaring handlers."""
 
+import asyncio
 import inspect
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,11 +14,13 @@ from celery import Celery, Task
 from pydantic import BaseModel
 
 import tasks
-from bridge.message import Message
+from bridge.message import HEADER, Message
 from bridge.routes import read_routes
+from tasks import awaiting
+from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
-from tasks.errors import HandlerError, RetryAsked, Undecodable
-from tasks.handler import HandlerTask, declare
+from tasks.errors import DeadLetter, HandlerError, RetryAsked, Undecodable
+from tasks.handler import HandlerTask
 from tasks.policy import Again, Bury, Policy
 
 if TYPE_CHECKING:
@@ -97,10 +104,12 @@ def test_routes_are_read_off_the_app(app, handler):
     assert routes.topics_into("mail") == {"orders", "returns"}
 
 
-def test_without_options_everything_is_retried_five_times_with_backoff_and_jitter(handler):
+def test_without_options_everything_is_retried_twelve_times_with_backoff_and_jitter(handler):
     made = handler("orders", name="plain")(_value)
-    assert made.policy == Policy(autoretry_for=(Exception,), max_retries=5, backoff=1, backoff_max=600, jitter=True)
-    assert made.max_retries == 5
+    assert made.policy == Policy(autoretry_for=(Exception,), max_retries=12, backoff=1, backoff_max=600, jitter=True)
+    assert made.max_retries == 12
+    seconds = sum(replace(made.policy, jitter=False).delay(failures) for failures in range(12)) / 2
+    assert 15 * 60 < seconds < 25 * 60, "about 20 minutes: longer than a short outage"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +187,259 @@ def test_a_base_class_of_the_users_is_under_the_handler(handler):
     assert isinstance(made, Counting)
     assert isinstance(made, HandlerTask)
     assert made.call(MESSAGE) == {"id": 1}
+
+
+def test_what_a_base_class_says_of_retries_goes_to_the_policy_and_celery_wraps_nothing(handler):
+    class Careful(Task):  # type: ignore[type-arg]
+        autoretry_for = (ConnectionError,)
+        max_retries = 2
+        retry_backoff = 7
+        region = "eu"
+
+    made = handler("orders", name="some", base=Careful, max_retries=3)(_value)
+    assert made.policy == Policy(autoretry_for=(ConnectionError,), max_retries=3, backoff=7)
+    assert not hasattr(made, "_orig_run")
+    assert handler("orders", name="own", base=Careful, region="us")(_value).region == "us"
+
+    @handler("orders", name="dead", base=Careful)
+    def charge(order):
+        raise DeadLetter("declined")
+
+    with pytest.raises(DeadLetter):
+        charge.call(MESSAGE)
+
+
+def test_a_base_class_whose_own_call_would_be_passed_by_is_refused(handler):
+    class InContext(Task):  # type: ignore[type-arg]
+        def __call__(self, *args, **kwargs):
+            return self.run(*args, **kwargs)
+
+    with pytest.raises(HandlerError, match="has a __call__ of its own"):
+        handler("orders", base=InContext)(_value)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        ({"*": {"acks_late": False}}, "task_annotations sets acks_late to False"),
+        ({"some": {"max_retries": 99}}, "task_annotations sets max_retries: say it at @handler"),
+        ({"some": {"autoretry_for": (OSError,)}}, "task_annotations sets autoretry_for"),
+    ],
+)
+def test_what_task_annotations_would_undo_is_refused(app, handler, annotations, words):
+    app.conf.task_annotations = annotations
+    with pytest.raises(HandlerError, match=words):
+        handler("orders", name="some")(_value)
+
+
+def test_other_task_annotations_are_kept(app, handler):
+    app.conf.task_annotations = {"some": {"rate_limit": "1/s"}}
+    assert handler("orders", name="some")(_value).rate_limit == "1/s"
+
+
+def test_an_old_name_is_a_task_of_its_own_that_consumes_no_topic(app, handler):
+    made = handler("orders", name="new.name", aliases=("old.name", "older.name"), max_retries=3, queue="mail")(_value)
+    for alias in ("old.name", "older.name"):
+        old = app.tasks[alias]
+        assert (old.name, old.policy, old.queue) == (alias, made.policy, "mail")
+        assert old.call(MESSAGE) == {"id": 1}
+    assert list(read_routes(app).handlers) == ["new.name"]
+    with pytest.raises(HandlerError, match=r"'old.name' twice"):
+        handler("orders", name="old.name")(_annotated)
+
+
+def test_a_handlers_queue_is_consumed_without_being_named_and_a_choice_of_the_users_stands(app, handler):
+    handler("orders", name="one", queue="priority")(_value)
+    assert sorted(app.amqp.queues.consume_from) == ["celery", "priority"]
+    app.amqp.queues.select(["celery"])
+    handler("orders", name="two", queue="another")(_value)
+    assert sorted(app.amqp.queues.consume_from) == ["celery"]
+    assert read_routes(app).queues == ["another", "priority"]
+
+
+def _yields(order):
+    yield order
+
+
+async def _yields_async(order):
+    yield order
+
+
+@pytest.mark.parametrize("function", [_yields, _yields_async])
+def test_a_generator_of_which_nothing_would_run_is_refused(handler, function):
+    with pytest.raises(HandlerError, match="it yields"):
+        handler("orders", name="some")(function)
+
+
+def test_a_function_that_gives_back_a_generator_is_dead_lettered(handler):
+    @handler("orders")
+    def charge(order):
+        return _yields(order)
+
+    with pytest.raises(DeadLetter, match="generator"):
+        charge.call(MESSAGE)
+
+
+def test_an_async_handler_is_awaited_on_one_loop_for_all_messages(handler):
+    loops = []
+
+    @handler("orders")
+    async def charge(order, message):
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+        return order["id"], message.offset
+
+    assert [charge.call(MESSAGE) for _ in range(3)] == [(1, 7)] * 3
+    assert len(set(loops)) == 1
+    awaiting.close()
+    assert charge.call(MESSAGE) == (1, 7)
+    assert len(set(loops)) == 2
+
+
+def test_what_an_async_handler_raises_is_raised(handler):
+    @handler("orders")
+    async def charge(order):
+        await asyncio.sleep(0)
+        raise DeadLetter("declined")
+
+    with pytest.raises(DeadLetter, match="declined"):
+        charge.call(MESSAGE)
+
+
+def test_a_function_that_gives_back_something_to_await_is_awaited(handler):
+    async def work(order):
+        return order["id"]
+
+    @handler("orders")
+    def charge(order):
+        return work(order)
+
+    assert charge.call(MESSAGE) == 1
+
+
+def test_an_async_handler_called_as_a_function_is_a_coroutine_function(handler):
+    @handler("orders")
+    async def charge(order):
+        return order
+
+    assert asyncio.run(charge(5)) == 5
+
+
+def test_a_codec_that_is_async_is_refused(handler):
+    async def codec(raw):
+        return raw
+
+    with pytest.raises(HandlerError, match="codec is async"):
+        handler("orders", codec=codec)(_value)
+
+
+class Limit(Exception):
+    """As a soft time limit raises."""
+
+
+@pytest.fixture
+def strike_after() -> Iterator[Callable[[float], None]]:
+    """Send this process the signal of a soft time limit, after some seconds."""
+
+    def limit(*_: Any) -> None:
+        raise Limit
+
+    before = signal.signal(signal.SIGUSR1, limit)
+    timers: list[threading.Timer] = []
+
+    def strike(seconds: float) -> None:
+        timers.append(threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGUSR1)))
+        timers[-1].start()
+
+    yield strike
+    for timer in timers:
+        timer.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_soft_limit_ends_an_async_handler_that_waits_and_its_loop_goes_on(handler, strike_after):
+    closed = []
+
+    @handler("orders")
+    async def charge(order):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    strike_after(0.1)
+    with pytest.raises(Limit):
+        charge.call(MESSAGE)
+    assert closed == [True]
+    strike_after(0.1)
+    with pytest.raises(Limit):
+        charge.call(MESSAGE)
+
+
+def test_a_soft_limit_is_raised_in_an_async_handler_that_does_not_wait(handler, strike_after):
+    @handler("orders")
+    async def charge(order):
+        try:
+            while True:
+                sum(range(1000))
+        except Limit:
+            return "cleaned up"
+
+    strike_after(0.1)
+    assert charge.call(MESSAGE) == "cleaned up"
+
+
+def test_a_soft_limit_strikes_the_handler_and_no_other_task_of_its_loop(handler, strike_after):
+    beside = []
+
+    async def busy():
+        while True:
+            sum(range(20_000))
+            await asyncio.sleep(0)
+
+    @handler("orders")
+    async def charge(order):
+        beside.append(asyncio.create_task(busy()))
+        await asyncio.sleep(60)
+
+    strike_after(0.2)
+    with pytest.raises(Limit):
+        charge.call(MESSAGE)
+    assert not beside[0].done()
+    awaiting.close()
+    assert beside[0].cancelled()
+
+
+@pytest.mark.parametrize("asked", [{}, {"id": 2}])
+def test_a_handler_that_calls_itself_calls_its_function_and_not_its_delivery(handler, monkeypatch, asked):
+    calls = []
+
+    @handler("orders", name="some")
+    def charge(order):
+        calls.append(order)
+        return charge({"again": True}) if len(calls) == 1 else "done"
+
+    monkeypatch.setattr("tasks.execution.execute", lambda task, header: task.call(MESSAGE))
+    charge.push_request(headers={HEADER: asked}, called_directly=False, id="x")
+    try:
+        assert charge() == "done"
+    finally:
+        charge.pop_request()
+    assert calls == [{"id": 1}, {"again": True}]
+
+
+@pytest.mark.parametrize("countdown", [-1, 1e12, float("inf"), float("nan"), "5"])
+def test_self_retry_takes_no_delay_that_would_never_end(handler, countdown):
+    @handler("orders", bind=True, name="some")
+    def charge(self, order):
+        self.retry(countdown=countdown)
+
+    charge.push_request(headers={HEADER: {}}, called_directly=False, id="x")
+    try:
+        with pytest.raises(ValueError, match="a year"):
+            charge.call(MESSAGE)
+    finally:
+        charge.pop_request()
 
 
 def _value(order):
@@ -306,6 +568,27 @@ def test_an_annotation_that_cannot_be_read_names_the_handler(handler):
         ({"retry_kwargs": {"countdown": -4}}, "countdown"),
         ({"give_up_after": -1}, "give_up_after"),
         ({"give_up_after": "1h"}, "give_up_after"),
+        ({"retry_delays": (1e12,)}, "a year"),
+        ({"retry_backoff_max": 10**12}, "a year"),
+        ({"retry_kwargs": {"countdown": 1e12}}, "a year"),
+        ({"retry_kwargs": {"max_retry": 3}}, "retry_kwargs takes max_retries and countdown"),
+        ({"retry_backof": True}, "no option 'retry_backof': is 'retry_backoff' meant?"),
+        ({"codecs": bytes}, "is 'codec' meant?"),
+        ({"dead_letter": (KeyError,)}, "is 'dead_letter_for' meant?"),
+        ({"lazy": True}, "no option 'lazy'"),
+        ({"run": len}, "no option 'run'"),
+        ({"policy": None}, "no option 'policy'"),
+        ({"source_topics": ()}, "no option 'source_topics'"),
+        ({"quite_something": 1}, "goes into a class: base="),
+        ({"acks_late": False}, "acks_late must be True: a killed worker would lose"),
+        ({"acks_on_failure": False}, "acks_on_failure must be True"),
+        ({"acks_on_timeout": False}, "acks_on_timeout must be True"),
+        ({"serializer": "pickle"}, "serializer must be 'json'"),
+        ({"typing": True}, "typing must be False"),
+        ({"reject_on_worker_lost": True}, "reject_on_worker_lost must be False"),
+        ({"aliases": "old.name"}, "aliases takes a sequence"),
+        ({"aliases": ("",)}, "aliases takes names"),
+        ({"aliases": ("orders.handlers.charge",)}, "aliases takes names that the handler had before"),
     ],
     ids=repr,
 )

@@ -14,8 +14,9 @@ from bridge.errors import HandoffFailed, SettingsError
 from bridge.handoff import Handoff, Outgoing
 from bridge.message import HEADER, Batch, Delivery, Message, label, to_header
 from bridge.routes import read_routes
+from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
-from tasks.handler import HandlerTask, declare
+from tasks.handler import HandlerTask
 
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")
 

@@ -1,0 +1,156 @@
+"""What `@handler` does: a function and its options become a task, and what can never run is refused at import."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from celery import Celery, Task
+from celery.app.annotations import resolve_all
+
+from bridge.topics import topic_fault
+from tasks.codec import decoder
+from tasks.errors import HandlerError
+from tasks.handler import HandlerTask
+from tasks.options import NEEDED, RETRY_OPTIONS, check_names, policy_of
+from tasks.parameters import annotation_of, parameters_of
+
+_Function = Callable[..., Any]
+
+
+def declare(app: Celery, topics: Iterable[str], options: Mapping[str, Any]) -> Callable[[_Function], Any]:
+    """What `@handler` does; see `tasks.handler`."""
+    names = tuple(topics)
+    _check_topics(names)
+
+    def decorate(function: _Function) -> Any:
+        return _make(app, names, function, dict(options))
+
+    return decorate
+
+
+def _check_topics(names: tuple[object, ...]) -> None:
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise HandlerError(f'@handler takes the names of topics: @handler("orders"); it was given {names!r}.')
+    for name in names:
+        if fault := topic_fault(str(name)):
+            raise HandlerError(f"@handler: {fault}")
+
+
+def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: dict[str, Any]) -> Any:
+    name = options.pop("name", None) or app.gen_task_name(function.__name__, function.__module__)
+    base = options.pop("base", None)
+    aliases = _aliases(name, options.pop("aliases", ()))
+    _refuse_generator(name, function)
+    check_names(name, options, base)
+    for known in (name, *aliases):
+        _refuse_second(app, known, function)
+    made = _attributes(name, function, options, base)
+    declare_queue(app, options.get("queue"))
+    for alias in aliases:
+        # What is under way under an old name runs, and is settled, under that name: its task has no topics.
+        _register(app, alias, function, base, made)
+    return _register(app, name, function, base, {**made, "source_topics": topics})
+
+
+def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:
+    """The options of Celery's, and what ours become on the task."""
+    policy = policy_of(name, options, base)
+    batch = options.pop("batch", 1)
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 10_000:
+        raise HandlerError(f"{name}: batch takes a whole number from 1 to 10,000; it was given {batch!r}.")
+    parameters = parameters_of(name, function, bound=bool(options.get("bind")))
+    annotation = annotation_of(name, function, parameters.value)
+    try:
+        decode = decoder(codec := options.pop("codec", None), annotation)
+    except HandlerError as error:
+        raise HandlerError(f"{name}: {error}") from None
+    return {
+        **options,
+        "throws": (*HandlerTask.throws, *options.get("throws", ())),
+        "max_retries": policy.retries,
+        # Celery would wrap `run` for what a base class of the user's says.
+        "autoretry_for": (),
+        "batch": batch,
+        "policy": policy,
+        "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
+        "decode": staticmethod(decode),
+        "value_wanted": parameters.value is not None,
+        "message_name": parameters.message,
+        "message_first": parameters.message_first,
+    }
+
+
+def _register(app: Celery, name: str, function: _Function, base: type | None, attributes: dict[str, Any]) -> Any:
+    kind = HandlerTask if base is None else _with(name, base)
+    make: Any = app.task
+    task = make(name=name, base=kind, lazy=False, shared=False, **attributes)(function)
+    _refuse_annotations(task)
+    return task
+
+
+def _refuse_annotations(task: Any) -> None:
+    """Celery lays `task_annotations` over a task's options when it is made: for the policy that is too late."""
+    laid_over: Any = resolve_all(task.app.annotations, task)
+    for laid in laid_over:
+        for option, value in laid.items():
+            needed, why = NEEDED.get(option, (value, ""))
+            if option in RETRY_OPTIONS or option == "max_retries":
+                raise HandlerError(f"{task.name}: task_annotations sets {option}: say it at @handler.")
+            if value not in (needed, None):
+                raise HandlerError(f"{task.name}: task_annotations sets {option} to {value!r}: {why}.")
+
+
+def _aliases(name: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise HandlerError(f"{name}: aliases takes a sequence of names; it was given {given!r}.")
+    found = tuple(given)
+    if not all(isinstance(alias, str) and alias and alias != name for alias in found):
+        raise HandlerError(f"{name}: aliases takes names that the handler had before; it was given {given!r}.")
+    return found
+
+
+def _refuse_generator(name: str, function: _Function) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlerError(
+            f"{name}: it yields, which makes it a generator: called, it runs nothing of itself. A handler returns."
+        )
+
+
+def declare_queue(app: Celery, queue: Any) -> None:
+    """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says,
+    and a worker that is started without `-Q` consumes it.
+    """
+    if queue is None:
+        return
+    queues: Any = app.amqp.queues
+    if getattr(queue, "name", queue) in queues:
+        return
+    # Where `-Q` has chosen already (modules of `-I` are imported after that), its choice stands.
+    add = queues.select_add if queues._consume_from is None else queues.add
+    add(queues.new_missing(queue) if isinstance(queue, str) else queue)
+
+
+def _refuse_second(app: Celery, name: str, function: _Function) -> None:
+    """Celery takes the second task of a name for the first, in silence: its function would never run."""
+    known: Any = app.tasks.get(name)
+    if known is not None and getattr(known, "__wrapped__", None) is not None:
+        code = getattr(known.__wrapped__, "__code__", None)
+        if code is None or code.co_filename != function.__code__.co_filename:
+            raise HandlerError(f"two handlers are called {name!r}: give one of them another name=.")
+        if code.co_firstlineno != function.__code__.co_firstlineno:
+            raise HandlerError(
+                f"{function.__code__.co_filename} declares {name!r} twice, at lines {code.co_firstlineno} "
+                f"and {function.__code__.co_firstlineno}: give one of them another name=."
+            )
+
+
+def _with(name: str, base: type[Any]) -> type[Any]:
+    """A class of the user's over the handler's."""
+    if issubclass(base, HandlerTask):
+        return base
+    if any("__call__" in vars(kind) for kind in base.__mro__[: base.__mro__.index(Task)]):
+        raise HandlerError(
+            f"{name}: base={base.__name__} has a __call__ of its own, which a delivery does not go through: "
+            "use before_start and after_return, or a decorator under @handler."
+        )
+    return type(f"Handler{base.__name__}", (base, HandlerTask), {"abstract": True, "__call__": HandlerTask.__call__})

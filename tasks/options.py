@@ -1,0 +1,211 @@
+"""`@handler`'s options: which there are, which values a delivery needs, and the policy that those of retries make."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final, TypedDict
+
+from celery import Task
+
+from tasks.codec import Codec
+from tasks.errors import LONGEST_DELAY, HandlerError
+from tasks.policy import MAX_RETRIES, Errors, Policy
+
+_Errors = type[BaseException] | Iterable[type[BaseException]]
+
+
+class Options(TypedDict, total=False):
+    """What `@handler` takes beside topics and `bind`. Delays are seconds; docs/handlers.md has the defaults."""
+
+    # This project's own
+    retry_delays: Sequence[float] | None
+    dead_letter_for: _Errors
+    stop_for: _Errors
+    give_up_after: float | None
+    codec: Codec
+    batch: int
+    batch_seconds: float
+    aliases: Sequence[str]
+
+    # Celery's, of retries
+    autoretry_for: _Errors
+    dont_autoretry_for: _Errors
+    max_retries: int | None
+    retry_backoff: bool | float
+    retry_backoff_max: int
+    retry_jitter: bool
+    retry_kwargs: Mapping[str, Any]
+    default_retry_delay: float
+
+    # Celery's, where and when it runs
+    name: str | None
+    base: Any
+    queue: Any
+    exchange: Any
+    routing_key: str
+    priority: int | None
+    expires: float | datetime | None
+    rate_limit: str | int | float | None
+    time_limit: float | None
+    soft_time_limit: float | None
+    compression: str | None
+    delivery_mode: int | str
+
+    # Celery's, what is seen of it
+    throws: Sequence[type[BaseException]]
+    ignore_result: bool
+    store_errors_even_if_ignored: bool
+    backend: Any
+    track_started: bool
+    trail: bool
+    send_events: bool
+    resultrepr_maxsize: int
+    filter: Callable[..., Any] | None
+    shadow_name: Callable[..., Any]
+    before_start: Callable[..., Any]
+    after_return: Callable[..., Any]
+    on_success: Callable[..., Any]
+    on_retry: Callable[..., Any]
+    on_failure: Callable[..., Any]
+    pydantic: bool
+    pydantic_strict: bool
+    pydantic_context: Mapping[str, Any] | None
+    pydantic_dump_kwargs: Mapping[str, Any] | None
+
+    # Celery's, that must be as they are
+    serializer: str | None
+    acks_late: bool
+    acks_on_failure: bool
+    acks_on_timeout: bool
+    acks_on_failure_or_timeout: bool
+    reject_on_worker_lost: bool
+    retry_on_worker_lost: bool
+    typing: bool
+
+
+#: Options of Celery's that a delivery needs as they are, with what another value would do.
+NEEDED: Final[Mapping[str, tuple[object, str]]] = {
+    "acks_late": (True, "a killed worker would lose what it runs"),
+    "acks_on_failure": (True, "failures would loop or be lost"),
+    "acks_on_timeout": (True, "timeouts would loop for ever"),
+    "acks_on_failure_or_timeout": (True, "failures would loop or be lost"),
+    "reject_on_worker_lost": (False, "lost processes are counted here: see lost_limit"),
+    "retry_on_worker_lost": (False, "lost processes are counted here: see lost_limit"),
+    "serializer": ("json", "only JSON is read back"),
+    "typing": (False, "the arguments of a delivery are made from its record"),
+}
+
+#: Options of Celery's autoretry that the policy takes over, so that they act once.
+RETRY_OPTIONS: Final = (
+    "autoretry_for",
+    "dont_autoretry_for",
+    "retry_backoff",
+    "retry_backoff_max",
+    "retry_jitter",
+    "retry_kwargs",
+)
+
+
+def check_names(name: str, options: Mapping[str, Any], base: type | None) -> None:
+    """Refuse what is no option; a class of the user's under `base=` may have attributes of its own.
+
+    Raises:
+        HandlerError: with the nearest name.
+    """
+    known = {*Options.__annotations__, "bind"}
+    theirs = set() if base is None else {attribute for attribute in dir(base) if attribute[:1] != "_"} - set(dir(Task))
+    for option in options:
+        if option not in known | theirs:
+            raise HandlerError(f"{name}: @handler has no option {option!r}{_nearest(option, known | theirs)}.")
+    for option, (needed, why) in NEEDED.items():
+        if option in options and options[option] not in (needed, None):
+            raise HandlerError(f"{name}: {option} must be {needed!r}: {why}; it was given {options[option]!r}.")
+
+
+def policy_of(name: str, options: dict[str, Any], base: type | None) -> Policy:
+    """Take the options of failures out, and make the policy of them; what they do not say the class `base` does.
+
+    Raises:
+        HandlerError: one is out of range.
+    """
+    for option in (*RETRY_OPTIONS, "max_retries", "default_retry_delay"):
+        if option not in options and (found := _inherited(base, option)) is not None:
+            options[option] = found[0]
+    given: dict[str, Any] = {key: options.pop(key) for key in RETRY_OPTIONS if key in options}
+    try:
+        return _policy(options, given)
+    except (TypeError, ValueError) as error:
+        raise HandlerError(f"{name}: {error}") from error
+
+
+def _policy(options: dict[str, Any], given: dict[str, Any]) -> Policy:
+    kwargs = given.get("retry_kwargs") or {}
+    for key in kwargs:
+        if key not in ("max_retries", "countdown"):
+            raise ValueError(f"retry_kwargs takes max_retries and countdown; it was given {key!r}.")
+    max_retries = kwargs.get("max_retries", options.pop("max_retries", MAX_RETRIES))
+    fixed = kwargs.get("countdown", options.get("default_retry_delay"))
+    backoff = given.get("retry_backoff", fixed is None)
+    if not backoff and fixed is None:
+        fixed = Task.default_retry_delay
+    listed = options.get("retry_delays") is not None
+    return Policy(
+        autoretry_for=_errors(given.get("autoretry_for", (Exception,))),
+        dont_autoretry_for=_errors(given.get("dont_autoretry_for", ())),
+        dead_letter_for=_errors(options.pop("dead_letter_for", ())),
+        stop_for=_errors(options.pop("stop_for", ())),
+        max_retries=None if max_retries is None else _number(max_retries, "max_retries", whole=True),
+        delays=_delays(options.pop("retry_delays", None)),
+        fixed_delay=None if backoff else _number(fixed, "countdown", most=LONGEST_DELAY),
+        backoff=_number(backoff, "retry_backoff", most=LONGEST_DELAY),
+        backoff_max=_number(given.get("retry_backoff_max", 600), "retry_backoff_max", most=LONGEST_DELAY, whole=True),
+        jitter=bool(given.get("retry_jitter", not listed)),
+        give_up_after=_optional_seconds(options.pop("give_up_after", None), "give_up_after"),
+    )
+
+
+def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
+    """What a class of the user's says of an option, if it or one of its own bases says anything."""
+    for kind in () if base is None else base.__mro__:
+        if kind is Task:
+            return None
+        if attribute in vars(kind):
+            return (vars(kind)[attribute],)
+    return None
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    found = get_close_matches(word, sorted(known), 1)
+    return f": is {found[0]!r} meant?" if found else " (an attribute of the task's own goes into a class: base=)"
+
+
+def _errors(given: Any) -> Errors:
+    kinds = given if isinstance(given, tuple | list | set | frozenset) else (given,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(f"exception classes are wanted; it was given {kind!r}.")
+    return tuple(kinds)
+
+
+def _delays(given: Any) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"retry_delays takes a sequence of seconds; it was given {given!r}.")
+    return tuple(_number(delay, "retry_delays", most=LONGEST_DELAY) for delay in given)
+
+
+def _optional_seconds(given: Any, what: str) -> float | None:
+    return None if given is None else _number(given, what)
+
+
+def _number(given: Any, what: str, *, most: float = float("inf"), whole: bool = False) -> Any:
+    if isinstance(given, bool) and what == "retry_backoff":
+        return 1
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+        raise ValueError(f"{what} takes numbers from 0 on; it was given {given!r}.")
+    if given > most:
+        raise ValueError(f"{what} takes seconds, {most:,.0f} (a year) at most; it was given {given!r}.")
+    if whole and given != int(given):
+        raise ValueError(f"{what} takes whole numbers from 0 on; it was given {given!r}.")
+    return int(given) if whole else given

@@ -1,0 +1,181 @@
+"""`tasks.testing`: what would become of a record, without servers."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import Ignore
+from pydantic import BaseModel
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+
+from tasks import DeadLetter, Message, RetryLater, StopConsuming
+from tasks.declaring import declare
+from tasks.defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.testing import outcome
+
+
+class Order(BaseModel):
+    id: int
+    amount: float = 1
+
+
+class CardDeclined(Exception):
+    pass
+
+
+@pytest.fixture
+def handler() -> Iterator[Callable[..., Any]]:
+    app = Celery("handlers", set_as_current=False)
+    app.conf.update(DEFAULTS)
+    yield lambda *topics, **options: declare(app, topics, options)
+    app.close()
+
+
+ERRORS: dict[str, BaseException] = {
+    "away": ConnectionError("away"),
+    "declined": CardDeclined("no"),
+    "dead": DeadLetter("why"),
+    "later": RetryLater(7),
+    "stop": StopConsuming("why"),
+    "ignore": Ignore(),
+    "exit": SystemExit(3),
+    "unlisted": KeyError("x"),
+}
+
+
+@pytest.fixture
+def charge(handler: Callable[..., Any]) -> Any:
+    @handler("orders", autoretry_for=(ConnectionError,), max_retries=3, dead_letter_for=(CardDeclined,))
+    def charge(order: Any, message: Message) -> str:
+        if error := ERRORS.get(order):
+            raise error
+        return f"{order} of {message.topic}"
+
+    return charge
+
+
+@pytest.mark.parametrize(
+    ("value", "attempt", "becomes"),
+    [
+        ("fine", 1, "done"),
+        ("away", 1, "retry in 1 s"),
+        ("away", 3, "retry in 4 s"),
+        ("away", 4, "dead: exhausted"),
+        ("declined", 1, "dead: permanent"),
+        ("dead", 1, "dead: permanent"),
+        ("later", 99, "retry in 7 s"),
+        ("stop", 1, "halt"),
+        ("ignore", 1, "done"),
+        ("exit", 2, "retry in 2 s"),
+        ("unlisted", 1, "dead: permanent"),
+        (b"\xff", 1, "dead: undecodable"),
+    ],
+)
+def test_a_value_becomes_what_it_would_in_a_worker_at_any_attempt(charge, value, attempt, becomes):
+    assert str(outcome(charge, value, attempt=attempt)) == becomes
+
+
+def test_an_outcome_has_what_was_returned_or_raised(charge):
+    assert outcome(charge, "fine").returned == "fine of orders"
+    assert outcome(charge, "away").error is ERRORS["away"]
+    assert "Undecodable" in repr(outcome(charge, b"{").error)
+
+
+def test_models_validate_and_may_be_given_themselves(handler):
+    @handler("orders")
+    def charge(order: Order) -> Order:
+        return order
+
+    assert outcome(charge, {"id": 1}).returned == outcome(charge, Order(id=1)).returned == Order(id=1)
+    assert str(outcome(charge, {"id": "x"})) == "dead: undecodable"
+
+
+def test_the_codec_reads_what_is_given(handler):
+    texts = handler("orders", name="texts", codec=str)(_value)
+    assert outcome(texts, "größe").returned == "größe"
+    numbers = handler("orders", name="numbers", codec=int)(_value)
+    assert outcome(numbers, b"5").returned == 5
+    assert str(outcome(numbers, b"x")) == "dead: undecodable"
+    with pytest.raises(TypeError, match="give the record's bytes"):
+        outcome(numbers, 5)
+
+
+def _value(value: Any) -> Any:
+    return value
+
+
+def test_a_tombstone_a_key_headers_and_the_attempt_reach_the_handler(handler):
+    @handler("orders")
+    def charge(order: Any, message: Message) -> Any:
+        return order, message.key, message.header("a"), message.attempt
+
+    assert outcome(charge, None, key=b"k", headers=(("a", b"1"),), attempt=4).returned == (None, b"k", b"1", 4)
+    assert outcome(charge, Message("other", 1, 2, value=b"1")).returned == (1, None, None, 1)
+
+
+def test_an_async_handler_is_awaited(handler):
+    @handler("orders")
+    async def charge(order: Any) -> Any:
+        await asyncio.sleep(0)
+        return order
+
+    assert outcome(charge, 5).returned == 5
+
+
+def test_self_retry_and_the_time_budget_count(handler):
+    @handler("orders", bind=True, max_retries=2)
+    def bound(self: Any, order: Any) -> None:
+        raise self.retry(countdown=order)
+
+    assert str(outcome(bound, 9, attempt=2)) == "retry in 9 s"
+    assert str(outcome(bound, 9, attempt=3)) == "dead: exhausted"
+
+    @handler("orders", bind=True)
+    def quiet(self: Any, order: Any) -> None:
+        self.retry(throw=False)
+
+    assert str(outcome(quiet, 9, attempt=3)) == "retry in 4 s"
+
+    @handler("orders", give_up_after=60)
+    def budgeted(order: Any) -> None:
+        raise ConnectionError
+
+    assert str(outcome(budgeted, 1, failing_for=59)) == "retry in 1 s"
+    assert str(outcome(budgeted, 1, failing_for=60)) == "dead: expired"
+
+
+@dataclass
+class Database:
+    session: Session
+
+
+def test_settle_with_works_and_an_earlier_runs_commit_counts(handler):
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sold (id INTEGER)"))
+
+    @handler("orders")
+    def charge(order: Any, message: Message) -> str:
+        with Session(engine) as session, session.begin():
+            session.execute(text("INSERT INTO sold VALUES (1)"))
+            message.settle_with(session)
+        return "sold"
+
+    assert outcome(charge, {}).returned == "sold"
+    again = outcome(charge, {})
+    assert (str(again), again.returned) == ("done", None)
+    # By hand, each message is a delivery of its own.
+    assert [charge({}, Message("orders", 0, offset)) for offset in (1, 2)] == ["sold", "sold"]
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM sold")).scalar() == 3
+
+
+def test_nothing_is_left_behind(charge):
+    policy = charge.policy
+    outcome(charge, "away", attempt=2)
+    assert charge.policy is policy
+    assert charge.request.called_directly
