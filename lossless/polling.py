@@ -105,7 +105,7 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
     # -- without an event loop
 
     def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
-        """Deliver one message of a queue, or what has been published, and return; for `drain_events`.
+        """Deliver one message of a queue, or read what is published, and return; for `drain_events`.
 
         kombu's callers count the returns (a pidbox takes each for a worker's answer), and what is not delivered when
         they stop must still be in Redis: so not one message more.
@@ -137,12 +137,14 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
         return any(self._handled(fileno) for fileno, _ in self.poller.poll(left) or ())
 
     def _handled(self, fileno: int) -> bool:
-        """Read a socket; return whether a message was delivered."""
+        """Read a socket; return whether a message was delivered, or a subscription confirmed, as kombu has it."""
         channel, kind = self._fd_to_chan.get(fileno, (None, None))
         try:
             if isinstance(kind, Line):
                 return bool(kind.on_readable(kind))
-            return channel is not None and bool(channel.handlers[kind]())
+            if channel is not None:
+                channel.handlers[kind]()
+            return channel is not None
         except Empty:
             return False
 

@@ -65,6 +65,11 @@ class MemoryOnFailure(Noted):
         raise MemoryError("no room for the dead letter")
 
 
+class RequeueingOnFailure(Noted):
+    def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        raise Reject("the dead letters are away", requeue=True)
+
+
 class Unpicklable(Exception):
     def __init__(self, one: int, two: int) -> None:
         super().__init__(one)
@@ -201,6 +206,27 @@ def requeued(self: Task[Any, Any]) -> None:
     if self.request.get("requeued", 0) < 2:
         raise Reject("later", requeue=True)
     note("done", self.request.id)
+
+
+@task(name="on_failure_requeues", base=RequeueingOnFailure)
+def on_failure_requeues(self: Task[Any, Any]) -> None:
+    if self.request.get("requeued", 0) == 0:
+        raise ValueError("no")
+    note("done", self.request.id)
+
+
+@task(name="rejected_in_the_end", autoretry_for=(Exception,), max_retries=2, retry_kwargs={"countdown": 0})
+def rejected_in_the_end(self: Task[Any, Any]) -> None:
+    raise Reject("unwanted", requeue=False)
+
+
+@task(name="mutates")
+def mutates(self: Task[Any, Any], items: list[Any], how: str) -> None:
+    note("mutates", items)
+    items.append("mutated")
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise Reject("unwanted", requeue=False)
 
 
 @task(name="ignored")

