@@ -30,13 +30,15 @@ class Book:
 
     Parameters:
         ledger: `None` where there is no Redis for it: nothing is known, nothing is marked.
+        other_names: that the handler has besides: what was settled under one of them is settled.
     """
 
     _ledgers: ClassVar[dict[tuple[int, str, str], Ledger | None]] = {}
 
-    def __init__(self, ledger: Ledger | None, batch: Batch) -> None:
+    def __init__(self, ledger: Ledger | None, batch: Batch, other_names: Sequence[str] = ()) -> None:
         self._ledger = ledger
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
+        self._others = [Account(name, batch.topic, batch.topic_id, batch.partition) for name in other_names]
         self._unwritten: dict[int, Fate] = {}
         self._writing = threading.Lock()
         self._marked_at = time.monotonic()
@@ -52,7 +54,7 @@ class Book:
             named = chosen.ledger_named
             made = Ledger(url, batch.cluster, batch.group, days, named=named) if url and batch.group else None
             cls._ledgers[key] = made
-        return cls(cls._ledgers[key], batch)
+        return cls(cls._ledgers[key], batch, getattr(app.tasks.get(batch.handler), "other_names", ()))
 
     @property
     def unwritten(self) -> dict[int, Fate]:
@@ -67,8 +69,16 @@ class Book:
         """
         if self._ledger is None:
             return set()
-        (fates,) = self._ledger.fates_of([(self._account, offsets)])
-        return {offset for offset, fate in zip(offsets, fates, strict=True) if to_skip(Fate(fate))}
+        own, *others = self._ledger.fates_of([(account, offsets) for account in (self._account, *self._others)])
+        settled = {offset for offset, fate in zip(offsets, own, strict=True) if to_skip(Fate(fate))}
+        for fates in others:
+            for offset, fate in zip(offsets, fates, strict=True):
+                if offset not in settled and to_skip(Fate(fate)):
+                    # The bridge asks for what it handed off, under the name that it handed it off by.
+                    self._unwritten[offset] = Fate(fate)
+                    settled.add(offset)
+        self.flush()
+        return settled
 
     def forgot_at(self, message: Message) -> float | None:
         """When the ledger may have forgotten how this message ended (Unix time): its Redis was wiped or started again

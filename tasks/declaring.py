@@ -46,10 +46,11 @@ def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: di
         _refuse_second(app, known, function)
     made = _attributes(name, function, options, base)
     declare_queue(app, options.get("queue"))
+    names = (name, *aliases)
     for alias in aliases:
         # What is under way under an old name runs, and is settled, under that name: its task has no topics.
-        _register(app, alias, function, base, made)
-    return _register(app, name, function, base, {**made, "source_topics": topics})
+        _register(app, alias, function, base, {**made, "other_names": tuple(set(names) - {alias})})
+    return _register(app, name, function, base, {**made, "source_topics": topics, "other_names": aliases})
 
 
 def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:

@@ -46,12 +46,14 @@ def execute(task: "HandlerTask", header: object) -> Any:
         Retry: the only delivery was sent again, to run later.
         DeadLettered: Kafka has the dead letters of all that died, and all else is settled or sent on.
         ComeBack: they could not all be settled; the message comes again with those that are not.
+        Reject: the header is none that this version can read; the message comes again as it is.
     """
     try:
         batch = from_header(task.name, header)
     except MalformedDelivery as error:
+        # Not ours, or of a newer version of this project: it waits for a worker that can read it.
         logger.error("%s", str(error))
-        raise
+        raise Reject(str(error), requeue=True) from None
     execution, dog = Execution(task, batch), watchdog()
     if dog is not None:
         dog.executing = True

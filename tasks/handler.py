@@ -40,6 +40,8 @@ class HandlerTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     throws = (DeadLettered,)
 
     source_topics: tuple[str, ...] = ()
+    #: Under which the same function is registered besides: names that it had before, or has now.
+    other_names: tuple[str, ...] = ()
     batch: int = 1
     #: Seconds after which what is left of a batch goes back to the queue as one of its own.
     batch_seconds: float = 30

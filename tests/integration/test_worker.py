@@ -153,3 +153,23 @@ def test_a_delivery_waits_for_a_worker_that_knows_its_handler(stack: Stack):
     stranger.terminate()
     eventually(lambda: sorted(stack.done()) == sorted(coordinates), 30, "the worker that knows it has them all")
     assert stack.dead_letters("orders") == []
+
+
+def test_what_is_under_way_under_an_old_name_is_done_once_by_the_renamed_handler(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.environ["HANDLERS"] = "tests.handlers.simple"
+    stack.make_topics("orders")
+    before = stack.bridge()
+    coordinates = stack.produce("orders", *range(3))
+    eventually(lambda: stack.waiting() == 3, 20)
+    before.kill()
+    # The new bridge knows nothing of the old name's fates, and hands all three out again under the new one.
+    stack.environ["HANDLERS"] = "tests.handlers.renamed"
+    stack.bridge()
+    eventually(lambda: stack.waiting() == 6, 20)
+    worker = stack.worker("-c", "1")
+    eventually(lambda: stack.committed("orders") == 3, 30, "both names' deliveries are settled")
+    eventually(lambda: not stack.waiting() and not stack.held_ids(), 10)
+    assert sorted(stack.done()) == sorted(coordinates)
+    assert worker.count("is settled already: not run again") == 3
+    assert stack.dead_letters("orders") == []

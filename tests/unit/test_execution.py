@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery.exceptions import Retry
+from celery.exceptions import Reject, Retry
 
 from bridge.errors import LedgerUnavailable, PublishFailed
-from bridge.ledger import Fate
+from bridge.ledger import Account, Fate, Mark
 from bridge.message import HEADER, Batch, Delivery, Message, from_header, to_header
 from bridge.publisher import Publisher
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -18,6 +18,7 @@ from lossless.ending import ComeBack
 from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics
 from tasks.book import Book
 from tasks.errors import DeadLettered
+from tests.memory_ledger import MemoryLedger
 
 ran: list[int] = []
 
@@ -331,3 +332,21 @@ def test_a_comeback_keeps_its_headers_on_its_way_out_of_the_process(protocol: in
 
 def test_the_handler_is_one_of_the_app() -> None:
     assert app.tasks["unit.charge"] is charge
+
+
+def test_what_was_settled_under_another_name_of_the_handler_is_skipped_and_marked_under_this_one(monkeypatch):
+    ledger: Any = MemoryLedger()
+    batch = Batch("new.name", "orders", 0, ())
+    old, new = (Account(name, "orders", "", 0) for name in ("old.name", "new.name"))
+    ledger.write([Mark(old, [0], Fate.DONE), Mark(old, [1], Fate.DEAD), Mark(new, [2], Fate.DONE)])
+    assert Book(ledger, batch, ("old.name",)).settled([0, 1, 2, 3]) == {0, 1, 2}
+    assert [bytes(fates) for fates in ledger.fates_of([(new, [0, 1, 2, 3])])] == [
+        bytes([Fate.DONE, Fate.DEAD, Fate.DONE, Fate.OPEN])
+    ]
+    assert Book(ledger, batch).settled([3]) == set()
+
+
+def test_a_header_that_this_version_cannot_read_costs_no_message(world):
+    with pytest.raises(Reject) as refused:
+        execution.execute(charge, {"topic": "orders", "form": 99})
+    assert vars(refused.value)["requeue"]
