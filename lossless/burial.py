@@ -17,6 +17,8 @@ from celery.utils import uuid
 from kombu.serialization import dumps
 from kombu.utils.json import dumps as kombu_json
 
+from lossless.waiting import SINCE
+
 MESSAGE_LENGTH = 2_000
 TRACEBACK_LENGTH = 16_000
 
@@ -172,6 +174,7 @@ def comeback_of(message: Any, pause: float, why: str, **changed: Any) -> Success
     headers = dict(message.headers)
     headers.pop("compression", None)  # kombu decompressed the body on receipt (kombu/message.py)
     headers.pop("redelivered", None)  # the transport's mark, which would become a custom header
+    headers.pop(SINCE, None)  # whoever sends it back for another reason knows its task
     headers.update(changed, eta=datetime.fromtimestamp(due, UTC).isoformat())
     kept = ("priority", "correlation_id", "reply_to", "delivery_mode")
     return Successor(

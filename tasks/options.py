@@ -9,6 +9,7 @@ from celery import Task
 
 from tasks.codec import Codec
 from tasks.errors import LONGEST_DELAY, HandlerError
+from tasks.handler import HandlerTask
 from tasks.policy import MAX_RETRIES, Errors, Policy
 
 _Errors = type[BaseException] | Iterable[type[BaseException]]
@@ -118,8 +119,12 @@ def check_names(name: str, options: Mapping[str, Any], base: type | None) -> Non
         if option not in known | theirs:
             raise HandlerError(f"{name}: @handler has no option {option!r}{_nearest(option, known | theirs)}.")
     for option, (needed, why) in NEEDED.items():
-        if option in options and options[option] not in (needed, None):
-            raise HandlerError(f"{name}: {option} must be {needed!r}: {why}; it was given {options[option]!r}.")
+        for given in (options.get(option), *(_inherited(base, option) or ())):
+            if given not in (needed, None):
+                raise HandlerError(f"{name}: {option} must be {needed!r}: {why}; it was given {given!r}.")
+    for option in ("Request", "Strategy"):
+        if _inherited(base, option):
+            raise HandlerError(f"{name}: base= sets {option}, which is how a delivery is kept: leave it out.")
 
 
 def policy_of(name: str, options: dict[str, Any], base: type | None) -> Policy:
@@ -167,7 +172,7 @@ def _policy(options: dict[str, Any], given: dict[str, Any]) -> Policy:
 def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
     """What a class of the user's says of an option, if it or one of its own bases says anything."""
     for kind in () if base is None else base.__mro__:
-        if kind is Task:
+        if issubclass(HandlerTask, kind):
             return None
         if attribute in vars(kind):
             return (vars(kind)[attribute],)

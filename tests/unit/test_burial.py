@@ -64,7 +64,8 @@ def test_an_entry_that_is_no_message_is_kept_as_it_was():
 
 
 def test_a_copy_that_comes_back_is_the_same_message_but_for_its_counts_and_its_time():
-    original = message(b"body", id="x", task="t", custom={"a": 1}, lost=1, redelivered=True, compression="zlib")
+    marks = {"lost": 1, "redelivered": True, "compression": "zlib", "unknown_since": 5}
+    original = message(b"body", id="x", task="t", custom={"a": 1}, **marks)
     copy = comeback_of(original, 5, "why", lost=2)
     eta = copy.headers.pop("eta")
     assert copy.headers == {"id": "x", "task": "t", "custom": {"a": 1}, "lost": 2}

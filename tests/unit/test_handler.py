@@ -219,6 +219,30 @@ def test_a_base_class_whose_own_call_would_be_passed_by_is_refused(handler):
 
 
 @pytest.mark.parametrize(
+    ("attribute", "value", "words"),
+    [
+        ("acks_late", False, "acks_late must be True"),
+        ("serializer", "pickle", "serializer must be 'json'"),
+        ("acks_on_failure_or_timeout", False, "acks_on_failure_or_timeout must be True"),
+        ("Request", "celery.worker.request:Request", "base= sets Request"),
+    ],
+)
+def test_a_base_class_cannot_take_away_what_a_delivery_is_kept_with(handler, attribute, value, words):
+    careless = type("Careless", (Task,), {attribute: value})
+    with pytest.raises(HandlerError, match=words):
+        handler("orders", name="some", base=careless)(_value)
+
+
+def test_a_base_class_of_the_handlers_own_kind_is_taken_as_it_is(handler):
+    class Ours(HandlerTask):
+        abstract = True
+        max_retries = 4
+
+    made = handler("orders", name="some", base=Ours)(_value)
+    assert (made.max_retries, made.policy.max_retries) == (4, 4)
+
+
+@pytest.mark.parametrize(
     ("annotations", "words"),
     [
         ({"*": {"acks_late": False}}, "task_annotations sets acks_late to False"),
