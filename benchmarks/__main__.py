@@ -10,6 +10,7 @@ ALL = (
     "memory",
     "transport",
     "waiting",
+    "idle",
     "recovery",
     "batches",
     "order",

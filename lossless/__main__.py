@@ -73,6 +73,7 @@ def _drain(options: Any) -> int:
             return 3
         _say(held, "held by workers that are gone")
         _say(drain.waiting(), "waiting for their time")
+        drain.idle()
         left = drain.left()
         for sentence in left:
             print(sentence, file=sys.stderr)

@@ -27,8 +27,9 @@ class Broadcasts:
 
     def holds(self, delivery_tag: str) -> bool:
         """Whether a tag is a broadcast message's: delivered, and taken from no queue."""
-        holder = self.channel.holder
-        return delivery_tag in self.channel.qos._delivered and (holder is None or delivery_tag not in holder.taken)
+        holder, qos = self.channel.holder, self.channel.qos
+        unsettled = delivery_tag in qos._delivered and delivery_tag not in qos._dirty
+        return unsettled and (holder is None or delivery_tag not in holder.taken)
 
     def replace(self, delivery_tag: str, message: dict[str, Any], queue: str | None, eta: float | None) -> None:
         """Put ``message`` into ``queue``, or without one deliver it here when it is due; then settle the other.

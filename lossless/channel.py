@@ -42,7 +42,7 @@ def refuse_old_redis(info: dict[str, Any]) -> None:
     version = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:
-        raise VersionMismatch(f"The broker is Redis {version}; this transport needs Redis 6.2 or newer (BLMOVE)")
+        raise VersionMismatch(f"The broker is Redis {version}; this transport needs Redis 6.2 or newer, as kombu does")
 
 
 class Channel(kombu_redis.Channel):  # type: ignore[misc]

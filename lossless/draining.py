@@ -105,6 +105,12 @@ class Drain:
                 self.client.srem(self.keys.waiting_queues, waiting.removeprefix(start))
         return moved
 
+    def idle(self) -> None:
+        """Forget who was idle: it holds no message, and nobody here rings any more."""
+        queues = self.client.smembers(self.keys.idle_queues)
+        names = [queue.partition(b"\0")[0] for queue in queues]
+        self.client.delete(self.keys.idle_queues, self.keys.lookout, *names)
+
     def left(self) -> list[str]:
         """Return what is still in keys of this transport, one sentence each."""
         found = [

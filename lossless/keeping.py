@@ -33,6 +33,7 @@ import redis
 from kombu.log import get_logger
 
 from lossless.holding import CHUNK, Holder
+from lossless.lookout import Lookout
 from lossless.owners import Watch, in_order
 from lossless.replica import leaving, refused_by_replica
 from lossless.scripts import BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP, Script
@@ -50,6 +51,9 @@ RETRY_INTERVAL = 0.5
 #: The longest pause between beats, in seconds: versions that do not read an owner's own time wait for their own,
 #: by default 30 s.
 BEAT_INTERVAL = 5.0
+
+#: Commands that a process sends at once through its keeper, at most, however many channels it has.
+MOST_AT_ONCE = 8
 
 
 def is_away(error: BaseException) -> bool:
@@ -76,6 +80,8 @@ class Keeper:
         self.holders: set[Holder] = set()
         #: When Redis last answered, on the monotonic clock.
         self.contact_at = 0.0
+        self.lookout = Lookout(client.connection_pool, keys, lambda: bool(self.holders))
+        self._turns = threading.BoundedSemaphore(min(MOST_AT_ONCE, client.connection_pool.max_connections))
         self._watch = Watch(dead_after)
         self._wake = threading.Event()
         self._lock = threading.Lock()
@@ -97,15 +103,24 @@ class Keeper:
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
         """Call a script, loading it where Redis does not know it (it forgets at a restart)."""
         try:
-            answer = self.client.evalsha(script.sha, len(keys), *keys, *args)
-        except redis.exceptions.NoScriptError:
-            answer = self.client.eval(script.text, len(keys), *keys, *args)
+            with self._turns:  # the pool has no more connections than it may have, and waits for none
+                answer = self._call(script, keys, args)
         except redis.ResponseError as error:
             if not refused_by_replica(error):
                 self.contact_at = monotonic()
             raise
         self.contact_at = monotonic()
         return answer
+
+    def _call(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        try:
+            return self.client.evalsha(script.sha, len(keys), *keys, *args)
+        except redis.exceptions.NoScriptError:
+            return self.client.eval(script.text, len(keys), *keys, *args)
+
+    def _fields(self, key: str) -> dict[bytes, bytes]:
+        with self._turns:
+            return self.client.hgetall(key)  # type: ignore[no-any-return]
 
     def holder(self) -> Holder:
         """Return a new holder that this keeper tends, and start the thread where it does not run."""
@@ -181,6 +196,7 @@ class Keeper:
             self._sweep_at = monotonic() + self._watch.pause()
         for holder in tuple(self.holders):
             self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
+        self._apart("standing as lookout", partial(self.lookout.apply, self.run, self._rivals()))
         if monotonic() >= self._due_at:
             self._apart("moving what is due", self._move_due)
             # The looks of all workers together come every due_interval, however many there are.
@@ -225,6 +241,10 @@ class Keeper:
         self._faults.pop(f"settling for {holder.owner}", None)
         self._idle = {tag: at for tag, at in self._idle.items() if not tag.startswith(holder.owner)}
 
+    def _rivals(self) -> int:
+        """About how many processes there are: each has as many owners as this one."""
+        return self._owners // max(1, len(self.holders))
+
     def _beat(self) -> None:
         owners = [holder.owner for holder in tuple(self.holders) if holder.epoch]
         gone = {_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
@@ -234,7 +254,7 @@ class Keeper:
 
     def _recognize(self) -> None:
         """Doubt everything where another server answers, or one that has been a replica meanwhile."""
-        with self.client.pipeline(transaction=False) as pipe:
+        with self._turns, self.client.pipeline(transaction=False) as pipe:
             pipe.info("server").info("replication")
             server, replication = pipe.execute()
         if replication.get("role", "master") != "master":
@@ -246,7 +266,7 @@ class Keeper:
             self.doubt()
 
     def _sweep(self) -> None:
-        found = self.client.hgetall(self.keys.owners).items()
+        found = self._fields(self.keys.owners).items()
         beats = {_text(owner): _text(beat) for owner, beat in found if _is_text(owner) and _is_text(beat)}
         self._owners = len(beats)
         own = {holder.owner for holder in tuple(self.holders)}
@@ -255,7 +275,7 @@ class Keeper:
                 self._apart(f"putting back what {owner} held", partial(self._put_back, owner, beats[owner]))
 
     def _put_back(self, owner: str, beat: str) -> None:
-        held = {_text(name): value for name, value in self.client.hgetall(self.keys.taken(owner)).items()}
+        held = {_text(name): value for name, value in self._fields(self.keys.taken(owner)).items()}
         held.pop(EPOCH_FIELD, None)
         fields = in_order(set(held))
         moved = foreign = 0

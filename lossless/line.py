@@ -36,3 +36,23 @@ class Line:
             return self.connection.read_response()
         finally:
             self.sent_at = None
+
+
+class Bell(Line):
+    """A connection on which an owner hears that something has come."""
+
+    def listen(self, *channels: str) -> None:
+        """Listen from now on. Raises redis-py's errors."""
+        self.connection.send_command("SUBSCRIBE", *channels)
+        for _ in channels:
+            self.connection.read_response(push_request=True)
+
+    def read(self) -> bool:
+        """Read what there is. Returns whether the bell was rung. Raises redis-py's errors."""
+        rung = False
+        while True:
+            heard = self.connection.read_response(push_request=True)  # the answer to a PING, or what was published
+            self.sent_at = None
+            rung = rung or (isinstance(heard, list) and heard[0] == b"message")
+            if not self.connection.can_read(timeout=0):
+                return rung

@@ -12,8 +12,8 @@ Three rules hold in all of them:
 * A full Redis (``maxmemory``, ``noeviction``) refuses a script's first growing command, but none after the
   script has written. Each script therefore begins with a removal, so that a full Redis can still be
   drained.
-* Time is the server's (``TIME``), so that clocks of workers need not agree. Needs Redis 6.2 (``BLMOVE``, and
-  replication of a script's effects).
+* Time is the server's (``TIME``), so that clocks of workers need not agree. Needs Redis 5 (replication of a
+  script's effects); kombu itself needs 6.2.
 """
 
 from __future__ import annotations
@@ -36,15 +36,20 @@ class Script:
 #: The field of an owner's hash that holds its epoch, never a message.
 EPOCH_FIELD = "@"
 
-#: Acknowledges, then takes. KEYS: the owner's hash, then lists, highest priority first, ``ARGV[4]`` of each
-#: priority. ARGV: epoch, first field, most to take, lists per priority, "1" to serve those in turn ("0":
-#: drain the first list first), "1" per list that is consumed without acknowledgement else "0", then fields
-#: to acknowledge. Returns 1 (0: the epoch is not the owner's, nothing was taken), the server's time, then
-#: list index and message for each one taken; those that must be acknowledged have the fields first, first +
-#: 1 ...
+#: Acknowledges, then takes; who finds too little is noted as idle, to be rung for. KEYS: the owner's hash, the set
+#: of queues with idle owners, the idle owners of each of ``ARGV[4]`` queues, then lists, highest priority first,
+#: ``ARGV[4]`` of each priority. ARGV: epoch, first field, most to take, queues, "1" to serve those in turn ("0":
+#: drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many of the
+#: most somebody can begin with at once, owner to be noted as idle ('': nobody), then fields to acknowledge.
+#:
+#: What nobody here can begin with is taken only while no other owner is idle: prefetching starves nobody.
+#:
+#: Returns 1 (0: the epoch is not the owner's, nothing was taken), the server's time, then list index and message for
+#: each one taken; those that must be acknowledged have the fields first, first + 1 ...
 TAKE = Script("""
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
-if #ARGV > 6 then redis.call('HDEL', held, unpack(ARGV, 7)) end
+local free, owner = tonumber(ARGV[7]), ARGV[8]
+if #ARGV > 8 then redis.call('HDEL', held, unpack(ARGV, 9)) end
 local now = redis.call('TIME')
 local reply = {1, string.format('%d.%06d', now[1], now[2])}
 if most == 0 then return reply end
@@ -52,19 +57,29 @@ if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
   reply[1] = 0
   return reply
 end
-local taken = 0
+local taken, idle_others = 0, {}
+local function others(queue)
+  if not idle_others[queue] then
+    local key = KEYS[3 + queue]
+    local own = redis.call('ZSCORE', key, owner)
+    idle_others[queue] = redis.call('ZCOUNT', key, '-inf', '(1e12') - (own and tonumber(own) < 1e12 and 1 or 0)
+  end
+  return idle_others[queue]
+end
 local function pop(i)
+  local queue = (i - 3) % size
+  if taken >= free and owner ~= '' and others(queue) > 0 then return false end
   local raw = redis.call('RPOP', KEYS[i])
   if not raw then return false end
-  if string.sub(ARGV[6], (i - 2) % size + 1, (i - 2) % size + 1) == '0' then
+  if string.sub(ARGV[6], queue + 1, queue + 1) == '0' then
     redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\\0' .. raw)
   end
   field, taken = field + 1, taken + 1
-  reply[#reply + 1] = i - 2
+  reply[#reply + 1] = i - 3 - size
   reply[#reply + 1] = raw
   return true
 end
-for first = 2, #KEYS, size do
+for first = 3 + size, #KEYS, size do
   local more = true
   while more and taken < most do
     more = false
@@ -77,7 +92,83 @@ for first = 2, #KEYS, size do
   end
   if taken == most then break end
 end
+if owner == '' then return reply end
+if taken == most then
+  for i = 3, 2 + size do redis.call('ZREM', KEYS[i], owner) end
+  return reply
+end
+local score = string.format('%.6f', now[1] + now[2] / 1e6 + (taken < free and 0 or 1e12))
+for i = 3, 2 + size do
+  local names = {KEYS[i]}
+  for list = i + size, #KEYS, size do names[#names + 1] = KEYS[list] end
+  redis.pcall('SADD', KEYS[2], table.concat(names, '\\0'))
+  redis.pcall('ZADD', KEYS[i], score, owner)
+end
 return reply
+""")
+
+#: Rings for idle owners where messages lie, one owner a message, and holds the lookout's place. KEYS: the place, the
+#: set of queues with idle owners, then per queue its idle owners and its lists. ARGV: lookout, milliseconds for which
+#: the place is its own (0: it leaves), what an owner's channel begins with, seconds in which a rung owner has to come,
+#: seconds after which an owner that was not seen is none, "1" to forget queues without idle owners, then the number
+#: of lists of each queue.
+#:
+#: An idle owner's score is when it was seen, 1e12 more where it has room but nobody to begin at once, and negative,
+#: when it was rung, until it comes. Returns 1 (0: another is the lookout, 2: nobody was), 1 if somebody is awaited,
+#: the number of idle owners per queue, the queues with idle owners. Reads last what a tracking client must hear of.
+RING = Script("""
+redis.call('SREM', KEYS[2], '')
+local place, me, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local holder = redis.call('GET', place)
+if holder and holder ~= me then return {0} end
+if lease == 0 then
+  redis.call('DEL', place)
+  return {0}
+end
+if redis.call('PTTL', place) < lease / 2 then redis.call('SET', place, me, 'PX', lease) end
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1e6
+local function at(score) return string.format('%.6f', score) end
+local function first(key, low, high) return redis.call('ZRANGEBYSCORE', key, low, high, 'LIMIT', 0, 1)[1] end
+local function next_of(key)
+  local owner = first(key, '0', '(1e12')
+  if owner or redis.call('ZCOUNT', key, '-inf', '(0') > 0 then return owner end
+  return first(key, '1e12', '+inf')
+end
+local function forget(key)
+  redis.call('ZREMRANGEBYSCORE', key, at(ARGV[4] - now), '(0')
+  redis.call('ZREMRANGEBYSCORE', key, '0', at(now - ARGV[5]))
+  redis.call('ZREMRANGEBYSCORE', key, '1e12', at(1e12 + now - ARGV[5]))
+end
+local function ring(key, messages)
+  local wanted = messages - redis.call('ZCOUNT', key, '-inf', '(0')
+  while wanted > 0 do
+    local owner = next_of(key)
+    if not owner then break end
+    if redis.call('PUBLISH', ARGV[3] .. owner, '') == 0 then redis.call('ZREM', key, owner)
+    else
+      redis.call('ZADD', key, at(-now), owner)
+      wanted = wanted - 1
+    end
+  end
+end
+local awaited, counts, i = 0, {}, 3
+for n = 7, #ARGV do
+  local key, last = KEYS[i], i + tonumber(ARGV[n])
+  local messages = 0
+  for list = i + 1, last do messages = messages + redis.call('LLEN', KEYS[list]) end
+  if messages > 0 or ARGV[6] == '1' then forget(key) end
+  if messages > 0 then ring(key, messages) end
+  counts[#counts + 1] = redis.call('ZCARD', key)
+  if messages > 0 and counts[#counts] > 0 then awaited = 1 end
+  if ARGV[6] == '1' and counts[#counts] == 0 and last > i then
+    local names = {}
+    for list = i, last do names[#names + 1] = KEYS[list] end
+    redis.call('SREM', KEYS[2], table.concat(names, '\\0'))
+  end
+  i = last + 1
+end
+return {holder and 1 or 2, awaited, counts, redis.call('SMEMBERS', KEYS[2])}
 """)
 
 #: Ends what was taken. KEYS: the owner's hash, the set of queues with waiting messages. ARGV, six a message:

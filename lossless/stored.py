@@ -35,6 +35,24 @@ class Keys:
         return f"{self.prefix}_waiting.{queue}"
 
     @property
+    def idle_queues(self) -> str:
+        """The set of queues with idle owners: their key of those, and their lists."""
+        return f"{self.prefix}_idle"
+
+    def idle(self, queue: str) -> str:
+        """The sorted set of the owners that wait for messages of ``queue``."""
+        return f"{self.prefix}_idle.{queue}"
+
+    @property
+    def lookout(self) -> str:
+        """Who rings for idle owners."""
+        return f"{self.prefix}_lookout"
+
+    def bell(self, owner: str) -> str:
+        """The channel on which an idle ``owner`` is rung for."""
+        return f"{self.prefix}_bell.{owner}"
+
+    @property
     def undecodable(self) -> str:
         """The list of messages that were no kombu messages, as they lay in their queue."""
         return f"{self.prefix}_undecodable"

@@ -1,18 +1,20 @@
 """Taking messages from the queues of one channel, without blocking the event loop.
 
-One connection (the take line) carries the TAKE script: it acknowledges what has ended, and moves up to as
-many messages as the prefetch limit allows from the queues, in fair turn and by priority, into the owner's
-hash, all in one trip. When all queues are empty, one connection per list waits for a message with ``BLMOVE
-list list RIGHT RIGHT``: that leaves the message where it is, so a wait takes nothing, and a worker that is
-frozen or killed while it waits holds nothing back. A wait that ends makes the next take.
+One connection (the take line) carries the TAKE script: it acknowledges what has ended, and moves up to as many
+messages as the prefetch limit allows from the queues, in fair turn and by priority, into the owner's hash, all in one
+trip. Beyond what can begin at once it takes only what no idle owner waits for.
+
+A take that finds too little has the owner noted as idle, and another connection (the bell) hears when something has
+come, whatever the number of queues (`lossless.lookout`). A wait takes nothing, so a worker that is frozen or killed
+while it waits holds nothing. A channel that takes without acknowledgement alone has no owner: it waits with ``BRPOP``,
+as kombu does.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from queue import Empty
 from time import monotonic
 from typing import Any
 
@@ -21,16 +23,18 @@ from kombu.log import get_logger
 
 from lossless.holding import Holder
 from lossless.keeping import RETRY_INTERVAL, UNAVAILABLE, is_away
-from lossless.line import Line
+from lossless.line import Bell, Line
+from lossless.lookout import EVERYBODY
 from lossless.scripts import TAKE
 from lossless.stored import decoded, eta_of
+from lossless.working import free_processes
 
 logger = get_logger("lossless.transport")
 
-#: Seconds that a wait blocks. Only how soon a dead wait connection is noticed hangs on it.
+#: Seconds that a wait without an owner blocks. Only how soon a dead connection is noticed hangs on it.
 WAIT_SECONDS = 10
 
-#: Seconds after which the queues are looked at even though no wait has ended: a wait may have been cut off.
+#: Seconds after which the queues are looked at even though nobody rang: the bell or the lookout may be cut off.
 LOOK_AGAIN = 5.0
 
 #: Unsettled moves (messages on their way to wait, or back) beyond which nothing more is taken.
@@ -47,7 +51,14 @@ class Taker:
     def __init__(self, channel: Any) -> None:
         self.channel = channel
         self._line: Line | None = None
-        self._waits: dict[str, Line] = {}
+        self._wait: Line | None = None
+        #: The number of the connection that takes by waiting, and the queue of each list it waits for.
+        self._waits_as = 0
+        self._waits_for: dict[str, str] = {}
+        #: The list keys of each queue consumed from, highest priority first.
+        self._lists_kept: dict[str, list[str]] = {}
+        #: Whether the owner is noted as idle, but with no process that could begin at once.
+        self._saturated = False
         self._arrived: deque[tuple[str, dict[str, Any]]] = deque()
         self._failed_at = self._go_on_at = 0.0
         self._said = ""
@@ -59,7 +70,6 @@ class Taker:
         self._asked = 0
         self._first = 0
         self._lists: list[tuple[str, str]] = []
-        self._lists_kept: dict[tuple[str, ...], list[tuple[str, str]]] = {}
 
     @property
     def holder(self) -> Holder | None:
@@ -79,20 +89,24 @@ class Taker:
                 if self._line is not None and self._line.busy:
                     self._drop(self._line)
                 self.holder.register()
+                self._hungry = True
             self._next_command()
 
     def _next_command(self) -> None:
         if self._line is not None and self._line.busy:
             return
         credit = self._credit()
-        if monotonic() - self._looked_at > LOOK_AGAIN:
+        free = self._free(credit)
+        if monotonic() - self._looked_at > LOOK_AGAIN or (self._saturated and free):
             self._hungry = True
         most = credit if self._hungry else 0
         acks = self.holder.acks_to_send() if self.holder is not None and self.holder.acks_ride else []
+        if most:
+            self._listen()
         if most or acks:
-            self._send_take(most, acks)
-        if credit and not self._hungry:
-            self._send_waits()
+            self._send_take(most, free, acks)
+        elif credit and self.holder is None:
+            self._send_wait()
 
     def _credit(self) -> int:
         qos = self.channel.qos
@@ -108,36 +122,58 @@ class Taker:
         credit = limit if credit is None else min(credit, limit)
         return max(0, credit - len(self._arrived))
 
+    def _free(self, credit: int) -> int:
+        """Return how many of ``credit`` messages could be begun with at once."""
+        free = free_processes()
+        if free is None:  # no worker: a consumer that handles one message after the other
+            qos = self.channel.qos
+            free = 0 if len(qos._delivered) > len(qos._dirty) else 1
+        return min(credit, max(0, free - len(self._arrived)))
+
     # -- the take line
 
-    def _send_take(self, most: int, acks: list[str]) -> None:
+    def _send_take(self, most: int, free: int, acks: list[str]) -> None:
         self._acks = acks
-        keys, args = self._take(self.channel.queues_in_turn(), most)
+        if most:
+            self._saturated = not free
+        keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._wait is not None)
         args += acks
         command = ("EVALSHA", TAKE.sha) if self._known else ("EVAL", TAKE.text)
         if self._line is None:
-            self._line = self._open(self._on_taken)
+            self._line = Line(self._connection(), self._on_taken)
+            self._watch(self._line)
         self._line.send(*command, len(keys), *keys, *args)
 
-    def _take(self, queues: list[str], most: int) -> tuple[list[str], list[Any]]:
+    def _take(self, queues: list[str], most: int, free: int, *, waits: bool) -> tuple[list[str], list[Any]]:
         """Return the keys and arguments of a TAKE, and note what is asked for."""
         channel, holder = self.channel, self.holder
         self._asked = most
-        self._lists = self._lists_of(tuple(queues))
+        self._lists = self._lists_of(queues)
         self._first = holder.reserve(most) if holder is not None and most else 0
-        keys = ["" if holder is None else holder.keys.taken(holder.owner), *(key for _, key in self._lists)]
+        keys = ["" if holder is None else holder.keys.taken(holder.owner), channel.keys.idle_queues]
+        keys += [channel.keys.idle(queue) for queue in queues]
+        keys += [key for _, key in self._lists]
         in_turn = int(channel.queue_order_strategy == "round_robin")
         no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
-        return keys, ["" if holder is None else holder.epoch, self._first, most, len(queues), in_turn, no_ack]
+        epoch, owner = ("", "") if holder is None else (holder.epoch, holder.owner if waits else "")
+        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner]
 
-    def _lists_of(self, queues: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Return (queue, list key), highest priority first: a rotation of few queues, so each is kept."""
-        if queues not in self._lists_kept:
-            channel = self.channel
-            self._lists_kept[queues] = [
-                (queue, channel.list_key(queue, step)) for step in channel.priority_steps for queue in queues
-            ]
-        return self._lists_kept[queues]
+    def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
+        """Return (queue, list key), highest priority first.
+
+        What is kept is kept by queue, never by their order: a fair turn comes by every permutation of them.
+        """
+        if len(self._lists_kept) > 2 * len(queues):
+            self._lists_kept.clear()
+        for queue in queues:
+            if queue not in self._lists_kept:
+                steps = self.channel.priority_steps
+                self._lists_kept[queue] = [self.channel.list_key(queue, step) for step in steps]
+        return [
+            (queue, self._lists_kept[queue][rank])
+            for rank in range(len(self.channel.priority_steps))
+            for queue in queues
+        ]
 
     def take_one(self, queue: str) -> dict[str, Any] | None:
         """Take one message of a queue now, for ``basic_get``. Raises redis-py's errors."""
@@ -148,7 +184,7 @@ class Taker:
             if holder.stale:
                 holder.register()
             try:
-                alive, now, *taken = holder.run(TAKE, *self._take([queue], 1))
+                alive, now, *taken = holder.run(TAKE, *self._take([queue], 1, 1, waits=False))
             except UNAVAILABLE:
                 holder.doubt()
                 raise
@@ -261,37 +297,79 @@ class Taker:
         elif self.holder is not None:
             self.holder.give_back(message["properties"]["delivery_tag"], front=True)
 
-    # -- the wait lines
+    # -- waiting
 
-    def _send_waits(self) -> None:
-        wanted = {
-            self.channel.list_key(queue, step)
-            for queue in self.channel.active_queues
-            for step in self.channel.priority_steps
-        }
-        for key in set(self._waits) - wanted:
-            self._drop(self._waits.pop(key))
-        for key in wanted:
-            line = self._waits.get(key)
-            if line is None:
-                line = self._waits[key] = self._open(self._on_wait_over)
-            if not line.busy:
-                line.send("BLMOVE", key, key, "RIGHT", "RIGHT", WAIT_SECONDS)
+    def _listen(self) -> None:
+        """Hear, from before the take that has the owner noted as idle, when something has come."""
+        holder = self.holder
+        if holder is None:
+            return
+        if self._wait is not None and not isinstance(self._wait, Bell):
+            self._end_wait()
+            self._drop(self._wait)
+        if self._wait is None:
+            bell = Bell(self._connection(health_check_interval=0), self._on_wait_over)
+            self._wait = bell
+            self._watch(bell)
+            bell.listen(holder.keys.bell(holder.owner), holder.keys.bell(EVERYBODY))
+        elif not self._wait.busy and monotonic() - self._looked_at > LOOK_AGAIN:
+            self._wait.send("PING")  # a cut that nobody has told of shows
+
+    def _leave(self) -> None:
+        """Be idle no longer; where Redis does not answer, an owner that does not come is forgotten anyway."""
+        if self.holder is None or not isinstance(self._wait, Bell) or self._held_off():
+            return
+        with suppress(*UNAVAILABLE), self.channel._bare().pipeline(transaction=False) as pipe:
+            for queue in self._lists_kept:
+                pipe.zrem(self.channel.keys.idle(queue), self.holder.owner)
+            pipe.execute()
+
+    def _send_wait(self) -> None:
+        """Wait for a message that needs no acknowledgement."""
+        if self._wait is None:
+            self._wait = Line(self._connection(), self._on_wait_over)
+            self._watch(self._wait)
+            self._wait.connection.send_command("CLIENT", "ID")
+            self._waits_as = self._wait.connection.read_response()
+        lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
+        if self._wait.busy and lists.keys() != self._waits_for.keys():
+            self._end_wait()
+        if not self._wait.busy:
+            self._waits_for = lists
+            self._wait.send("BRPOP", *lists, WAIT_SECONDS)
 
     def _on_wait_over(self, line: Line) -> bool:
         with self._redis():
-            if line.read() is not None:
-                self._hungry = True
-        raise Empty
+            self._read_wait(line)
+        return self.deliver()
+
+    def _read_wait(self, line: Line) -> None:
+        found = line.read()
+        if found:
+            self._hungry = True
+        if found and not isinstance(line, Bell):
+            key, raw = found
+            queue = self._waits_for[key.decode()]
+            self._arrive(queue, key.decode(), raw, 0, 0.0)
+            self.channel.served(queue)
+
+    def _end_wait(self) -> None:
+        """Have a wait that takes end at once, with what it may have taken."""
+        line = self._wait
+        if line is not None and line.busy and not isinstance(line, Bell):
+            with suppress(*UNAVAILABLE), self.channel.conn_or_acquire() as client:
+                client.client_unblock(self._waits_as)
+                self._read_wait(line)
 
     # -- connections
 
-    def _open(self, on_readable: Callable[[Line], object]) -> Line:
+    def _connection(self, **settings: Any) -> Any:
         pool = self.channel.pool
-        line = Line(pool.connection_class(**pool.connection_kwargs), on_readable)
+        return pool.connection_class(**{**pool.connection_kwargs, **settings})
+
+    def _watch(self, line: Line) -> None:
         line.connection.connect()
         self.channel.poller.watch(self.channel, line)
-        return line
 
     def _drop(self, line: Line) -> None:
         self.channel.poller.unwatch(line)
@@ -303,6 +381,8 @@ class Taker:
             self._acks_failed()
             if self._asked and self.holder is not None:
                 self.holder.doubt()  # it may hold what it has not heard of
+        elif line is self._wait:
+            self._wait = None
 
     def _acks_failed(self) -> None:
         if self._acks and self.holder is not None:
@@ -312,8 +392,8 @@ class Taker:
     def _check_overdue(self) -> None:
         now = monotonic()
         patience = self.channel.socket_timeout or WAIT_SECONDS
-        lines = [(self._line, patience), *((line, WAIT_SECONDS + patience) for line in self._waits.values())]
-        for line, most in lines:
+        blocks = 0 if isinstance(self._wait, Bell) else WAIT_SECONDS
+        for line, most in ((self._line, patience), (self._wait, blocks + patience)):
             if line is not None and line.sent_at is not None and now - line.sent_at > most:
                 raise redis.TimeoutError("Redis owes an answer for too long")
 
@@ -350,10 +430,9 @@ class Taker:
 
     def drop(self) -> None:
         """Drop all connections."""
-        for line in [self._line, *self._waits.values()]:
+        for line in (self._line, self._wait):
             if line is not None:
                 self._drop(line)
-        self._waits.clear()
         self._hungry = True
 
     def close(self) -> None:
@@ -361,6 +440,8 @@ class Taker:
         if self.channel.no_ack_queues and self._line is not None and self._line.busy:
             with suppress(*UNAVAILABLE):  # it may bring what no owner holds
                 self._read_take(self._line)
+        self._end_wait()
+        self._leave()
         self.drop()
         while self._arrived:
             self._return(*self._arrived.pop())

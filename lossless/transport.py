@@ -31,6 +31,7 @@ from kombu.transport import redis as _kombu_redis
 
 from lossless.channel import Channel, SentinelChannel
 from lossless.polling import Poller
+from lossless.working import follow_worker
 
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
 kombu_redis: Any = _kombu_redis
@@ -50,6 +51,7 @@ def use() -> None:
         kombu_transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
     kombu_transport.TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"
     kombu_transport._transport_cache.clear()
+    follow_worker()
 
 
 def risks(connection: Any) -> list[str]:

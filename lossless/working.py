@@ -3,7 +3,34 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any
+
+#: The worker of this process, as a list of one.
+_workers: list[weakref.ref[Any]] = []
+
+
+def follow_worker() -> None:
+    """Note a worker of this process as it is made, for `free_processes`."""
+    try:
+        from celery import signals
+    except ImportError:
+        return
+    signals.worker_init.connect(_note_worker, dispatch_uid=__name__)
+
+
+def _note_worker(sender: Any, **_: Any) -> None:
+    _workers[:] = [weakref.ref(sender)]
+
+
+def free_processes() -> int | None:
+    """Return how many tasks could begin at once here, None where that is not known (no Celery worker)."""
+    worker = _workers[0]() if _workers else None
+    processes = getattr(getattr(worker, "pool", None), "num_processes", None)
+    state = _state()
+    if state is None or not processes:
+        return None
+    return max(0, int(processes) - len(state.reserved_requests))
 
 
 def _state() -> Any:

@@ -27,7 +27,8 @@ def test_every_worker_sees_its_copy_of_a_broadcast_to_its_end(broker: Broker, tm
     options: dict[str, Any] = {"app": ENDS_APP, "task_queues": QUEUES, "lost_pauses": (0.1, 0.2)}
     with worker(broker.url, tmp_path, **options), worker(broker.url, tmp_path, **options), sender(broker) as app:
         wait_until(
-            lambda: len(broker.client.client_list(_type="pubsub")) == 4, what="both listen, to these and to control"
+            lambda: sum(int(one["psub"]) > 0 for one in broker.client.client_list(_type="pubsub")) == 4,
+            what="both listen, to these and to control",
         )
         for name in ENDS:
             app.send_task(name, task_id=name, exchange=CASTS, routing_key="casts", declare=[CASTS])

@@ -244,13 +244,6 @@ def test_without_an_event_loop_a_lost_connection_is_raised_as_kombu_does(
     assert len(take(connection, 1)) == 1
 
 
-def test_a_queue_that_expires_keeps_its_expiry(broker: Broker, connection: Connection) -> None:
-    broker.client.rpush("q", "x")
-    broker.client.pexpire("q", 50_000)
-    assert broker.client.execute_command("BLMOVE", "q", "q", "RIGHT", "RIGHT", 1) == b"x"
-    assert 0 < broker.client.pttl("q") <= 50_000
-
-
 def test_scripts_that_redis_forgot_are_loaded_again(broker: Broker, connection: Connection, publish: Any) -> None:
     publish(1)
     take(connection, 1)[0].ack()

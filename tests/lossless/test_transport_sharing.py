@@ -1,0 +1,178 @@
+"""Idle workers share what comes, and cost nothing while they wait."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from kombu import Connection, Consumer, Queue
+from kombu.transport.redis import Transport as PlainTransport
+
+from lossless.taking import Taker
+from tests.lossless.harness import QUICK, Broker, Worker, wait_until
+
+Start = Callable[..., Worker]
+Send = Callable[..., Any]
+Ran = Callable[[], list[int]]
+PAYLOAD = "x" * 10_000
+
+
+class Idlers:
+    """Consumers that wait in one process, each with a connection of its own, as workers do."""
+
+    def __init__(self, broker: Broker, count: int, queues: int = 1) -> None:
+        self.broker = broker
+        self.got: list[str] = []
+        self._stop = threading.Event()
+        self.queues = [Queue(f"q{number}", routing_key=f"q{number}") for number in range(queues)]
+        self._threads = [threading.Thread(target=self._consume) for _ in range(count)]
+        self.failures: list[BaseException] = []
+
+    def _consume(self) -> None:
+        def on_message(body: Any, message: Any) -> None:
+            self.got.append(body)
+            message.ack()
+
+        try:
+            with (
+                Connection(self.broker.url, transport_options=QUICK) as connection,
+                Consumer(connection, self.queues, callbacks=[on_message], prefetch_count=4),
+            ):
+                while not self._stop.is_set():
+                    with suppress(TimeoutError):
+                        connection.drain_events(timeout=0.5)
+        except BaseException as error:
+            self.failures.append(error)
+
+    def __enter__(self) -> "Idlers":
+        for thread in self._threads:
+            thread.start()
+        idle = f"_idle.{self.queues[-1].name}"
+        wait_until(lambda: self.failures or self.broker.client.zcard(idle) == len(self._threads), 20, "all are idle")
+        assert not self.failures
+        wait_until(lambda: self.broker.client.exists("_lookout"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def publish(broker: Broker) -> Iterator[Callable[..., None]]:
+    """Publish by kombu's own transport."""
+    with Connection(broker.url, transport=PlainTransport) as connection:
+        producer = connection.Producer()
+
+        def publish(body: str, queue: str = "q0") -> None:
+            producer.publish(body, routing_key=queue, declare=[Queue(queue, routing_key=queue)])
+
+        yield publish
+
+
+def spent(broker: Broker) -> tuple[int, int]:
+    """Commands that Redis has run, those in scripts too, and bytes that it has sent."""
+    commands = sum(one["calls"] for one in broker.client.info("commandstats").values())
+    return commands, broker.client.info("stats")["total_net_output_bytes"]
+
+
+def cost_of_a_message(broker: Broker, publish: Callable[..., None], idle: int) -> tuple[float, float]:
+    messages = 20
+    with Idlers(broker, idle) as idlers:
+        before = spent(broker)
+        started = time.monotonic()
+        for number in range(messages):
+            publish(PAYLOAD)
+            wait_until(partial(_has, idlers.got, number + 1))
+        after, seconds = spent(broker), time.monotonic() - started
+        time.sleep(min(2.0, max(0.5, seconds)))  # what goes on anyway is measured, and taken off
+        rest, quiet = spent(broker), time.monotonic() - started - seconds
+    commands, sent = (
+        (then - first - (last - then) * seconds / quiet) / messages
+        for first, then, last in zip(before, after, rest, strict=True)
+    )
+    return commands, sent
+
+
+def _has(got: list[str], count: int) -> bool:
+    return len(got) >= count
+
+
+def test_the_cost_of_a_message_does_not_grow_with_the_idle(broker: Broker, publish: Callable[..., None]) -> None:
+    _, few_sent = cost_of_a_message(broker, publish, 1)
+    commands, sent = cost_of_a_message(broker, publish, 20)
+    assert sent < few_sent + len(PAYLOAD), "only one of the idle gets a message"
+    assert commands < 200
+
+
+def test_a_burst_is_shared_by_idle_workers_before_anybody_prefetches(
+    broker: Broker, start_worker: Start, send: Send, ran: Ran
+) -> None:
+    for _ in range(4):
+        start_worker()
+    wait_until(lambda: broker.client.zcard("_idle.celery") == 4)
+    for number in range(4):
+        send("nap", 3, number)
+    wait_until(lambda: broker.notes.llen("started") == 4, 2.5, "all begin before the first ends")
+    for number in range(4, 8):
+        send("nap", 0, number)
+    wait_until(lambda: broker.client.llen("celery") == 0, 2, "what is more is prefetched")
+    wait_until(lambda: sorted(ran()) == list(range(8)))
+
+
+def test_a_worker_that_has_frozen_idle_holds_up_nothing(broker: Broker, start_worker: Start, send: Send, ran: Ran):
+    frozen = [start_worker() for _ in range(2)]
+    start_worker()
+    wait_until(lambda: broker.client.zcard("_idle.celery") == 3)
+    for worker in frozen:  # the lookout may be among them
+        worker.freeze()
+    for number in range(6):
+        send("mark", number)
+        wait_until(lambda number=number: number in ran(), 10)  # type: ignore[misc]
+    assert not broker.taken()
+
+
+def test_connections_do_not_grow_with_the_queues(broker: Broker, start_worker: Start, send: Send, ran: Ran) -> None:
+    def connections(queues: int) -> int:
+        names = [f"c{number}" for number in range(queues)]
+        before = {one["id"] for one in broker.client.client_list()}
+        worker = start_worker("-Q", ",".join(names))
+        for number, name in enumerate(names):
+            send("mark", queues * 100 + number, queue=name)
+        wait_until(lambda: len([number for number in ran() if number // 100 == queues]) == queues)
+        wait_until(lambda: broker.client.zcard(f"_idle.{names[-1]}") == 1)
+        found = [one for one in broker.client.client_list() if one["id"] not in before]
+        worker.kill()
+        broker.client.flushdb()
+        return len(found)
+
+    one = connections(1)
+    assert connections(10) <= one + 2, "the lookout's and the sender's may come late"
+    assert one <= 16
+
+
+def test_many_consumers_of_one_process_share_what_tends_them(
+    broker: Broker, publish: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Idlers(broker, 30, queues=2) as idlers:
+        for number in range(300):
+            publish(str(number), f"q{number % 2}")
+        wait_until(lambda: len(idlers.got) == 300)
+        wait_until(lambda: not broker.taken())
+    assert not idlers.failures
+    assert "MaxConnectionsError" not in caplog.text
+
+
+def test_nothing_is_kept_for_each_order_of_the_queues(broker: Broker) -> None:
+    names = [f"q{number}" for number in range(6)]
+    with Connection(broker.url) as connection:
+        channel: Any = connection.channel()
+        taker = Taker(channel)
+        for order in itertools.permutations(names):
+            taker._lists_of(list(order))
+        assert sum(len(lists) for lists in taker._lists_kept.values()) == 6 * len(channel.priority_steps)
