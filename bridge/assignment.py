@@ -1,13 +1,17 @@
 """The partitions that this bridge has."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from bridge.catalog import Catalog
-from bridge.ledger import Accounts, Ledger
+from bridge.ledger import Accounts, KnownLog, Ledger
 from bridge.metrics import Place
 from bridge.partition import Partition
 from bridge.routes import Routes
 from bridge.settings import Settings
+
+#: Leader epochs that are remembered of what was read and is not yet safe to commit.
+EPOCHS: Final = 100
 
 
 class Assignment:
@@ -19,6 +23,10 @@ class Assignment:
         #: The committed offset of each, and the first that Kafka had when it was taken over.
         self.committed: dict[Place, int] = {}
         self.low: dict[Place, int] = {}
+        #: The log of each partition, as far as it is known, also of those that are another bridge's by now.
+        self.logs: dict[Place, KnownLog] = {}
+        #: From which offset on which leader epoch wrote what was read, ascending.
+        self._epochs: dict[Place, list[tuple[int, int]]] = {}
 
     def __contains__(self, place: Place) -> bool:
         return place in self._partitions
@@ -40,6 +48,7 @@ class Assignment:
     def open(self, place: Place) -> None:
         """A partition is ours, and nothing else is known of it."""
         self._partitions[place] = None
+        self._epochs.pop(place, None)
 
     def begin(self, place: Place, start: int, low: int, committed: int | None) -> None:
         """Let a partition begin.
@@ -54,6 +63,16 @@ class Assignment:
         if committed is not None:
             self.committed[place] = committed
         self._partitions[place] = self.made(place, start)
+
+    def wrote(self, place: Place, first: int, epoch: int) -> None:
+        """Note that a leader epoch wrote what was read from an offset on."""
+        known = self._epochs.setdefault(place, [])
+        if epoch >= 0 and (not known or known[-1][1] != epoch):
+            self._epochs[place] = [*known[-EPOCHS:], (first, epoch)]
+
+    def epoch_below(self, place: Place, offset: int) -> int:
+        """The leader epoch that wrote the last record below an offset; -1 if that is not known."""
+        return next((epoch for first, epoch in reversed(self._epochs.get(place, [])) if first < offset), -1)
 
     def restart(self, place: Place, first: int) -> None:
         """Begin a partition anew at an offset: all that is known of it is in Kafka and in the ledger.
@@ -77,15 +96,15 @@ class Assignment:
             KafkaUnavailable: the topic's id is not known yet.
         """
         topic, number = place
-        if topic not in self._catalog.topic_ids:
-            self._catalog.identify({topic})
+        if place not in self.logs:
+            self.logs[place] = KnownLog(self._catalog.id_of(topic))
         return Partition(
             topic,
             number,
             first,
             self._routes.of(topic),
             self._settings.topic(topic),
-            self._catalog.topic_ids[topic],
+            self.logs[place].id,
         )
 
     def remove(self, places: Iterable[Place]) -> None:

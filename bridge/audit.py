@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bridge.errors import BridgeError
 from bridge.extent import Extent, extents
-from bridge.ledger import Account, Accounts, Fate, Ledger
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
 from bridge.ledger.underway import handed_at
 from bridge.letters import Death, Letter, letters
 from bridge.opened import opened
@@ -121,10 +121,14 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
         known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
         if not imported and not known:
             raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
-        there = [each for each in known if each.topic_id == catalog.topic_ids.get(topic)]
         for extent in extents(settings, [topic]):
-            gone = [each for each in there if each.partition == extent.partition and each.handler not in imported]
-            now = [Account(name, topic, catalog.topic_ids[topic], extent.partition) for name in imported]
+            log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+            gone = [
+                each
+                for each in known
+                if (each.partition, each.topic_id) == (extent.partition, log) and each.handler not in imported
+            ]
+            now = [Account(name, topic, log, extent.partition) for name in imported]
             for account in [*now, *gone]:
                 made = line(ledger, account, extent, account in now, _wiped_below(settings, ledger, extent))
                 _show_ages(ledger, account, made)

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 from bridge.assignment import Assignment
 from bridge.catalog import Catalog
 from bridge.errors import KafkaUnavailable
-from bridge.extent import epoch_of
+from bridge.extent import epoch_of, log_of
 from bridge.kafka import Consumer, KafkaException, TopicPartition
+from bridge.kafkalogs import Logs, Met, Said
 from bridge.ledger import Account, Accounts, Fate, Ledger
 from bridge.ledger.pages import PAGE
 from bridge.metrics import Place
@@ -37,10 +38,12 @@ class Committed(NamedTuple):
     Attributes:
         offset: `None` if nothing.
         epoch: the ledger that this commit rests on; `None` if it was not a bridge that committed.
+        said: what it says of the log.
     """
 
     offset: int | None
     epoch: str | None
+    said: Said
 
 
 class Log(NamedTuple):
@@ -58,6 +61,7 @@ class _Open:
     committed: Committed | None = None
     ends: "tuple[Future[Any], Future[Any]] | None" = None
     log: Log | None = None
+    met: Met | None = None
     look: Iterator[int | None] | None = None
     start: int | None = None
     said: bool = False
@@ -76,11 +80,12 @@ class Beginnings:
         assignment: Assignment,
         catalog: Catalog,
         ledger: Ledger | None,
+        logs: Logs,
         began: Callable[[Place, int], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._assignment, self._catalog, self._ledger = settings, assignment, catalog, ledger
-        self._began, self._clock = began, clock
+        self._logs, self._began, self._clock = logs, began, clock
         self._open: dict[Place, _Open] = {}
 
     def __contains__(self, place: Place) -> bool:
@@ -146,7 +151,9 @@ class Beginnings:
                 self._later(place, partition.error.str())
                 continue
             offset = partition.offset if partition.offset >= 0 else None
-            self._open[place].committed = Committed(offset, epoch_of(partition.metadata))
+            epoch: Any = partition.leader_epoch
+            said = Said(offset, log_of(partition.metadata), -1 if epoch is None else epoch)
+            self._open[place].committed = Committed(offset, epoch_of(partition.metadata), said)
 
     def _hear_log(self, place: Place, each: _Open) -> None:
         """Each is asked for by itself: one without a leader holds up no other."""
@@ -173,7 +180,11 @@ class Beginnings:
         assert each.committed is not None
         assert each.log is not None
         if each.look is None:
-            each.look = self._starts(place, each.committed, each.log)
+            said = each.committed.said
+            each.met = self._logs.meet(place, self._catalog.id_of(place[0]), said, each.log.low, each.log.high)
+            # A commit on another log says nothing of this one.
+            committed = each.committed if each.met.offset == said.offset else Committed(each.met.offset, None, said)
+            each.look = self._starts(place, committed, each.log)
         try:
             each.start = next(each.look)
         except BaseException:
@@ -184,20 +195,25 @@ class Beginnings:
         """Seek there and read; a consumer that has just been given a partition may not be able to yet."""
         assert each.start is not None
         assert each.log is not None
-        assert each.committed is not None
+        assert each.met is not None
+        # Where the client knows the epoch, it sees that the log still has what was read, or goes back to where it ends.
+        kept = each.met.kept and each.met.offset is not None and each.start >= each.met.offset
+        epoch = each.met.epoch if kept else -1
         try:
-            consumer.seek(TopicPartition(*place, each.start))
+            consumer.seek(TopicPartition(*place, each.start, leader_epoch=epoch))
         except KafkaException as error:
             logger.debug("%s-%d cannot be read yet: %s", *place, error.args[0].str())
             return True
         del self._open[place]
-        self._assignment.begin(place, each.start, each.log.low, each.committed.offset)
+        self._assignment.begin(place, each.start, each.log.low, each.met.offset if each.met.kept else None)
+        self._assignment.wrote(place, -1, epoch)
         self._began(place, each.log.high)
         return True
 
     def _starts(self, place: Place, committed: Committed, log: Log) -> Iterator[int | None]:
         """Yield the offset at which reading begins; before it, `None` for each look at the ledger."""
-        first = self._first(place, committed.offset, log)
+        first = self._first(committed.offset, log)
+        yield from self._expired(place, committed.offset, log)
         if self._ledger is None:
             yield first
             return
@@ -226,18 +242,25 @@ class Beginnings:
             )
         yield start
 
-    def _first(self, place: Place, committed: int | None, log: Log) -> int:
+    def _first(self, committed: int | None, log: Log) -> int:
         if committed is None:
             latest = self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
             return log.high if latest else log.low
-        if committed < log.low:
-            logger.error(
-                "%s-%d: offsets %d to %d are no longer in Kafka (its retention has passed): they were never handled.",
-                *place,
-                committed,
-                log.low - 1,
-            )
         return max(committed, log.low)
+
+    def _expired(self, place: Place, committed: int | None, log: Log) -> Iterator[None]:
+        """Count what Kafka's retention took before anything became of it; `None` for each look at the ledger."""
+        if committed is None or committed >= log.low:
+            return
+        accounts = list(self._assignment.made(place, committed).accounts.values())
+        open_ = dict.fromkeys(accounts, log.low - committed if self._ledger is None else 0)
+        if self._ledger is not None:
+            for account in accounts:
+                for at in range(committed, log.low, LOOK):
+                    found = self._ledger.count(account, at, min(log.low, at + LOOK) - 1)
+                    open_[account] += found.fates[Fate.OPEN] + found.pageless
+                    yield None
+        self._logs.expired(place, committed, log.low, max(open_.values(), default=0))
 
     def _went_back_to(self, place: Place, accounts: list[Account], committed: Committed, first: int) -> int:
         """The first offset below the committed one of which the ledger has lost that it was committed.

@@ -57,6 +57,7 @@ class Catalog:
         self._prepared: set[str] = set()
         self._named: set[str] = set()
         self._ends: dict[TopicPartition, Future[Any]] = {}
+        self._ids: dict[str, Future[Any]] = {}
         self.missing: frozenset[str] = frozenset(topics)
         self.cluster = ""
         self.topic_ids: dict[str, str] = {}
@@ -110,6 +111,32 @@ class Catalog:
                 self.topic_ids[name] = str(future.result(ANSWER_WITHIN * 2).topic_id)
             except (KafkaException, TimeoutError) as error:
                 raise KafkaUnavailable(f"Kafka does not say the id of topic {name!r}: {error}.") from None
+
+    def id_of(self, topic: str) -> str:
+        """The id of a topic.
+
+        Raises:
+            KafkaUnavailable: it is not known yet, and Kafka did not tell.
+        """
+        if topic not in self.topic_ids:
+            self.identify({topic})
+        return self.topic_ids[topic]
+
+    def ask_ids(self, topics: Iterable[str]) -> None:
+        """Ask for the ids of topics anew, without waiting for the answer."""
+        names = sorted(set(topics))
+        if names and not self._ids and not self.cluster.startswith(MOCK):
+            asked = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_WITHIN)
+            self._ids = dict(asked)
+
+    def new_ids(self) -> dict[str, str]:
+        """The answer to `ask_ids`, if it is there; of a topic that is gone there is none."""
+        if not self._ids or not all(future.done() for future in self._ids.values()):
+            return {}
+        asked, self._ids = self._ids, {}
+        told = {name: str(future.result().topic_id) for name, future in asked.items() if not future.exception()}
+        self.topic_ids.update(told)
+        return told
 
     def _make(self, source: str, partitions: int, known: Mapping[str, Any]) -> bool:
         name = self._settings.names.dead_letters(source)

@@ -6,7 +6,7 @@ from threading import Thread
 from typing import Final
 
 from bridge.assignment import Assignment
-from bridge.errors import LedgerNotSynced
+from bridge.errors import KafkaUnavailable, LedgerNotSynced
 from bridge.extent import note
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.ledger import Accounts, Ledger, State
@@ -43,7 +43,7 @@ class Commits:
             self._ledger.fsync(FSYNC_WITHIN)
 
     def commit(self, consumer: Consumer, held_back: set[Place], *, wait: bool) -> str | None:
-        """Store what is safe and commit it; the ledger is asked last whether it still has all that this rests on.
+        """Commit what is safe; the ledger is asked last whether it still has all that this rests on.
 
         Parameters:
             held_back: partitions that are about to be read again.
@@ -65,9 +65,29 @@ class Commits:
             return None
         self._slow = False
         if doubt is None:
-            self._store(consumer, self._reached(held_back))
-        self._commit(consumer, wait=wait)
+            self._commit(consumer, self._ours(consumer, self._reached(held_back)), wait=wait)
         return doubt
+
+    def move(self, consumer: Consumer, place: Place, offset: int) -> None:
+        """Commit an offset whatever is committed, and wait for Kafka's answer.
+
+        Raises:
+            KafkaUnavailable: it may or may not be committed.
+        """
+        ours = self._ours(consumer, {place: offset})
+        if not ours:
+            raise KafkaUnavailable(f"{place[0]}-{place[1]} is no longer ours.")
+        try:
+            (found,) = _answer_to(consumer, ours).result(COMMIT_WITHIN)
+        except (KafkaException, TimeoutError) as error:
+            raise KafkaUnavailable(
+                f"Kafka does not take back what is committed of {place[0]}-{place[1]}: {error}."
+            ) from None
+        if found.error is not None:
+            raise KafkaUnavailable(
+                f"Kafka does not take back what is committed of {place[0]}-{place[1]}: {found.error.str()}."
+            )
+        self.noted(None, [found])
 
     def noted(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
         """Take in Kafka's answer; return whether something was committed."""
@@ -98,28 +118,35 @@ class Commits:
             Accounts(self._ledger).reach({a: offset for p, offset in further for a in p.accounts.values()})
         return {p.place: offset for p, offset in further}
 
-    def _store(self, consumer: Consumer, offsets: dict[Place, int]) -> None:
-        epoch = note(self._state.epoch) if self._state is not None else ""
+    def _ours(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:
+        """As they are committed; a commit is not fenced, and would move another bridge's offset: storing is."""
+        epoch = self._state.epoch if self._state is not None else None
+        ours = []
         for place, safe in offsets.items():
+            noted = note(epoch, self._assignment.logs[place].id)
+            asked = TopicPartition(*place, safe, noted, self._assignment.epoch_below(place, safe))
             try:
-                consumer.store_offsets(offsets=[TopicPartition(*place, safe, epoch)])
+                consumer.store_offsets(offsets=[asked])
+                ours.append(asked)
             except KafkaException as error:
                 logger.warning("%s-%d is no longer ours: %s", *place, error.args[0].str())
+        return ours
 
-    def _commit(self, consumer: Consumer, *, wait: bool) -> None:
-        """Commit what was stored; commit(message=) would move another bridge's offset (it is not fenced)."""
+    def _commit(self, consumer: Consumer, offsets: list[TopicPartition], *, wait: bool) -> None:
+        """Commit these by name: of what is stored, the client leaves out what lies below its last commit."""
+        if not offsets:
+            return
         try:
             if wait:
-                self._wait(consumer)
+                self._wait(consumer, offsets)
             else:
-                consumer.commit(asynchronous=True)
+                consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                logger.warning("not committed, tried again: %s", error.args[0].str())
+            logger.warning("not committed, tried again: %s", error.args[0].str())
 
-    def _wait(self, consumer: Consumer) -> None:
+    def _wait(self, consumer: Consumer, offsets: list[TopicPartition]) -> None:
         """commit() itself waits for as long as Kafka is away: it does so in a thread, and the loop for seconds only."""
-        answer = _answer_to(consumer)
+        answer = _answer_to(consumer, offsets)
         try:
             self.noted(None, answer.result(COMMIT_WITHIN))
         except TimeoutError:
@@ -133,13 +160,13 @@ class Commits:
             self._late = None
 
 
-def _answer_to(consumer: Consumer) -> Future[list[TopicPartition]]:
-    """Commit what is stored, in a thread; librdkafka has a reply queue for each such commit alone."""
+def _answer_to(consumer: Consumer, offsets: list[TopicPartition]) -> Future[list[TopicPartition]]:
+    """Commit in a thread; librdkafka has a reply queue for each such commit alone."""
     found: Future[list[TopicPartition]] = Future()
 
     def commit() -> None:
         try:
-            found.set_result(consumer.commit(asynchronous=False) or [])
+            found.set_result(consumer.commit(offsets=offsets, asynchronous=False) or [])
         except BaseException as error:
             found.set_exception(error)
 

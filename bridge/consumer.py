@@ -19,6 +19,7 @@ from bridge.dispatch import Dispatch
 from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handoff import Handoff
 from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
+from bridge.kafkalogs import Logs
 from bridge.ledger import Ledger
 from bridge.metrics import BridgeMetrics, Place
 from bridge.pauses import Pauses
@@ -164,11 +165,13 @@ class Bridge:
             if self._announcement is not None:
                 self._announcement.know(self._ledger)
         self._queues = Queues(self._handoff, self._routes, self._limits, self.metrics)
+        self._logs = Logs(self._ledger, self._assignment, self._commits, self.metrics)
         self._beginnings = Beginnings(
             settings,
             self._assignment,
             self._catalog,
             self._ledger,
+            self._logs,
             partial(self._watch.began, self._assignment),
             self._clock,
         )
@@ -246,6 +249,7 @@ class Bridge:
             if self._failed is not None:
                 self._failed()
                 self._failed = None
+            self._begin_anew(self._logs.check(self._consumer, self._held))
             held = bool(self._held)
             if held:
                 self._dispatch.receive(self._held, {place: self._assignment.at(place) for place in self._held})
@@ -285,6 +289,7 @@ class Bridge:
                 self._next[what] = self._clock() + every
                 self._attempt(look)
         self._watch.hear(self._assignment)
+        self._begin_anew([place for place in self._watch.made_anew(self._assignment.logs) if place in self._assignment])
         if not self._blocked:
             self._attempt(self._reread)
         if not self._blocked:
@@ -318,6 +323,8 @@ class Bridge:
         self._beginnings.advance(self._consumer)
 
     def _begin_anew(self, places: list[Place]) -> None:
+        if not places:
+            return
         for place in places:
             self._held.pop(place, None)
         self._rereads.forget(places)
@@ -361,7 +368,9 @@ class Bridge:
             logger.info("assigned: %s", _shown(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._commit_and_wait()
+        # Not waited for: in here Kafka's answer would come too late, inside close() after the callback. It is sent
+        # before all that gives the partitions up, and Kafka takes it first.
+        self._commit_last(wait=False)
         self._give_up(partitions)
         consumer.incremental_unassign(partitions)
 
@@ -395,12 +404,12 @@ class Bridge:
         logger.warning("%s.", doubt)
         self._begin_anew([place for place in self._assignment if place not in self._beginnings])
 
-    def _commit_and_wait(self) -> None:
+    def _commit_last(self, *, wait: bool) -> None:
         """In a rebalance and at the end, where nothing may be raised."""
         if self._blocked:
             return
         try:
-            self._commit(wait=True)
+            self._commit(wait=wait)
         except (LedgerCannotFsync, LedgerUnavailable) as error:
             self._failed = self._commit
             self._handoff_failed(error)
@@ -418,7 +427,7 @@ class Bridge:
 
     def _leave(self) -> None:
         if not self._watch.down:
-            self._commit_and_wait()
+            self._commit_last(wait=True)
         # close() waits for Kafka without limit.
         leaving = threading.Thread(target=self._consumer.close, daemon=True)
         leaving.start()

@@ -46,15 +46,24 @@ class Extent:
         return max(0, self.end - max(self.first, self.committed or 0))
 
 
-def note(epoch: str) -> str:
-    """What a bridge commits beside an offset: the epoch of the ledger that the commit rests on."""
-    return f"ledger={epoch}"
+def note(epoch: str | None, log: str = "") -> str:
+    """What a bridge commits beside an offset: the epoch of the ledger that it rests on, and the log that it is of."""
+    return " ".join([*([f"ledger={epoch}"] if epoch else []), *([f"log={log}"] if log else [])])
 
 
 def epoch_of(noted: str | None) -> str | None:
     """The ledger's epoch in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    return _word("ledger", noted)
+
+
+def log_of(noted: str | None) -> str | None:
+    """The id of the log in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    return _word("log", noted)
+
+
+def _word(wanted: str, noted: str | None) -> str | None:
     words = (word.partition("=") for word in (noted or "").split())
-    return next((value for name, _, value in words if name == "ledger"), None)
+    return next((value for name, _, value in words if name == wanted), None)
 
 
 def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:

@@ -13,8 +13,7 @@ from bridge.extent import extents
 from bridge.handoff import Handoff
 from bridge.kafka import Record
 from bridge.latest import DeadLetter, latest
-from bridge.ledger import Account, Fate, Ledger
-from bridge.ledger.accounts import Accounts
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.underway import handed_at
 from bridge.opened import opened
 from bridge.readback import records
@@ -75,9 +74,19 @@ def _standing(
         topic_id = catalog.topic_ids.get(topic, "")
         names = [handler.name for handler in routes.of(topic)]
         names += sorted(
-            {a.handler for a in Accounts(ledger).everyone() if (a.topic, a.topic_id) == (topic, topic_id)} - {*names}
+            {
+                account.handler
+                for account in Accounts(ledger).everyone()
+                if (account.topic, KnownLog.of(account.topic_id).topic_id) == (topic, topic_id)
+            }
+            - {*names}
         )
-        asked = [(Account(name, topic, topic_id, place[0]), place[1]) for place in found for name in names]
+        book = LogBook(ledger)
+        asked = [
+            (Account(name, topic, book.log_id(topic, topic_id, place[0]), place[0]), place[1])
+            for place in found
+            for name in names
+        ]
         fates = ledger.fates_many([(account, offset, offset) for account, offset in asked])
         standing = {
             (account.partition, offset, account.handler): Fate(fate[0])

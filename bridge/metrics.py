@@ -62,6 +62,18 @@ class BridgeMetrics:
         self.handoff_failures = Counter(
             "bridge_handoff_failures", "Hand-offs that the broker did not confirm.", registry=self.registry
         )
+        self.expired = Counter(
+            "bridge_expired_records",
+            "Records that Kafka's retention took before they were handled.",
+            at,
+            registry=self.registry,
+        )
+        self.log_changes = Counter(
+            "bridge_log_changes",
+            "Logs that were another than the one that had been read.",
+            (*at, "what"),
+            registry=self.registry,
+        )
         self.undone = Counter(
             "bridge_undone_deliveries",
             "Deliveries that were done when the ledger lost it, and that run again.",

@@ -136,6 +136,11 @@ class Publisher:
                 self._producer.flush(ACKNOWLEDGED_WITHIN)
         except KafkaException as error:
             return error.args[0]  # type: ignore[no-any-return]
+        except SystemError as error:
+            # The client called back with its own exception set: that is the cause, and what it called said nothing.
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            return error.__cause__.args[0]  # type: ignore[no-any-return]
         return fatal.error
 
     def _renew_if_fatal(self, error: KafkaError | None) -> None:

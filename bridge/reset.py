@@ -14,7 +14,7 @@ from bridge.kafka import (
     TopicPartition,
     admin_client,
 )
-from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook, Mark
 from bridge.ledger.fates import runs
 from bridge.ledger.pages import PAGE
 from bridge.opened import opened
@@ -138,7 +138,8 @@ def _write_fates(
     with opened(settings, [topic]) as (ledger, catalog):
         for extent in found:
             for handler in routes.of(topic):
-                account = Account(handler.name, topic, catalog.topic_ids[topic], extent.partition)
+                log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+                account = Account(handler.name, topic, log, extent.partition)
                 _discard_open(ledger, account, extent, targets[extent.partition])
                 Accounts(ledger).accept(account, targets[extent.partition])
                 if again and targets[extent.partition] < extent.end:

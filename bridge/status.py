@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from celery import Celery
@@ -16,7 +17,7 @@ from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUn
 from bridge.extent import Extent, extents
 from bridge.handoff import Handoff
 from bridge.latest import latest
-from bridge.ledger import Account, Accounts, Fate, Ledger
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
@@ -132,7 +133,7 @@ def _in_ledger(
         for account in Accounts(ledger).everyone():
             # Bridges tell of the handlers that they have; of those that were renamed or removed none does.
             told = asked.facts.bridges and any(h.name == account.handler for h in routes.of(account.topic))
-            if told or catalog.topic_ids.get(account.topic) != account.topic_id:
+            if told or catalog.topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
                 continue
             if (found := oldest(ledger, account)) is not None:
                 where = (account.topic, account.handler)
@@ -144,8 +145,9 @@ def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iter
     """The dead letters of a topic whose deliveries are dead still, by handler."""
     found = latest(settings, topic)
     by_account: dict[Account, dict[int, Any]] = {}
+    log_of = cache(LogBook(ledger).log_id)
     for letter in found.letters:
-        account = Account(letter.handler, topic, topic_id, letter.partition)
+        account = Account(letter.handler, topic, log_of(topic, topic_id, letter.partition), letter.partition)
         by_account.setdefault(account, {})[letter.offset] = letter
     by_handler: dict[str, list[Any]] = {}
     accounts = list(by_account)

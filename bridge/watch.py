@@ -1,12 +1,13 @@
 """Whether Kafka answers, which topics there are, and where partitions end."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bridge.assignment import Assignment
 from bridge.catalog import Catalog
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import KafkaError, TopicPartition
+from bridge.ledger import KnownLog
 from bridge.metrics import BridgeMetrics, Place
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,17 @@ class Watch:
         """Look for topics that are missing, and ask where partitions end, without waiting for the answer."""
         if not self._catalog.complete or self._catalog.missing:
             self.look_at_topics()
-        self._catalog.ask_ends(TopicPartition(*place) for place in places)
+        known = list(places)
+        self._catalog.ask_ends(TopicPartition(*place) for place in known)
+        self._catalog.ask_ids(topic for topic, _ in known)
+
+    def made_anew(self, logs: Mapping[Place, KnownLog]) -> list[Place]:
+        """The partitions whose topic has another id than their log: it was deleted and made again.
+
+        Kafka's client goes on in the new one where it was in the old, and no rebalance comes.
+        """
+        ids = self._catalog.new_ids()
+        return [place for place, log in logs.items() if ids.get(place[0], log.topic_id) != log.topic_id]
 
     def began(self, assignment: Assignment, place: Place, end: int) -> None:
         """A partition begins, and Kafka has said where it ends."""

@@ -70,7 +70,7 @@ class Ledger:
         self, url: str, cluster: str, group: str, keep: float = 7, timeout: float = 5, named: str = "LEDGER_URL"
     ) -> None:
         self.cluster, self.group, self._named = cluster, group, named
-        self._keep = max(1, int(keep * 86_400))
+        self.keep = max(1, int(keep * 86_400))
         self._timeout = timeout
         self._redis = _client(url, timeout, named)
         self._lost = 0
@@ -260,7 +260,7 @@ class Ledger:
         return f"{prefix}:{what}"
 
     def _call(self) -> Call:
-        return Call(self._fixed, self._keep, self._key)
+        return Call(self._fixed, self.keep, self._key)
 
     def _run(self, doing: str, call: Call) -> list[list[bytes]]:
         with self.asking(doing) as pipe:

@@ -12,8 +12,9 @@ from bridge.assignment import Assignment
 from bridge.beginnings import LOOK, Beginnings
 from bridge.extent import note
 from bridge.kafka import TopicPartition
+from bridge.kafkalogs import Logs
 from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
-from bridge.metrics import Place
+from bridge.metrics import BridgeMetrics, Place
 from bridge.routes import Handler, Routes
 from bridge.settings import TopicSettings
 from tests.processes import Stack, eventually
@@ -30,6 +31,9 @@ class Kafka:
         self._leaderless = leaderless
         self.topic_ids = {"orders": "id"}
         self.sought: dict[int, int] = {}
+
+    def id_of(self, topic: str) -> str:
+        return self.topic_ids[topic]
 
     def identify(self, topics: set[str]) -> None:
         assert topics == {"orders"}
@@ -56,7 +60,9 @@ def beginnings(kafka: Any, fates: Ledger | None, began: list[Place], commit: str
     settings: Any = SimpleNamespace(kafka={}, topic=lambda topic: chosen)
     routes = Routes({"charge": Handler("charge", ("orders",), "celery", 1, 0)})
     assignment = Assignment(settings, routes, kafka, fates)
-    return Beginnings(settings, assignment, kafka, fates, lambda place, end: began.append(place))
+    commits: Any = None
+    logs = Logs(fates, assignment, commits, BridgeMetrics())
+    return Beginnings(settings, assignment, kafka, fates, logs, lambda place, end: began.append(place))
 
 
 def start_of(fates: Ledger, kafka: Kafka, commit: str = "completion") -> int:

@@ -8,8 +8,9 @@ import pytest
 
 from bridge import commits
 from bridge.commits import Commits
-from bridge.errors import LedgerNotSynced
-from bridge.kafka import TopicPartition
+from bridge.errors import KafkaUnavailable, LedgerNotSynced
+from bridge.kafka import KafkaError, KafkaException, TopicPartition
+from bridge.ledger import KnownLog
 from bridge.metrics import BridgeMetrics
 
 PLACE = ("orders", 0)
@@ -21,15 +22,20 @@ class Slow:
     def __init__(self) -> None:
         self.answers = threading.Event()
         self.stored: list[TopicPartition] = []
+        self.sent: list[TopicPartition] = []
+        self.taken_away = False
 
     def store_offsets(self, offsets: list[TopicPartition]) -> None:
+        if self.taken_away:
+            raise KafkaException(KafkaError(KafkaError._STATE))
         self.stored += offsets
 
-    def commit(self, asynchronous: bool) -> list[TopicPartition] | None:
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
+        self.sent += offsets
         if asynchronous:
             return None
         self.answers.wait(10)
-        return self.stored
+        return offsets
 
 
 class Assigned(dict[Any, Any]):
@@ -39,6 +45,10 @@ class Assigned(dict[Any, Any]):
         super().__init__({PLACE: None})
         self.partitions = [SimpleNamespace(place=PLACE, safe=lambda: 7)]
         self.committed = {PLACE: 3}
+        self.logs = {PLACE: KnownLog("id", 2)}
+
+    def epoch_below(self, place: Any, offset: int) -> int:
+        return 4
 
 
 def test_a_commit_that_kafka_does_not_answer_is_not_waited_for_and_its_late_answer_counts(monkeypatch):
@@ -68,3 +78,35 @@ def test_a_slow_disk_delays_the_commit_and_nothing_else(caplog: pytest.LogCaptur
         assert made.commit(consumer, set(), wait=False) is None
     assert (consumer.stored, assigned.committed) == ([], {PLACE: 3})
     assert caplog.text.count("nothing is committed until this is mended") == 1
+
+
+def test_a_commit_says_which_log_it_is_of_and_which_leader_epoch_wrote_what_lies_below():
+    assigned: Any = Assigned()
+    consumer: Any = Slow()
+    Commits(assigned, None, False, BridgeMetrics()).commit(consumer, set(), wait=False)
+    (sent,) = consumer.sent
+    assert (sent.offset, sent.metadata, sent.leader_epoch) == (7, "log=id.2", 4)
+
+
+def test_what_is_another_bridges_now_is_not_committed_by_name():
+    assigned: Any = Assigned()
+    consumer: Any = Slow()
+    consumer.taken_away = True
+    made = Commits(assigned, None, False, BridgeMetrics())
+    made.commit(consumer, set(), wait=False)
+    with pytest.raises(KafkaUnavailable, match="no longer ours"):
+        made.move(consumer, PLACE, 1)
+    assert consumer.sent == []
+
+
+def test_a_commit_goes_back_where_the_log_did_and_only_an_answer_counts(monkeypatch):
+    monkeypatch.setattr(commits, "COMMIT_WITHIN", 0.05)
+    assigned: Any = Assigned()
+    consumer: Any = Slow()
+    made = Commits(assigned, None, False, BridgeMetrics())
+    with pytest.raises(KafkaUnavailable, match="orders-0"):
+        made.move(consumer, PLACE, 1)
+    assert assigned.committed == {PLACE: 3}
+    consumer.answers.set()
+    made.move(consumer, PLACE, 1)
+    assert assigned.committed == {PLACE: 1}

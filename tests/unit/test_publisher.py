@@ -37,11 +37,13 @@ class Desynchronized:
     def flush(self, seconds: float) -> int:
         if self.how == "flush raises":
             raise KafkaException(FATAL)
+        if self.how == "flush fails within":
+            raise SystemError("returned a result with an exception set") from KafkaException(FATAL)
         self._answer(FATAL if self.how == "it answers so" else None, None)
         return 0
 
 
-@pytest.mark.parametrize("how", ["produce raises", "flush raises", "it answers so"])
+@pytest.mark.parametrize("how", ["produce raises", "flush raises", "flush fails within", "it answers so"])
 def test_a_fatal_error_fails_one_publication_and_the_next_has_a_new_producer(how: str, monkeypatch):
     Desynchronized.made = 0
     monkeypatch.setattr(publisher, "producer_client", lambda properties: Desynchronized(how))

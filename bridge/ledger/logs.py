@@ -1,0 +1,99 @@
+"""Which log each partition has, and what has happened to it: noted for the next bridge, and for who asks."""
+
+import json
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.pages import key
+
+#: How many changes are kept, the latest.
+CHANGES: Final = 200
+
+
+class KnownLog(NamedTuple):
+    """A partition's log. An offset means the same record only within one: what is known of one says nothing of another.
+
+    Attributes:
+        topic_id: another one is of a topic that was deleted and made again.
+        turn: how often the log lost its end, so that other records may lie at offsets that had been read.
+        epoch: the highest leader epoch of what was read; -1 while it is not known.
+    """
+
+    topic_id: str
+    turn: int = 0
+    epoch: int = -1
+
+    @property
+    def id(self) -> str:
+        """What accounts and deliveries have as the topic's id, and commits carry."""
+        return f"{self.topic_id}.{self.turn}" if self.turn else self.topic_id
+
+    @classmethod
+    def of(cls, log_id: str) -> "KnownLog":
+        """The log that has this id."""
+        topic_id, _, turn = log_id.partition(".")
+        return cls(topic_id, int(turn) if turn.isdecimal() else 0)
+
+
+class Change(NamedTuple):
+    """What happened to a log.
+
+    Attributes:
+        what: `made anew` (the topic), `went back` (its end), or `expired` (its beginning, before it was handled).
+        first, end: the offsets that it concerns: those of another log, or those that were never handled.
+        lost: how many of these were never handled, where they expired.
+        at: Unix time.
+    """
+
+    topic: str
+    partition: int
+    what: str
+    first: int
+    end: int
+    lost: int
+    at: float
+
+
+class LogBook:
+    """The logs of a ledger's group. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known = key(ledger.cluster, ledger.group, "logs")
+        self._changes = key(ledger.cluster, ledger.group, "log changes")
+
+    def known(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
+        """Return the log of each place, as the last bridge knew it; those that none knew are left out."""
+        if not places:
+            return {}
+        with self._ledger.asking("read which logs are known") as pipe:
+            pipe.hmget(self._known, [key(*place) for place in places])
+            (found,) = pipe.execute()
+        return {place: KnownLog(**json.loads(raw)) for place, raw in zip(places, found, strict=True) if raw is not None}
+
+    def log_id(self, topic: str, topic_id: str, partition: int) -> str:
+        """Return the id of a partition's log as it is now: what its accounts have."""
+        found = self.known([(topic, partition)]).get((topic, partition))
+        return found.id if found is not None and found.topic_id == topic_id else topic_id
+
+    def note(self, place: tuple[str, int], log: KnownLog) -> None:
+        """Note which log a partition has, before anything is handed out that was read of it."""
+        with self._ledger.asking("note which log a partition has") as pipe:
+            pipe.hset(self._known, key(*place), json.dumps(log._asdict()))
+            pipe.execute()
+
+    def tell(self, change: Change) -> None:
+        """Note what has happened to a log, for who asks later."""
+        with self._ledger.asking("note what happened to a log") as pipe:
+            pipe.lpush(self._changes, json.dumps(change._asdict()))
+            pipe.ltrim(self._changes, 0, CHANGES - 1)
+            pipe.expire(self._changes, self._ledger.keep)
+            pipe.execute()
+
+    def told(self) -> list[Change]:
+        """Return what has happened, the latest first; forgotten when nothing more did for as long as pages are kept."""
+        with self._ledger.asking("read what happened to logs") as pipe:
+            pipe.lrange(self._changes, 0, -1)
+            (found,) = pipe.execute()
+        return [Change(**json.loads(raw)) for raw in found]

@@ -1,0 +1,112 @@
+"""Logs that lose their end or are made anew: what was read of them is not what lies there now."""
+
+from functools import partial
+
+import pytest
+from confluent_kafka import Producer
+
+from bridge.errors import PublishFailed
+from bridge.failure import Failure
+from bridge.letters import letters
+from bridge.message import Dead, Delivery, Message
+from bridge.publisher import Publisher
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.processes import Stack, eventually
+from tests.promises import audit, choose, delete_topic
+from tests.servers.kafka import KafkaServer
+
+TOPICS = ("orders", "many")
+
+
+@pytest.mark.slow
+def test_dead_letters_get_out_again_after_their_topic_has_lost_its_end(own_kafka: KafkaServer):
+    own_kafka.create_topics("orders.dlq")
+    chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": own_kafka.bootstrap_servers})
+    publisher, dead = Publisher(chosen), Dead("permanent", Failure("E", "m", "", 1))
+    for offset in range(3):
+        publisher.dead_letter(Delivery(Message("orders", 0, offset), "work"), dead, "bridge")
+    own_kafka.stop()
+    own_kafka.cut("orders.dlq", 1)
+    own_kafka.start()
+    with pytest.raises(PublishFailed, match="orders-0-3"):
+        # An idempotent producer is out of step with such a log for ever.
+        publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
+    publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
+    assert letters(chosen, "orders").found.keys() == {(0, 0, "work"), (0, 3, "work")}
+
+
+@pytest.fixture
+def stack_of_two(stack: Stack) -> Stack:
+    """`orders` with commit="completion", `many` with commit="handoff"."""
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics(*TOPICS)
+    return stack
+
+
+def new_are_done(stack: Stack, topic: str, count: int) -> bool:
+    done = {run.value["new"] for run in stack.runs(topic) if run.outcome == "done" and "new" in run.value}
+    return done == set(range(count))
+
+
+def is_committed(stack: Stack, topic: str, offset: int) -> bool:
+    return stack.committed(topic) == offset
+
+
+def test_a_topic_made_again_under_a_running_bridge_is_read_from_its_beginning(stack_of_two: Stack):
+    stack = stack_of_two
+    bridge = stack.bridge()
+    stack.worker()
+    for topic in TOPICS:
+        stack.produce(topic, *({"old": n} for n in range(20)))
+    eventually(lambda: len(stack.done()) == 40 and all(stack.committed(topic) == 20 for topic in TOPICS))
+    for topic in TOPICS:
+        delete_topic(stack, topic)
+    eventually(lambda: not any(stack.has_topic(topic) for topic in TOPICS))
+    stack.make_topics(*TOPICS)
+    for topic in TOPICS:
+        # More than there were: the client goes on at 20, and by offsets nothing is wrong.
+        stack.produce(topic, *({"new": n} for n in range(30)))
+    for topic in TOPICS:
+        eventually(partial(new_are_done, stack, topic, 30), 60, topic)
+        eventually(partial(is_committed, stack, topic, 30))
+        found = audit(stack, topic)
+        assert (found["done"], found["unaccounted"], found["open"]) == (30, 0, 0)
+        assert bridge.metric("bridge_log_changes_total", topic=stack.topic(topic), what="made anew") == 1
+    assert bridge.count("the topic was deleted and made again") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bridge_runs", [True, False], ids=["under a running bridge", "while none runs"])
+def test_what_comes_after_a_log_has_lost_its_end_is_handled(
+    mortal_stack: Stack, mortal_kafka: KafkaServer, bridge_runs: bool
+):
+    stack = mortal_stack
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics(*TOPICS)
+    # Long enough that Kafka is back before the group goes on without the bridge: it hears of it from the log alone.
+    bridge = stack.bridge(KAFKA_SESSION_TIMEOUT_MS="45000")
+    stack.worker()
+    for topic in TOPICS:
+        stack.produce(topic, *({"old": n} for n in range(10)))
+        stack.produce(topic, *({"old": n} for n in range(10, 15)))
+    eventually(lambda: len(stack.done()) == 30 and all(stack.committed(topic) == 15 for topic in TOPICS))
+    if not bridge_runs:
+        assert bridge.terminate() == 0
+    mortal_kafka.stop()
+    for topic in TOPICS:
+        mortal_kafka.cut(stack.topic(topic), 10)
+    mortal_kafka.start()
+    # One that had written before is out of step with such a log for ever.
+    stack.producer = Producer({"bootstrap.servers": stack.kafka})
+    for topic in TOPICS:
+        (first, *_) = stack.produce(topic, *({"new": n} for n in range(8)))
+        assert first.endswith("-0-10")
+    if not bridge_runs:
+        bridge = stack.bridge()
+    for topic in TOPICS:
+        eventually(partial(new_are_done, stack, topic, 8), 60, topic)
+        eventually(partial(is_committed, stack, topic, 18))
+        found = audit(stack, topic)
+        assert (found["unaccounted"], found["handed"]) == (0, 0)
+    assert len(stack.done()) == 30 + 16
+    assert bridge.count("the log went back") == 2
