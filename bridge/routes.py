@@ -10,16 +10,21 @@ from pkgutil import iter_modules
 from traceback import extract_tb
 from typing import Any, Final
 
+import celery
 from celery import Celery
 from celery.app.utils import find_app
 from celery.exceptions import QueueNotFound
 
 from bridge.errors import AppNotFound, SettingsError
 
-#: Folders of files that are not the user's: Python's own, and this project's.
+#: Folders of files that are not the user's: Python's own, Celery's, and this project's.
 _LIBRARIES: Final = tuple(
     str(folder) + os.sep
-    for folder in (Path(os.__file__).parent, *(Path(__file__).parents[1] / name for name in ("bridge", "tasks")))
+    for folder in (
+        Path(os.__file__).parent,
+        Path(celery.__file__).parent,
+        *(Path(__file__).parents[1] / name for name in ("bridge", "tasks")),
+    )
 )
 
 
@@ -111,7 +116,7 @@ def _told(error: Exception) -> str:
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     own = [frame for frame in theirs if "site-packages" not in frame.filename]
-    place = next(reversed(own or theirs or frames), None)
+    place = next(reversed(own or theirs), None)
     where = f" ({place.filename}, line {place.lineno})" if place else ""
     return f"{type(error).__name__}: {str(error).rstrip('.')}{where}"
 

@@ -117,7 +117,7 @@ def check_names(name: str, options: Mapping[str, Any], base: type | None) -> Non
     theirs = set() if base is None else {attribute for attribute in dir(base) if attribute[:1] != "_"} - set(dir(Task))
     for option in options:
         if option not in known | theirs:
-            raise HandlerError(f"{name}: @handler has no option {option!r}{_nearest(option, known | theirs)}.")
+            raise HandlerError(f"{name}: @handler has no option {option!r}{_nearest(option, known | theirs)}")
     for option, (needed, why) in NEEDED.items():
         for given in (options.get(option), *(_inherited(base, option) or ())):
             if given not in (needed, None):
@@ -181,7 +181,7 @@ def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     found = get_close_matches(word, sorted(known), 1)
-    return f": is {found[0]!r} meant?" if found else " (an attribute of the task's own goes into a class: base=)"
+    return f": is {found[0]!r} meant?" if found else ": an attribute of the task's own goes into a class: base=."
 
 
 def _errors(given: Any) -> Errors:

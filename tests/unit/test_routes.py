@@ -45,6 +45,12 @@ def test_a_module_that_cannot_be_imported_is_named_with_the_line_of_the_users_ow
     assert fault.endswith(f"({tmp_path / module}.py, line {line}).")
 
 
+def test_of_a_module_that_is_not_there_no_line_is_named(app: Celery):
+    app.conf.imports = ("nowhere.handlers",)
+    (fault,) = import_handlers(app)
+    assert fault.endswith("ModuleNotFoundError: No module named 'nowhere'.")
+
+
 def test_the_line_is_that_of_the_users_deepest_module(app: Celery, tmp_path: Path):
     (tmp_path / "outer_one.py").write_text("import inner_one\n")
     (tmp_path / "inner_one.py").write_text("\n1 / 0\n")
