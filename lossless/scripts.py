@@ -156,7 +156,10 @@ local awaited, counts, i = 0, {}, 3
 for n = 7, #ARGV do
   local key, last = KEYS[i], i + tonumber(ARGV[n])
   local messages = 0
-  for list = i + 1, last do messages = messages + redis.call('LLEN', KEYS[list]) end
+  for list = i + 1, last do
+    local length = redis.pcall('LLEN', KEYS[list])
+    if type(length) == 'number' then messages = messages + length end  -- a foreign value is none of ours
+  end
   if messages > 0 or ARGV[6] == '1' then forget(key) end
   if messages > 0 then ring(key, messages) end
   counts[#counts + 1] = redis.call('ZCARD', key)

@@ -24,8 +24,9 @@ PAYLOAD = "x" * 10_000
 class Idlers:
     """Consumers that wait in one process, each with a connection of its own, as workers do."""
 
-    def __init__(self, broker: Broker, count: int, queues: int = 1) -> None:
+    def __init__(self, broker: Broker, count: int, queues: int = 1, url: str | None = None) -> None:
         self.broker = broker
+        self.url = url or broker.url
         self.got: list[str] = []
         self._stop = threading.Event()
         self.queues = [Queue(f"q{number}", routing_key=f"q{number}") for number in range(queues)]
@@ -39,7 +40,7 @@ class Idlers:
 
         try:
             with (
-                Connection(self.broker.url, transport_options=QUICK) as connection,
+                Connection(self.url, transport_options=QUICK) as connection,
                 Consumer(connection, self.queues, callbacks=[on_message], prefetch_count=4),
             ):
                 while not self._stop.is_set():
@@ -125,16 +126,41 @@ def test_a_burst_is_shared_by_idle_workers_before_anybody_prefetches(
     wait_until(lambda: sorted(ran()) == list(range(8)))
 
 
-def test_a_worker_that_has_frozen_idle_holds_up_nothing(broker: Broker, start_worker: Start, send: Send, ran: Ran):
-    frozen = [start_worker() for _ in range(2)]
+@pytest.mark.parametrize("end", [Worker.freeze, Worker.kill])
+def test_a_worker_that_freezes_or_dies_idle_holds_up_nothing(
+    broker: Broker, start_worker: Start, send: Send, ran: Ran, end: Callable[[Worker], None]
+) -> None:
+    others = [start_worker() for _ in range(2)]
     start_worker()
     wait_until(lambda: broker.client.zcard("_idle.celery") == 3)
-    for worker in frozen:  # the lookout may be among them
-        worker.freeze()
+    for worker in others:  # the lookout may be among them
+        end(worker)
     for number in range(6):
         send("mark", number)
-        wait_until(lambda number=number: number in ran(), 10)  # type: ignore[misc]
-    assert not broker.taken()
+        wait_until(lambda number=number: number in ran(), 4)  # type: ignore[misc]
+    wait_until(lambda: not broker.taken())
+
+
+def test_a_redis_that_tells_of_no_changes_is_looked_at(broker: Broker, publish: Callable[..., None]) -> None:
+    narrow = ["+@all", "-client|tracking"]
+    broker.client.acl_setuser("narrow", enabled=True, passwords=["+x"], keys=["*"], channels=["*"], commands=narrow)
+    with Idlers(broker, 3, url=broker.url.replace("//", "//narrow:x@")) as idlers:
+        for number in range(5):
+            at = time.monotonic()
+            publish(str(number))
+            wait_until(partial(_has, idlers.got, number + 1))
+            assert time.monotonic() - at < 2, "not the 5 s after which each looks for itself"
+
+
+def test_a_foreign_value_beside_a_queue_keeps_nobody_asleep(broker: Broker, publish: Callable[..., None]) -> None:
+    with Idlers(broker, 2) as idlers:
+        member = b"_idle.foreign\0foreign"
+        broker.client.sadd("_idle", member)
+        broker.client.zadd("_idle.foreign", {"nobody": time.time()})
+        broker.client.set("foreign", "no list")
+        for number in range(3):
+            publish(str(number))
+            wait_until(partial(_has, idlers.got, number + 1), 3)
 
 
 def test_connections_do_not_grow_with_the_queues(broker: Broker, start_worker: Start, send: Send, ran: Ran) -> None:
