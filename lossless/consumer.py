@@ -316,7 +316,7 @@ def _give_back(requests: list[Any]) -> None:
             request.message.requeue()
             request.acknowledged = True
         except Exception as error:  # it stays unacknowledged: the channel gives it back when it closes
-            logger.error("%s could not be given back at once: %r", request, error)
+            logger.error("%s could not be given back at once: %r", str(request), error)
 
 
 def _running() -> list[Any]:

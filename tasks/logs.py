@@ -64,11 +64,22 @@ class NotTwice(logging.Filter):
         return not (isinstance(data, dict) and str(data.get("exc")).startswith(DeadLettered.__name__))
 
 
+class NotWhatIsCarried(logging.Filter):
+    """Keeps back the line that Celery writes at DEBUG with all that it hands to a process, the record among it
+    (celery/concurrency/base.py apply_async).
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is another line."""
+        return not str(record.msg).startswith("TaskPool: Apply")
+
+
 def dress(logger: logging.Logger) -> None:
     """Give the handlers of a logger that Celery has set up the fields, and the form that WORKER_LOG_FORMAT names."""
-    trace = logging.getLogger("celery.app.trace")
-    if not any(isinstance(known, NotTwice) for known in trace.filters):
-        trace.addFilter(NotTwice())
+    for name, kept_back in (("celery.app.trace", NotTwice), ("celery.pool", NotWhatIsCarried)):
+        source = logging.getLogger(name)
+        if not any(isinstance(known, kept_back) for known in source.filters):
+            source.addFilter(kept_back())
     for each in logger.handlers:
         if not any(isinstance(known, WithDelivery) for known in each.filters):
             each.addFilter(WithDelivery())

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from base64 import b64encode
 from typing import Any
 
 from tests.processes import Process, Stack, eventually
@@ -18,8 +19,9 @@ def lines(process: Process) -> list[dict[str, Any]]:
 def test_a_workers_lines_carry_the_delivery_and_dead_letters_are_summed_up(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()
-    worker = stack.worker("-c", "1", WORKER_LOG_FORMAT="json")
-    (coordinates,) = stack.produce("orders", {"log": True, "card": SECRET})
+    worker = stack.worker("-c", "1", "-l", "DEBUG", WORKER_LOG_FORMAT="json")
+    value = json.dumps({"card": SECRET, "log": True}).encode()
+    (coordinates,) = stack.produce("orders", value)
     (line,) = eventually(lambda: [each for each in lines(worker) if each["message"] == "charging"], 20)
     assert line["delivery"] == f"{coordinates}:{NAME}"
     assert f"{line['topic']}-{line['partition']}-{line['offset']}" == coordinates
@@ -33,6 +35,8 @@ def test_a_workers_lines_carry_the_delivery_and_dead_letters_are_summed_up(stack
     assert all("no such card" in each["exc_info"] for each in dead)
     assert sum("50 more deliveries" in each["message"] for each in lines(worker)) == 1
     assert SECRET not in worker.text
+    assert b64encode(value).decode()[:30] not in worker.text
+    assert any(each["level"] == "DEBUG" for each in lines(worker))
     assert worker.count("Traceback") == 10
 
 
