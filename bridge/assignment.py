@@ -105,6 +105,7 @@ class Assignment:
             self._routes.of(topic),
             self._settings.topic(topic),
             self.logs[place].id,
+            self._settings.file.kafka_window,
         )
 
     def remove(self, places: Iterable[Place]) -> None:

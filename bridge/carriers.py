@@ -8,6 +8,8 @@ from bridge.message import HEADER
 
 #: A delivery: partition, offset, handler.
 Which = tuple[int, int, str]
+#: Whose deliveries: handler, topic, partition.
+Owner = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,35 @@ def carried(
     headers: Mapping[str, Any], topic: str, wanted: Collection[Which]
 ) -> Iterator[tuple[Which, Mapping[str, Any]]]:
     """Those of the wanted deliveries that a message with these headers carries, with what it says of each."""
-    header = headers.get(HEADER) or {}
-    if header.get("topic") != topic:
+    header = headers.get(HEADER)
+    if not isinstance(header, Mapping) or header.get("topic") != topic:
         return
-    for row in header.get("messages", ()):
-        which = (int(header["partition"]), int(row[0]), str(headers.get("task")))
+    for which, more in _rows(headers, header):
         if which in wanted:
-            yield which, row[5] if len(row) > 5 else {}
+            yield which, more
+
+
+def offsets_in(headers: Mapping[str, Any]) -> list[tuple[Owner, list[int]]]:
+    """What a message with these headers carries; a `kafka` header that is none of ours carries nothing."""
+    header = headers.get(HEADER)
+    if not isinstance(header, Mapping):
+        return []
+    by_partition: dict[int, list[int]] = {}
+    for (partition, offset, _), _ in _rows(headers, header):
+        by_partition.setdefault(partition, []).append(offset)
+    handler, topic = str(headers.get("task")), str(header.get("topic"))
+    return [((handler, topic, partition), offsets) for partition, offsets in by_partition.items()]
+
+
+def _rows(headers: Mapping[str, Any], header: Mapping[str, Any]) -> list[tuple[Which, Mapping[str, Any]]]:
+    try:
+        partition, handler = int(header["partition"]), str(headers.get("task"))
+        return [
+            ((partition, int(row[0]), handler), row[5] if len(row) > 5 else {}) for row in header.get("messages") or ()
+        ]
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        # Another's header of that name.
+        return []
 
 
 def carrier(

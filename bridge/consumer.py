@@ -336,7 +336,9 @@ class Bridge:
 
     def _look_for_stuck(self) -> None:
         if self._upkeep is not None:
-            self._upkeep.reopen_stuck(self._rereads.ask)
+            more = self._upkeep.reopen_stuck(self._rereads.ask)
+            if more:
+                self._next["stuck"] = 0.0
 
     def _audit(self) -> None:
         if self._upkeep is not None:

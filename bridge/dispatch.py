@@ -1,7 +1,7 @@
 """From records to the Celery broker, through the ledger: what is settled is skipped, what is open goes out once."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -18,9 +18,6 @@ from bridge.partition import Partition
 from bridge.reading import row_of
 
 logger = logging.getLogger(__name__)
-
-#: For a queue, the offsets that its messages carry by handler, topic and partition.
-Carried = Callable[[str], Mapping[tuple[str, str, int], set[int]] | None]
 
 #: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.
 STEP: Final = 5_000
@@ -138,25 +135,15 @@ class Dispatch:
                 undone(partition, reread, lost)
         self.write(marks)
 
-    def nowhere(self, partition: Partition, seconds: float, carried: Carried) -> Iterator[tuple[str, list[int]]]:
-        """Yield, by handler, what was handed off at least `seconds` ago, is not settled, and whose task is nowhere.
-
-        Parameters:
-            carried: gives, for a queue, what the messages in the broker carry; `None` where it cannot be known.
+    def suspects(self, partition: Partition, handler: str, seconds: float) -> list[int]:
+        """What was handed off to a handler at least `seconds` ago and is not settled, ascending.
 
         Raises:
-            HandoffFailed, LedgerUnavailable: one of them does not answer.
+            LedgerUnavailable: it is not known.
         """
         assert self._ledger is not None
-        for handler in partition.handlers:
-            account = partition.accounts[handler.name]
-            offsets = sorted({o for found in stuck(self._ledger, account, seconds) for o in found.offsets})
-            there = carried(handler.queue) if offsets else None
-            if there is None:
-                continue
-            mine = there.get((handler.name, partition.topic, partition.number), set())
-            if nowhere := [offset for offset in offsets if offset not in mine]:
-                yield handler.name, nowhere
+        found = stuck(self._ledger, partition.accounts[handler], seconds)
+        return sorted({offset for each in found for offset in each.offsets})
 
     def reopen(self, partition: Partition, handler: str, nowhere: Sequence[int], seconds: float) -> None:
         """Open what was handed off over `seconds` ago and is nowhere.

@@ -15,10 +15,11 @@ from kombu.exceptions import KombuError
 from kombu.serialization import dumps
 from kombu.utils.json import loads
 
-from bridge.carriers import Carrier, Which, carried, carrier
+from bridge.carriers import Carrier, Owner, Which, carried, carrier, offsets_in
 from bridge.errors import HandoffFailed
 from bridge.message import HEADER
 from bridge.routes import queue_of
+from lossless.channel import Channel
 from lossless.looking import sightings
 
 logger = logging.getLogger(__name__)
@@ -145,28 +146,39 @@ class Handoff:
             channel = producer.channel
             return {queue: _length(channel, queue) for queue in queues}
 
-    def carried(self, queue: str) -> Mapping[tuple[str, str, int], set[int]] | None:
-        """The offsets that messages for a queue carry, wherever they are in the broker: waiting, taken, to be buried.
-
-        Returns:
-            offsets by handler, topic and partition; `None` where the transport cannot list its messages.
+    def waiting(self, queues: Collection[str]) -> dict[str, int]:
+        """How many messages of each of those queues wait for their time in the broker (retries, mostly).
 
         Raises:
             HandoffFailed: the broker does not answer.
         """
         with self._connected() as producer:
-            everything = getattr(producer.channel, "everything", None)
-            if everything is None:
-                return None
+            channel: Any = producer.channel
+            if not isinstance(channel, Channel):
+                return {}
+            return {queue: channel.waiting_count(queue) for queue in queues}
+
+    def search(self, queue: str, suspects: dict[Owner, set[int]]) -> Iterator[None]:
+        """Look for deliveries wherever in the broker messages for a queue are: waiting, taken, to be buried.
+
+        One step a message. What is found is taken from `suspects`; what is left there at the end is nowhere. Where
+        the transport cannot list its messages nothing is left: it is not known.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self._connected() as producer:
+            if not isinstance(producer.channel, Channel):
+                suspects.clear()
+                return
             burials = queue_of(self._app, self._app.tasks.get(self._app.conf.get("burial_task")))
-            found: dict[tuple[str, str, int], set[int]] = {}
-            for name in {queue, burials}:
-                for raw in everything(name):
-                    for headers in _headers_in(raw):
-                        header = headers.get(HEADER) or {}
-                        place = (str(headers.get("task")), str(header.get("topic")), int(header.get("partition", -1)))
-                        found.setdefault(place, set()).update(row[0] for row in header.get("messages", ()))
-            return found
+            for name in sorted({queue, burials}):
+                for raw, *_ in sightings(producer.channel, name):
+                    for owner, offsets in (found for headers in _headers_in(raw) for found in offsets_in(headers)):
+                        suspects.get(owner, set()).difference_update(offsets)
+                    if not any(suspects.values()):
+                        return
+                    yield
 
     def carriers(self, queues: Collection[str], topic: str, wanted: Collection[Which]) -> dict[Which, Carrier] | None:
         """The messages that carry these deliveries of a topic, as far as they are in the broker.
@@ -178,7 +190,7 @@ class Handoff:
             HandoffFailed: the broker does not answer.
         """
         with self._connected() as producer:
-            if not hasattr(producer.channel, "everything"):
+            if not isinstance(producer.channel, Channel):
                 return None
             burials = queue_of(self._app, self._app.tasks.get(self._app.conf.get("burial_task")))
             found: dict[Which, Carrier] = {}
@@ -292,17 +304,16 @@ def _body(app: Celery, body: Any) -> bytes:
     return str(payload).encode()
 
 
-def _headers_in(raw: bytes) -> Iterator[dict[str, Any]]:
+def _headers_in(raw: bytes) -> list[Mapping[str, Any]]:
     """The headers of a message, and those of the one that it is to bury, if it is a burial."""
     try:
         message = loads(raw)
-        yield message["headers"]
+        found = [message["headers"]]
         if HEADER not in message["headers"]:
-            for argument in loads(b64decode(message["body"]))[0]:
-                yield argument["headers"]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        # Not one of ours: it carries no record.
-        return
+            found += [argument["headers"] for argument in loads(b64decode(message["body"]))[0]]
+    except Exception:  # anybody may put anything into a queue: what cannot be read carries no record of ours
+        found = []
+    return [headers for headers in found if isinstance(headers, Mapping)]
 
 
 def _length(channel: Any, queue: str) -> int:

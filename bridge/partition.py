@@ -1,7 +1,7 @@
 """One assigned partition: what was read, what may be handed out, what may be committed."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bridge.kafka import Record
 from bridge.lanes import Doomed, Group, Lanes, Order
@@ -10,9 +10,11 @@ from bridge.offsets import Change, Offsets
 from bridge.routes import Handler
 from bridge.settings import TopicSettings
 
-#: Messages read and not settled, or waiting behind their key, above which a partition pauses; it goes on at half.
+#: Offsets read and not settled, messages waiting behind their key, and bytes of what is held, above which a partition
+#: pauses; it goes on at half.
 WINDOW: Final = 100_000
 WAITING: Final = 10_000
+HELD_BYTES: Final = 100_000_000
 
 
 class Partition:
@@ -23,10 +25,18 @@ class Partition:
         handlers: the handlers of its topic.
         chosen: the settings of its topic.
         topic_id: tells a topic from one of the same name that was deleted before.
+        window: offsets from the first that is not settled to the last that was read, above which it pauses.
     """
 
     def __init__(
-        self, topic: str, number: int, first: int, handlers: Sequence[Handler], chosen: TopicSettings, topic_id: str
+        self,
+        topic: str,
+        number: int,
+        first: int,
+        handlers: Sequence[Handler],
+        chosen: TopicSettings,
+        topic_id: str,
+        window: int = WINDOW,
     ) -> None:
         self.topic, self.number, self.topic_id = topic, number, topic_id
         self.place = (topic, number)
@@ -38,7 +48,10 @@ class Partition:
         self._of = {name: lanes for lanes in self._lanes for name in lanes.handlers}
         #: Whether records are needed after they were handed out: by the next handler of a sequence.
         self._keeps = bool(chosen.sequence)
+        self._window = window
         self._records: dict[int, Record] = {}
+        self._sizes: dict[int, int] = {}
+        self._bytes = 0
         self._wanted: dict[int, int] = {}
         self._paused: str | None = None
 
@@ -68,7 +81,7 @@ class Partition:
             fates_of = [self.offsets.fates(name, offsets) for name in lanes.handlers]
             marks += self._doomed(lanes.add(offsets, keys, fates_of))
         for record, offset in zip(records, offsets, strict=True):
-            self._records[offset] = record
+            self._hold(offset, record)
         if len(self.handlers) > 1 and not self._keeps:
             self._wanted.update(dict.fromkeys(offsets, len(self.handlers)))
         self._forget_settled(offsets)
@@ -124,7 +137,7 @@ class Partition:
         safe = self.offsets.safe()
         if self._keeps and self._records:
             for offset in [offset for offset in self._records if offset < safe]:
-                del self._records[offset]
+                self._forget(offset)
         return safe
 
     def oldest(self) -> list[tuple[str, int]]:
@@ -141,11 +154,23 @@ class Partition:
         window = self.offsets.size if self.chosen.commit == "completion" else 0
         if waiting > WAITING * factor:
             self._paused = "messages wait for others of their key"
-        elif window > WINDOW * factor:
-            self._paused = "too many deliveries are in flight"
+        elif self._bytes > HELD_BYTES * factor:
+            self._paused = "messages that wait take much memory"
+        elif window > self._window * factor:
+            self._paused = "one that is not settled holds back the commit (kafka_window)"
         else:
             self._paused = None
         return self._paused
+
+    def _hold(self, offset: int, record: Record) -> None:
+        self._forget(offset)
+        self._records[offset] = record
+        self._sizes[offset] = _size(record)
+        self._bytes += self._sizes[offset]
+
+    def _forget(self, offset: int) -> None:
+        if self._records.pop(offset, None) is not None:
+            self._bytes -= self._sizes.pop(offset)
 
     def _doomed(self, doomed: Iterable[Doomed]) -> list[Mark]:
         """Handlers that a `sequence` never reaches end as the one before them did."""
@@ -161,7 +186,7 @@ class Partition:
         for offset in offsets:
             count = sum(offset in some for some in waiting)
             if count == 0:
-                self._records.pop(offset, None)
+                self._forget(offset)
                 self._wanted.pop(offset, None)
             elif len(self.handlers) > 1:
                 self._wanted[offset] = count
@@ -169,7 +194,7 @@ class Partition:
     def _drop(self, offsets: Sequence[int]) -> None:
         if len(self.handlers) == 1:
             for offset in offsets:
-                self._records.pop(offset, None)
+                self._forget(offset)
             return
         for offset in offsets:
             left = self._wanted.get(offset, 1) - 1
@@ -177,7 +202,13 @@ class Partition:
                 self._wanted[offset] = left
             else:
                 self._wanted.pop(offset, None)
-                self._records.pop(offset, None)
+                self._forget(offset)
+
+
+def _size(record: Record) -> int:
+    headers: Any = record.headers() or ()
+    carried = sum(len(name) + len(given or b"") for name, given in headers)
+    return len(record.value() or b"") + len(record.key() or b"") + carried
 
 
 def _lanes(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Lanes]:

@@ -7,7 +7,7 @@ from bridge import pressure
 from bridge.errors import HandoffFailed
 from bridge.handoff import Handoff
 from bridge.metrics import BridgeMetrics, Place
-from bridge.pressure import Limits
+from bridge.pressure import Length, Limits
 from bridge.routes import Routes
 
 logger = logging.getLogger(__name__)
@@ -23,19 +23,22 @@ class Queues:
     def look(self) -> None:
         """Ask the broker for the lengths; while it does not answer, all stays as it was."""
         try:
-            lengths = self._handoff.lengths(self._routes.queues)
+            ready = self._handoff.lengths(self._routes.queues)
+            waiting = self._handoff.waiting(self._routes.queues)
         except HandoffFailed as error:
             logger.debug("queue lengths: %s", error)
             return
-        self._metrics.show_lengths(lengths)
+        self._metrics.show_lengths(ready)
+        # What waits for its retry fills the same Redis: a handler that fails for an hour must not take all of it.
+        lengths = {queue: Length(count, waiting.get(queue, 0)) for queue, count in ready.items()}
         found = pressure.too_long(lengths, self._limits, self._long)
         for queue in sorted(found - self._long.keys()):
             logger.warning("paused: %s", pressure.reason(queue, lengths[queue], self._limits))
         for queue in sorted(self._long.keys() - found):
-            logger.info("resumed: queue %r holds %d messages", queue, lengths[queue])
-        self._long = {queue: pressure.reason(queue, lengths[queue], self._limits) for queue in found}
+            logger.info("resumed: queue %r holds %d messages", queue, lengths[queue].all)
+        self._long = {queue: pressure.label(queue, lengths[queue]) for queue in found}
 
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
         """The partitions that must wait, with the queue that is too long."""
         topics = {topic: queue for queue in sorted(self._long) for topic in self._routes.topics_into(queue)}
-        return {place: f"queue {topics[place[0]]}" for place in places if place[0] in topics}
+        return {place: self._long[topics[place[0]]] for place in places if place[0] in topics}

@@ -46,6 +46,8 @@ class FileSettings(BaseModel):
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
         kafka_pause_above: messages in a Celery queue from which on its topics are paused.
         kafka_resume_below: messages in that queue below which they go on.
+        kafka_window: offsets from the first that is not settled to the last that was read, above which a partition with
+            commit="completion" is paused.
         kafka_stuck_after: seconds after which a delivery that is handed off and not settled is looked for, and
             handed off again if its task is nowhere.
         kafka_unknown_for: seconds that a delivery waits for a worker that knows its handler.
@@ -62,6 +64,7 @@ class FileSettings(BaseModel):
     kafka_dead_letter_topic: str = "{topic}.dlq"
     kafka_pause_above: int = Field(default=20_000, gt=0)
     kafka_resume_below: int = Field(default=10_000, ge=0)
+    kafka_window: int = Field(default=100_000, ge=1_000)
     kafka_stuck_after: float = Field(default=3_600, ge=1)
     kafka_unknown_for: float = Field(default=3_600, ge=0)
     kafka_ledger_days: float = Field(default=7, gt=0)

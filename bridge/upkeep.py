@@ -1,19 +1,19 @@
 """What a bridge does with the ledger now and then: looks for what is stuck, shows the audit."""
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Final
 
 from bridge.assignment import Assignment
 from bridge.audit import line
 from bridge.dispatch import Dispatch
-from bridge.errors import HandoffFailed
+from bridge.errors import LedgerUnavailable
 from bridge.extent import Extent
 from bridge.handoff import Handoff
 from bridge.ledger import Ledger
 from bridge.metrics import BridgeMetrics, Place
 from bridge.partition import Partition
+from bridge.search import Reread, Search
 
 logger = logging.getLogger(__name__)
 
@@ -54,45 +54,43 @@ class Upkeep:
         metrics: BridgeMetrics,
         stuck_after: float,
     ) -> None:
-        self._ledger, self._handoff, self._dispatch = ledger, handoff, dispatch
-        self._assignment, self._metrics = assignment, metrics
-        self._stuck_after = stuck_after
+        self._ledger, self._assignment, self._metrics = ledger, assignment, metrics
+        self._search = Search(handoff, dispatch, assignment, stuck_after)
         self._audited: dict[Place, int] = {}
         self.unaccounted: dict[tuple[str, int, str], int] = {}
 
-    def reopen_stuck(self, reread: Callable[[Partition, int], object]) -> None:
-        """Open deliveries handed out long ago whose task is nowhere.
+    def reopen_stuck(self, reread: Reread) -> bool:
+        """Open deliveries handed out long ago whose task is nowhere; return whether there is more to look at at once.
 
         Parameters:
-            reread: told from where to read a partition again, before anything there is opened: a write whose
-                answer is lost may have been done, and what is open already is not found again.
+            reread: told from where to read a partition again.
         """
-        # Each queue is read once a look, and only if something in it may be stuck.
-        carried = cache(self._handoff.carried)
-        try:
-            for partition in self._assignment.partitions:
-                for handler, offsets in self._dispatch.nowhere(partition, self._stuck_after, carried):
-                    reread(partition, offsets[0])
-                    self._dispatch.reopen(partition, handler, offsets, self._stuck_after)
-        except HandoffFailed as error:
-            logger.warning("stuck deliveries could not be looked for: %s", error)
+        return self._search.go_on(reread)
 
     def audit(self, ends: Mapping[Place, int]) -> None:
         """Show the counts of `bridge audit` as metrics."""
         unaccounted: dict[tuple[str, int, str], int] = {}
         for partition in self._assignment.partitions:
-            place = partition.place
-            if (end := ends.get(place)) is None:
+            if (end := ends.get(partition.place)) is None:
                 continue
-            committed = self._assignment.committed.get(place)
-            low = self._assignment.low.get(place, 0)
-            first = audit_from(low, committed or 0, self._audited.get(place))
-            extent = Extent(*place, first, end, committed)
-            lines = [line(self._ledger, account, extent) for account in partition.accounts.values()]
-            for each in lines:
-                self._metrics.show_fates(partition.topic, each)
-            lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
-            counts = {(*place, each.handler): each.unaccounted + each.forgotten for each in lines}
-            unaccounted.update({which: count for which, count in counts.items() if count})
-            self._audited[place] = min(lost, default=committed or 0)
+            try:
+                unaccounted.update(self._audit(partition, end))
+            except LedgerUnavailable:
+                raise
+            except Exception:
+                logger.exception("%s-%d could not be audited.", *partition.place)
         self.unaccounted = unaccounted
+
+    def _audit(self, partition: Partition, end: int) -> dict[tuple[str, int, str], int]:
+        place = partition.place
+        committed = self._assignment.committed.get(place)
+        low = self._assignment.low.get(place, 0)
+        first = audit_from(low, committed or 0, self._audited.get(place))
+        extent = Extent(*place, first, end, committed)
+        lines = [line(self._ledger, account, extent) for account in partition.accounts.values()]
+        for each in lines:
+            self._metrics.show_fates(partition.topic, each)
+        lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
+        self._audited[place] = min(lost, default=committed or 0)
+        counts = {(*place, each.handler): each.unaccounted + each.forgotten for each in lines}
+        return {which: count for which, count in counts.items() if count}

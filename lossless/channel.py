@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import time
 from typing import Any
 
@@ -13,7 +13,6 @@ import redis
 from kombu.exceptions import VersionMismatch
 from kombu.log import get_logger
 from kombu.transport import redis as _kombu_redis
-from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
@@ -249,25 +248,6 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     # -- queues
 
-    def everything(self, queue: str) -> Iterator[bytes]:
-        """Return every message of a queue, wherever it is: in its lists, held by some worker, or waiting.
-
-        What moves from one to the other meanwhile may come twice.
-        """
-        client: Any = self._bare()
-        lists = [self.list_key(queue, step).encode() for step in self.priority_steps]
-        # All twice: a message goes from one to the other, and back.
-        for _ in range(2):
-            for entry in client.zrange(self.keys.waiting(queue), 0, -1):
-                yield entry.partition(b"\0")[2]
-            for name in lists:
-                yield from client.lrange(name, 0, -1)
-            for owner in client.hkeys(self.keys.owners):
-                for entry in client.hvals(self.keys.taken(bytes_to_str(owner))):
-                    key, _, raw = entry.partition(b"\0")
-                    if key in lists:
-                        yield raw
-
     def waiting(self, queue: str, most: int) -> list[dict[str, Any]]:
         """Return the messages of a queue that wait for their time, in kombu's wire form, the first due in front."""
         found = []
@@ -279,7 +259,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                     found.append(message)
         return found
 
-    def _waiting_count(self, queue: str) -> int:
+    def waiting_count(self, queue: str) -> int:
+        """Return how many messages of a queue wait for their time."""
         return int(self._bare().zcard(self.keys.waiting(queue)))
 
     def _bare(self) -> redis.Redis:
@@ -302,7 +283,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> Any:
         """Delete a queue, with what waits for it; ``if_empty``, only if nothing waits either."""
-        if if_empty and self._waiting_count(queue):
+        if if_empty and self.waiting_count(queue):
             return None
         return super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
 

@@ -7,8 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 from kombu.utils.encoding import bytes_to_str
 
-#: Messages of one piece.
+#: Messages of one piece at the most, and bytes that it is to have about.
 PIECE = 200
+PIECE_BYTES = 1_000_000
+#: Messages of a piece of a hash or a sorted set, whose sizes are not known before.
+SCANNED = 20
 
 
 class Sighting(NamedTuple):
@@ -32,16 +35,18 @@ def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
             for entry in _pieces(client, name):
                 yield Sighting(entry, "queue")
         for owner in client.hkeys(channel.keys.owners):
-            for _, entry in client.hscan_iter(channel.keys.taken(bytes_to_str(owner)), count=PIECE):
+            for _, entry in client.hscan_iter(channel.keys.taken(bytes_to_str(owner)), count=SCANNED):
                 key, _, raw = entry.partition(b"\0")
                 if key in lists:
                     yield Sighting(raw, "taken")
-        for entry, due in client.zscan_iter(channel.keys.waiting(queue), count=PIECE):
+        for entry, due in client.zscan_iter(channel.keys.waiting(queue), count=SCANNED):
             yield Sighting(entry.partition(b"\0")[2], "waiting", float(due))
 
 
 def _pieces(client: Any, name: bytes) -> Iterator[bytes]:
-    start = 0
-    while entries := client.lrange(name, start, start + PIECE - 1):
+    # From the end where messages are put: what is taken meanwhile is taken from the other, and nothing is passed over.
+    start, size = 0, 10
+    while entries := client.lrange(name, start, start + size - 1):
         yield from entries
-        start += PIECE
+        start += size
+        size = max(1, min(PIECE, PIECE_BYTES * len(entries) // max(1, sum(map(len, entries)))))

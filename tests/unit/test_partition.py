@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Message as Record
 
 from bridge.ledger import Fate
-from bridge.partition import WAITING, Partition
+from bridge.partition import HELD_BYTES, WAITING, Partition
 from bridge.routes import Handler
 from bridge.settings import TopicSettings
 
@@ -149,3 +149,34 @@ def test_a_partition_pauses_when_too_much_waits_for_its_key_and_goes_on_at_half(
         made.handed(CHARGE, [offset])
         made.saw(CHARGE, offset, bytes([Fate.DONE]))
     assert WAITING // 2 - 1 <= count - offset <= WAITING // 2 + 2
+
+
+def test_one_failing_key_pauses_its_partition_where_the_setting_says():
+    made = Partition(
+        "orders", 0, 0, [handler(CHARGE, 1)], TopicSettings(commit="completion", order="key"), "id", window=1_000
+    )
+    for start in range(1_002):
+        made.receive(records(start, key=b"%d" % start), nothing_known(made, 1))
+        for group, _ in made.take():
+            made.handed(group.handler, group.offsets)
+    # All but the first are done.
+    made.saw(CHARGE, 1, bytes([Fate.DONE]) * 1_001)
+    assert made.safe() == 0
+    assert "kafka_window" in (made.pressure() or "")
+    made.saw(CHARGE, 0, bytes([Fate.DONE]))
+    assert made.safe() == 1_002
+    assert made.pressure() is None
+
+
+def test_large_records_that_wait_for_their_key_pause_long_before_many_small_ones():
+    made = partition(handler(CHARGE, 1), commit="completion", order="key")
+    large = b"x" * (HELD_BYTES // 9)
+    for offset in range(12):
+        found = Record(topic="orders", partition=0, offset=offset, key=b"k", value=large, headers=[], timestamp=(1, 5))
+        made.receive([found], nothing_known(made, 1))
+    assert made.pressure() == "messages that wait take much memory"
+    for offset in range(12):
+        assert take(made) == [(CHARGE, [offset])]
+        made.handed(CHARGE, [offset])
+        made.saw(CHARGE, offset, bytes([Fate.DONE]))
+    assert made.pressure() is None

@@ -1,13 +1,8 @@
-"""What the metrics' audit counts, and what becomes of stuck deliveries."""
-
-from types import SimpleNamespace
-from typing import Any
+"""What the metrics' audit counts."""
 
 import pytest
 
-from bridge.errors import LedgerUnavailable
-from bridge.metrics import BridgeMetrics
-from bridge.upkeep import AUDITED, AUDITED_AT_MOST, Upkeep, audit_from
+from bridge.upkeep import AUDITED, AUDITED_AT_MOST, audit_from
 
 
 @pytest.mark.parametrize(
@@ -33,30 +28,3 @@ from bridge.upkeep import AUDITED, AUDITED_AT_MOST, Upkeep, audit_from
 )
 def test_no_offset_is_passed_over_and_what_is_unaccounted_for_stays_counted(low, committed, before, first):
     assert audit_from(low, committed, before) == first
-
-
-class Failing:
-    """A dispatch whose ledger falls silent at the second partition."""
-
-    def __init__(self) -> None:
-        self.opened: list[tuple[str, list[int]]] = []
-
-    def nowhere(self, partition: str, *_: object) -> list[tuple[str, list[int]]]:
-        return [("charge", [3, 5])]
-
-    def reopen(self, partition: str, handler: str, offsets: list[int], seconds: float) -> None:
-        if self.opened:
-            raise LedgerUnavailable("no answer; it may be done all the same")
-        self.opened.append((partition, offsets))
-
-
-def test_what_may_be_open_again_is_read_again_although_the_ledger_did_not_answer():
-    ledger: Any = SimpleNamespace(cluster="", group="")
-    handoff: Any = SimpleNamespace(carried=lambda queue: {})
-    assignment: Any = SimpleNamespace(partitions=["one", "two"])
-    dispatch: Any = Failing()
-    asked: list[tuple[Any, int]] = []
-    upkeep = Upkeep(ledger, handoff, dispatch, assignment, BridgeMetrics(), 60)
-    with pytest.raises(LedgerUnavailable):
-        upkeep.reopen_stuck(lambda partition, offset: asked.append((partition, offset)))
-    assert asked == [("one", 3), ("two", 3)]
