@@ -22,7 +22,7 @@ from lossless.keeping import UNAVAILABLE, Keeper, keeper_of
 from lossless.polling import Poller
 from lossless.prefetch import QoS
 from lossless.replica import leaving
-from lossless.scripts import WAIT
+from lossless.scripts import HURRY, WAIT
 from lossless.stored import Keys, decoded, eta_of, stored
 from lossless.taking import Taker
 from lossless.working import started_tags, stopping
@@ -31,6 +31,8 @@ logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
 
 OLDEST_REDIS = (6, 2)
+#: How many messages that were put off a channel brings back when it closes; older ones come when they are due.
+PUT_OFF_KNOWN = 10_000
 
 
 OWN_OPTIONS = ("dead_after", "due_interval", "wait_from", "take_limit")
@@ -80,6 +82,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.poller: Poller = self.connection.cycle
         self.taker = Taker(self)
         self.broadcasts = Broadcasts(self)
+        #: What was put off and may still wait, as it is stored, with its queue.
+        self._put_off: dict[bytes, str] = {}
         if self.chooses and len(set(self.connection.client.alt)) > 1:
             self._refuse_replica()
 
@@ -220,7 +224,15 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.qos._settled(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))
 
     def put_off(self, delivery_tag: str, due: float) -> None:
-        """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch); it waits in Redis."""
+        """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch), or when this closes.
+
+        It waits in Redis. Where no other process of this transport is left then, nobody would bring it back.
+        """
+        taken = self.holder.taken.get(delivery_tag) if self.holder is not None else None
+        if taken is not None:
+            self._put_off[stored(taken.key, taken.raw)] = taken.queue
+            while len(self._put_off) > PUT_OFF_KNOWN:
+                del self._put_off[next(iter(self._put_off))]
         self.qos._settled(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
 
     # -- publishing
@@ -309,6 +321,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """Close; what was delivered and is not being worked on goes back to its queue at once."""
         if not self.closed:
             self.taker.close()
+            self._bring_back()
         super().close()
         holder, keeper = self.holder, self.keeper
         if holder is None or keeper is None or holder.orphaned:
@@ -324,6 +337,21 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             logger.warning("Giving back failed: %r. It is repeated until Redis answers", exc)
         holder.orphaned = True
         keeper.wake()
+
+    def _bring_back(self) -> None:
+        """Put what was put off back into its queue."""
+        if not self._put_off or self.holder is None:
+            return
+        try:
+            self.holder.settle()
+            with self._bare().pipeline(transaction=False) as pipe:
+                for payload, queue in self._put_off.items():
+                    key, _, raw = payload.partition(b"\0")
+                    pipe.eval(HURRY.text, 2, self.keys.waiting(queue), key, payload, raw)
+                pipe.execute()
+            self._put_off.clear()
+        except UNAVAILABLE as exc:
+            logger.warning("What was put off stays so until its time: %r", exc)
 
 
 class _Given:

@@ -277,6 +277,13 @@ redis.call('SADD', KEYS[2], ARGV[3])
 return 1
 """)
 
+#: Puts a waiting message back into its list before its time. KEYS: the queue's waiting set, the list. ARGV: the stored
+#: message, the message. Nothing happens where it does not wait any more.
+HURRY = Script("""
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then redis.call('LPUSH', KEYS[2], ARGV[2]) end
+return 1
+""")
+
 #: Moves what is due to the back of its list. KEYS: the set of queues with waiting messages, the list of what is
 #: no message. ARGV: the waiting sets' key without the queue, most to move of each queue. Returns how many were
 #: moved of the queue with the most, then what was wrong. What cannot be moved is tried again in a minute, and
