@@ -153,7 +153,7 @@ def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[s
         "partition": place[0],
         "offset": place[1],
         "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
-        "timestamp": _iso(at / 1000) if kind else None,
+        "timestamp": at if kind else None,
     }
 
 
@@ -230,7 +230,8 @@ def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in found:
         record = each["record"]
         key = "" if record["key"] is None else f", key {record['key']}"
-        yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {record['timestamp'] or '?'}{key}"
+        at = "?" if record["timestamp"] is None else _iso(record["timestamp"] / 1000)
+        yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
         for delivery in each["deliveries"]:
             since = f" since {delivery['since']}" if delivery["since"] else ""
             where = f": {delivery['where']}" if delivery["where"] else ""

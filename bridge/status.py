@@ -45,10 +45,15 @@ class _Asked:
         """The answer, or None where there is none."""
         try:
             return question()
-        except (KafkaUnavailable, LedgerUnavailable, HandoffFailed) as error:
-            if str(error) not in self.silent:
-                self.silent.append(str(error))
-            return None
+        except KafkaUnavailable as error:
+            why = f"{error} Start it, or mend the network or KAFKA_BOOTSTRAP_SERVERS: until then nothing new is read."
+        except LedgerUnavailable as error:
+            why = str(error)
+        except HandoffFailed as error:
+            why = f"The Celery broker does not answer: {error}. Start it, or mend the network or CELERY_BROKER_URL."
+        if why not in self.silent:
+            self.silent.append(why)
+        return None
 
 
 def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
