@@ -80,6 +80,18 @@ class Deaths:
     last: str
 
 
+@dataclass(frozen=True)
+class LogChange:
+    """What happened to a partition's log: `made anew`, `went back`, or `expired` (bridge.ledger.Change), ISO 8601."""
+
+    partition: int
+    what: str
+    first: int
+    end: int
+    lost: int
+    at: str
+
+
 _COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
 
@@ -90,6 +102,7 @@ class Audit:
     topic: str
     lines: list[Line]
     deaths: list[Deaths] = field(default_factory=list)
+    log_changes: list[LogChange] = field(default_factory=list)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -98,14 +111,24 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is unaccounted for or forgotten, and every dead letter lies where it should."""
+        """Whether nothing is unaccounted for, forgotten or taken unread, and every dead letter lies where it should."""
+        if any(change.lost for change in self.log_changes):
+            return False
         return not any(line.unaccounted or line.forgotten or line.letters_missing for line in self.lines)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON-able data, the totals at the top."""
         lines = [asdict(line) for line in self.lines]
         deaths = [asdict(deaths) for deaths in self.deaths]
-        return {"topic": self.topic, **self.totals, "clean": self.clean, "deaths": deaths, "lines": lines}
+        changes = [asdict(change) for change in self.log_changes]
+        return {
+            "topic": self.topic,
+            **self.totals,
+            "clean": self.clean,
+            "deaths": deaths,
+            "log_changes": changes,
+            "lines": lines,
+        }
 
 
 def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
@@ -118,6 +141,7 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
     imported = [handler.name for handler in routes.of(topic)]
     lines, dead = [], []
     with opened(settings, [topic]) as (ledger, catalog):
+        changes = _log_changes(ledger, topic)
         known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
         if not imported and not known:
             raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
@@ -140,7 +164,15 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
         names = (each.handler, *_before(settings, topic, each.handler))
         each.letters_missing = _missing(runs, each.partition, names, read.found) if read.whole else []
     deaths = _deaths(read.found, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
-    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths)
+    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes)
+
+
+def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
+    return [
+        LogChange(each.partition, each.what, each.first, each.end, each.lost, _iso(each.at))
+        for each in LogBook(ledger).told()
+        if each.topic == topic
+    ]
 
 
 def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0) -> Line:

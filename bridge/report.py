@@ -31,6 +31,14 @@ def print_audit(console: Console, audit: Audit) -> None:
             f"{audit.topic} {deaths.handler}: {deaths.count:,} dead, {deaths.reason}, since {deaths.since}; "
             f"the last at {deaths.last}: {deaths.error}",
         )
+    for change in audit.log_changes:
+        lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
+        what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention took unread offsets"
+        _say(
+            console,
+            f"{audit.topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
+            "red" if change.lost else "yellow",
+        )
     if audit.clean:
         _say(console, "nothing is unaccounted for", "green")
 

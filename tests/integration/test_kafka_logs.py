@@ -3,7 +3,8 @@
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from bridge.errors import PublishFailed
 from bridge.failure import Failure
@@ -71,6 +72,7 @@ def test_a_topic_made_again_under_a_running_bridge_is_read_from_its_beginning(st
         eventually(partial(is_committed, stack, topic, 30))
         found = audit(stack, topic)
         assert (found["done"], found["unaccounted"], found["open"]) == (30, 0, 0)
+        assert [change["what"] for change in found["log_changes"]] == ["made anew"]
         assert bridge.metric("bridge_log_changes_total", topic=stack.topic(topic), what="made anew") == 1
     assert bridge.count("the topic was deleted and made again") == 2
 
@@ -108,5 +110,47 @@ def test_what_comes_after_a_log_has_lost_its_end_is_handled(
         eventually(partial(is_committed, stack, topic, 18))
         found = audit(stack, topic)
         assert (found["unaccounted"], found["handed"]) == (0, 0)
+        assert [(change["what"], change["first"]) for change in found["log_changes"]] == [("went back", 10)]
     assert len(stack.done()) == 30 + 16
     assert bridge.count("the log went back") == 2
+
+
+def test_what_retention_took_is_counted_and_nothing_that_is_left_is_jumped_over(stack: Stack):
+    """KAFKA_AUTO_OFFSET_RESET=latest is for a group that has read nothing yet."""
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.environ["KAFKA_AUTO_OFFSET_RESET"] = "latest"
+    stack.make_topics("orders")
+    bridge = stack.bridge()
+    worker = stack.worker()
+    stack.produce("orders", *({"old": n} for n in range(5)))
+    eventually(partial(is_committed, stack, "orders", 5))
+    assert bridge.terminate() == 0
+    assert bridge.count("did not answer") == 0
+    stack.produce("orders", *({"gone": n} for n in range(61)))
+    stack.produce("orders", *({"new": n} for n in range(20)))
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    place = TopicPartition(stack.topic("orders"), 0, 66)
+    admin.delete_records([place])[place].result(30)
+    bridge = stack.bridge()
+    eventually(partial(new_are_done, stack, "orders", 20), 30)
+    eventually(partial(is_committed, stack, "orders", 86))
+    assert bridge.metric("bridge_expired_records_total", topic=stack.topic("orders")) == 61
+    found = audit(stack, code=1)
+    (change,) = found["log_changes"]
+    assert (change["what"], change["first"], change["end"], change["lost"]) == ("expired", 5, 66, 61)
+    assert (found["done"], found["unaccounted"]) == (20, 0)
+    assert worker.exit_code is None
+
+
+def test_no_rebalance_and_no_stop_waits_for_an_answer_that_comes_after_it(stack: Stack):
+    stack.make_topics("orders", partitions=4)
+    one = stack.bridge()
+    stack.produce("orders", *range(40))
+    eventually(partial(is_committed, stack, "orders", 40))
+    two = stack.bridge()
+    eventually(lambda: one.count("revoked:"), 20)
+    stack.produce("orders", *range(40))
+    eventually(partial(is_committed, stack, "orders", 80))
+    for bridge in (one, two):
+        assert bridge.terminate() == 0
+        assert bridge.count("Kafka did not answer") == 0

@@ -1,0 +1,64 @@
+"""Which log a partition has is decided by the topic's id, by what is committed, and by leader epochs."""
+
+import pytest
+
+from bridge.kafkalogs import Met, Said, Step, meet, step
+from bridge.ledger import KnownLog
+
+ID = "abc"
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "log", "met", "what"),
+    [
+        # Nobody was here.
+        (None, Said(None, None, -1), KnownLog(ID), Met(None, False, -1), None),
+        # A commit of a bridge, and of a person or of a version that said nothing of the log.
+        (KnownLog(ID, 0, 3), Said(7, ID, 3), KnownLog(ID, 0, 3), Met(7, True, 3), None),
+        (None, Said(7, ID, 3), KnownLog(ID, 0, 3), Met(7, True, 3), None),
+        (KnownLog(ID, 0, 3), Said(7, None, -1), KnownLog(ID, 0, 3), Met(7, False, -1), None),
+        (None, Said(7, None, -1), KnownLog(ID), Met(7, False, -1), None),
+        # The topic is another, by the commit, or by what bridges knew where nothing is committed.
+        (KnownLog("old", 1, 3), Said(7, "old.1", 3), KnownLog(ID), Met(2, False, -1), "made anew"),
+        (None, Said(7, "old", 3), KnownLog(ID), Met(2, False, -1), "made anew"),
+        (KnownLog("old"), Said(None, None, -1), KnownLog(ID), Met(2, False, -1), "made anew"),
+        (KnownLog("old"), Said(7, None, -1), KnownLog(ID), Met(2, False, -1), "made anew"),
+        # Another bridge was in the new one already.
+        (KnownLog("old", 0, 5), Said(7, ID, 1), KnownLog(ID, 0, 1), Met(7, True, 1), None),
+        # The end lies below what is committed.
+        (KnownLog(ID, 0, 3), Said(15, ID, 3), KnownLog(ID, 1, 3), Met(10, False, 3), "went back"),
+        (None, Said(15, None, -1), KnownLog(ID, 1), Met(10, False, -1), "went back"),
+        # The commit went back, and the bridge ended before the ledger knew: the commit counts.
+        (KnownLog(ID, 1, 3), Said(8, f"{ID}.2", 3), KnownLog(ID, 2, 3), Met(8, True, 3), None),
+        # The ledger knew of it, and the commit is of the log before.
+        (KnownLog(ID, 2, 3), Said(8, f"{ID}.1", 3), KnownLog(ID, 2, 3), Met(8, False, -1), None),
+    ],
+)
+def test_where_to_go_on_is_decided_by_which_log_it_is(known, said, log, met, what):
+    assert meet(known, ID, said, 2, 10) == (log, met, what)
+
+
+@pytest.mark.parametrize(
+    ("records", "low", "found"),
+    [
+        # As expected; after a gap; and nothing is known of epochs.
+        ([(5, 1), (6, 1)], 0, Step(False, None, 1)),
+        ([(8, 1)], 0, Step(False, None, 1)),
+        ([(5, -1)], 0, Step(False, None, -1)),
+        # A new leader wrote from 6 on.
+        ([(5, 1), (6, 2), (7, 2)], 0, Step(False, 6, 2)),
+        # Below what was read.
+        ([(3, 1)], 0, Step(True, None, 1)),
+        ([(3, 2)], 0, Step(True, 3, 2)),
+        # Retention took what lay between.
+        ([(8, 1)], 8, Step(True, None, 1)),
+        ([(8, 1)], 6, Step(True, None, 1)),
+    ],
+)
+def test_records_say_whether_their_log_is_the_one_that_was_read(records, low, found):
+    assert step(KnownLog(ID, 0, 1), 5, low, records) == found
+
+
+def test_a_logs_id_is_the_topics_until_it_goes_back():
+    assert [KnownLog(ID).id, KnownLog(ID, 2, 7).id] == [ID, f"{ID}.2"]
+    assert [KnownLog.of(ID), KnownLog.of(f"{ID}.2")] == [KnownLog(ID), KnownLog(ID, 2)]
