@@ -172,17 +172,25 @@ def test_an_end_is_never_silent(ended: Broker, end: End):
     assert burial["queue"] == "celery"
 
 
+@pytest.fixture
+def beside(mortal_redis: RedisServer) -> Iterator[Broker]:
+    """A database of its own, on the server that has those of the places: not emptied, as `broker` is."""
+    broker = Broker(mortal_redis, mortal_redis.fresh_database())
+    yield broker
+    broker.close()
+
+
 @pytest.mark.parametrize("how", ["killed", "rejected"])
-def test_what_a_task_made_of_its_arguments_goes_nowhere(broker: Broker, tmp_path: Path, how: str):
-    with worker(broker.url, tmp_path, app=ENDS_APP, lost_pauses=(0.1, 0.2)), sender(broker) as app:
+def test_what_a_task_made_of_its_arguments_goes_nowhere(beside: Broker, tmp_path: Path, how: str):
+    with worker(beside.url, tmp_path, app=ENDS_APP, lost_pauses=(0.1, 0.2)), sender(beside) as app:
         app.send_task("mutates", (["as sent"], how))
-        (burial,) = wait_until(lambda: broker.noted("buried"), what="it is buried")
-        assert set(map(tuple, broker.noted("mutates"))) == {("as sent",)}
+        (burial,) = wait_until(lambda: beside.noted("buried"), what="it is buried")
+        assert set(map(tuple, beside.noted("mutates"))) == {("as sent",)}
         assert json.loads(base64.b64decode(burial["body"]))[0] == [["as sent"], how]
 
 
 def test_a_result_backend_that_is_down_loses_neither_failures_nor_what_could_not_be_stored(
-    broker: Broker, tmp_path: Path
+    beside: Broker, tmp_path: Path
 ):
     policy = {"max_retries": 0, "interval_start": 0, "interval_step": 0, "interval_max": 0}
     settings: dict[str, Any] = {
@@ -190,13 +198,13 @@ def test_a_result_backend_that_is_down_loses_neither_failures_nor_what_could_not
         "result_backend": "redis://127.0.0.1:1/0",
         "result_backend_transport_options": {"retry_policy": policy},
     }
-    with worker(broker.url, tmp_path, app=ENDS_APP, **settings), sender(broker) as app:
+    with worker(beside.url, tmp_path, app=ENDS_APP, **settings), sender(beside) as app:
         app.send_task("error", task_id="fails")
         app.send_task("done", task_id="succeeds")
-        burials = wait_until(lambda: len(found := broker.noted("buried")) == 2 and found, 30, "both are buried")
+        burials = wait_until(lambda: len(found := beside.noted("buried")) == 2 and found, 30, "both are buried")
         # What succeeded too: from outside the two look alike, and a result is lost.
         assert {burial["id"]: burial["reason"] for burial in burials} == {"fails": "failed", "succeeds": "failed"}
-        wait_until(lambda: not broker.left(), what="nothing is left")
+        wait_until(lambda: not beside.left(), what="nothing is left")
 
 
 @pytest.mark.parametrize("ended", [QUICK[0], QUICK[-1]], indirect=True, ids=str)
