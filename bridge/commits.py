@@ -113,10 +113,13 @@ class Commits:
     def _reached(self, held_back: set[Place]) -> dict[Place, int]:
         """What is safe to commit, beyond what is committed. The ledger knows it first: see `Accounts.reach`."""
         safe = [(p, p.safe()) for p in self._assignment.partitions if p.place not in held_back]
-        further = [(p, offset) for p, offset in safe if offset > self._assignment.committed.get(p.place, -1)]
         if self._ledger is not None:
+            # Also where it is not beyond the commit: a ledger that had lost it is told what was read again.
+            further = [(p, offset) for p, offset in safe if offset > p.reached]
             Accounts(self._ledger).reach({a: offset for p, offset in further for a in p.accounts.values()})
-        return {p.place: offset for p, offset in further}
+            for partition, offset in further:
+                partition.reached = offset
+        return {p.place: offset for p, offset in safe if offset > self._assignment.committed.get(p.place, -1)}
 
     def _ours(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:
         """As they are committed; a commit is not fenced, and would move another bridge's offset: storing is."""

@@ -53,6 +53,8 @@ class Partition:
         self._sizes: dict[int, int] = {}
         self._bytes = 0
         self._wanted: dict[int, int] = {}
+        #: As far as the ledger was told that all is safe.
+        self.reached = -1
         self._paused: str | None = None
 
     @property

@@ -4,12 +4,13 @@ import time
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from bridge.assignment import Assignment
 from bridge.beginnings import LOOK, Beginnings
+from bridge.commits import Commits
 from bridge.extent import note
 from bridge.kafka import TopicPartition
 from bridge.kafkalogs import Logs
@@ -122,6 +123,34 @@ def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_hand
         assert accounts.known([CHARGE])[0].lost is None
         assert start_of(fates, Kafka(0, 30, 20, note("another")), "handoff") == 20
         assert accounts.known([CHARGE])[0].lost == 20
+
+
+def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_read_again(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        seen: list[tuple[int, int | None, str]] = []
+        place = ("orders", 0)
+        one = SimpleNamespace(place=place, safe=lambda: 5, reached=-1, accounts={"charge": CHARGE})
+
+        class Assigned(dict[Any, Any]):
+            partitions = (one,)
+            committed: ClassVar[dict[Place, int]] = {place: 9}
+
+        class Consumer:
+            def store_offsets(self, offsets: list[TopicPartition]) -> None:
+                (known,) = Accounts(fates).known([CHARGE])
+                seen.extend((each.offset, known.reached, each.metadata) for each in offsets)
+
+            def commit(self, asynchronous: bool) -> None:
+                pass
+
+        assigned: Any = Assigned({place: one})
+        consumer: Any = Consumer()
+        commits = Commits(assigned, fates, False, BridgeMetrics())
+        commits.commit(consumer, set(), wait=False)
+        assert (Accounts(fates).known([CHARGE])[0].reached, seen) == (5, [])
+        one.safe = lambda: 12
+        commits.commit(consumer, set(), wait=False)
+        assert seen == [(12, 12, note(fates.state().epoch))]
 
 
 def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):

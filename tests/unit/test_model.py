@@ -26,11 +26,18 @@ DISASTERS = (
     "rebalance",
     "a worker dies",
     "a worker is taken for dead",
+)
+LEDGER_DISASTERS = (
     "the file is written",
     "the file is written",
     "Redis dies",
     "Redis dies",
     "Redis is wiped",
+    "a page expires",
+    "a page expires",
+    "Redis falls silent",
+    "Redis falls silent",
+    "Redis answers",
 )
 
 
@@ -44,6 +51,11 @@ class World:
     log: dict[int, bytes | None] = field(default_factory=dict)
     end: int = 0
     committed: int = 0
+    epoch: str | None = None
+    """The ledger that the commit rests on."""
+    topic_id: str = "id"
+    silent: bool = False
+    """The ledger does not answer."""
     retry_topic: list[tuple[str, int]] = field(default_factory=list)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     ended: dict[tuple[str, int], Fate] = field(default_factory=dict)
@@ -67,9 +79,8 @@ class World:
     def before(self, offset: int) -> list[int]:
         return [o for o in self.log if o < offset and self.lane(o) == self.lane(offset)]
 
-
-def account(handler: str) -> Account:
-    return Account(handler, "orders", "id", 0)
+    def account(self, handler: str) -> Account:
+        return Account(handler, "orders", self.topic_id, 0)
 
 
 class Bridge:
@@ -77,16 +88,41 @@ class Bridge:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.begun = False
         self.begin()
 
+    def move(self, what: str, most: int, room: int | None, owner: bool) -> None:
+        """One move of the loop; while the ledger is silent there is none."""
+        if self.world.silent:
+            return
+        if not self.begun:
+            self.begin()
+        if what == "poll":
+            self.poll(most)
+        elif what == "hand":
+            self.hand_off(room)
+        elif what == "learn":
+            self.learn()
+        else:
+            self.commit(owner)
+
     def begin(self) -> None:
+        """Where to begin is known once the ledger has said what it has."""
         world, ledger = self.world, self.world.ledger
+        self.begun = not world.silent
+        if world.silent:
+            return
         self.state = ledger.state()
         first = world.committed
-        for handler in world.handlers:
-            joined = ledger.join(account(handler), world.committed)
-            lost = next(ledger.runs(account(handler), {Fate.OPEN}, joined, world.committed - 1), None)
+        accounts = [world.account(handler) for handler in world.handlers]
+        if world.epoch == self.state.epoch:
+            # A ledger that has seen less than was committed went back.
+            first = min(first, max((k.reached for k in ledger.known(accounts) if k.reached is not None), default=first))
+        for each in accounts:
+            joined = ledger.join(each, world.committed)
+            lost = next(ledger.runs(each, {Fate.OPEN}, joined, world.committed - 1), None)
             first = min(first, lost.start if lost else first)
+        ledger.reach(dict.fromkeys(accounts, first))
         self.position = first
         self.offsets = Offsets(first, world.handlers, "completion", world.order != "none")
         self.lanes = [Lanes(world.order, track, [world.batch] * len(track)) for track in world.tracks]
@@ -98,10 +134,10 @@ class Bridge:
             return
         self.position = some[-1] + 1
         gaps = self.offsets.read(some)
-        world.ledger.write([Mark(account(h), gap, Fate.GAP) for h in world.handlers for gap in gaps])
+        world.ledger.write([Mark(self.world.account(h), gap, Fate.GAP) for h in world.handlers for gap in gaps])
         keys = [world.log[o] for o in some]
         for lanes, track in zip(self.lanes, world.tracks, strict=True):
-            found = world.ledger.fates_of([(account(handler), some) for handler in track])
+            found = world.ledger.fates_of([(self.world.account(handler), some) for handler in track])
             for handler, fates in zip(track, found, strict=True):
                 for offset, fate in zip(some, fates, strict=True):
                     self.offsets.mark(handler, [offset], Fate(fate))
@@ -111,7 +147,7 @@ class Bridge:
         for lanes in self.lanes:
             for handler, offsets in lanes.take(room):
                 entry = f"{handler}|{','.join(map(str, offsets))}".encode()
-                (written,) = self.world.ledger.write([HandOff(account(handler), offsets, "celery", [entry])])
+                (written,) = self.world.ledger.write([HandOff(self.world.account(handler), offsets, "celery", [entry])])
                 if written.changed:
                     self.offsets.mark(handler, offsets, Fate.HANDED)
                     continue
@@ -123,7 +159,7 @@ class Bridge:
         for lanes, track in zip(self.lanes, self.world.tracks, strict=True):
             for handler in track:
                 window = self.offsets.window
-                found = self.world.ledger.fates(account(handler), window.start, window.stop - 1)
+                found = self.world.ledger.fates(self.world.account(handler), window.start, window.stop - 1)
                 for change in self.offsets.saw(handler, window.start, found):
                     if change.went_back and (change.before, change.fate) != (Fate.HANDED, Fate.OPEN):
                         self.begin()
@@ -137,7 +173,9 @@ class Bridge:
             self.begin()
         elif owner:
             self.state = self.world.ledger.state()
-            self.world.committed = max(self.world.committed, safe)
+            self.world.ledger.reach({self.world.account(handler): safe for handler in self.world.handlers})
+            if safe > self.world.committed:
+                self.world.committed, self.world.epoch = safe, self.state.epoch
 
     def _learned(self, lanes: Lanes, handler: str, offsets: list[int], fate: Fate) -> None:
         if fate in (Fate.OPEN, Fate.GAP):
@@ -147,7 +185,7 @@ class Bridge:
 
     def _doom(self, doomed: list[Doomed]) -> None:
         for handler, offsets, fate in doomed:
-            (written,) = self.world.ledger.write([Mark(account(handler), offsets, fate)])
+            (written,) = self.world.ledger.write([Mark(self.world.account(handler), offsets, fate)])
             for offset in written.changed:
                 self.world.ended.setdefault((handler, offset), fate)
 
@@ -167,7 +205,7 @@ class Worker:
         if self.world.lane(offset) in [self.world.lane(o) for o in self.failed]:
             self.failed.append(offset)
             return
-        (found,) = self.world.ledger.fates_of([(account(self.handler), [offset])])
+        (found,) = self.world.ledger.fates_of([(self.world.account(self.handler), [offset])])
         fate = Fate(found[0])
         if not to_skip(fate):
             fate = run(self.world, self.handler, offset, outcome)
@@ -175,7 +213,7 @@ class Worker:
             # What comes after a parked one goes back to its lane.
             behind = [o for o in self.left if self.world.lane(o) == self.world.lane(offset)]
             self.left = [o for o in self.left if o not in behind]
-            self.world.ledger.write([Mark(account(self.handler), behind, Fate.OPEN)])
+            self.world.ledger.write([Mark(self.world.account(self.handler), behind, Fate.OPEN)])
         elif not to_skip(fate):
             self.failed.append(offset)
 
@@ -202,12 +240,12 @@ def run(world: World, handler: str, offset: int, outcome: str) -> Fate:
     track = next(track for track in world.tracks if handler in track)
     for first in track[: track.index(handler)]:
         assert world.ended.get((first, offset)) is Fate.DONE, f"{handler} ran {offset} before {first} was done"
-    assert (handler, offset) not in world.done, f"{handler} ran {offset} again, which the ledger knew to be done"
+    assert (handler, offset) not in world.done, f"{handler} ran {offset} again, which was known to be done"
     fate = {"done": Fate.DONE, "dead": Fate.DEAD, "park": Fate.PARKED, "fail": Fate.HANDED}[outcome]
     if fate is Fate.PARKED:
         world.retry_topic.append((handler, offset))
     if fate is not Fate.HANDED:
-        world.ledger.write([Mark(account(handler), [offset], fate)])
+        world.ledger.write([Mark(world.account(handler), [offset], fate)])
     if fate is Fate.DONE:
         world.done.add((handler, offset))
     if fate in ENDED and world.ended.get((handler, offset)) is not Fate.DONE:
@@ -247,16 +285,9 @@ class Model(RuleBasedStateMachine):
     def bridge(self, which: int, most: int, room: int | None, moves: list[str]) -> None:
         bridge = self.bridges[which % len(self.bridges)]
         for move in moves:
-            if move == "poll":
-                bridge.poll(most)
-            elif move == "hand":
-                bridge.hand_off(room)
-            elif move == "learn":
-                bridge.learn()
-            else:
-                bridge.commit(owner=bridge is self.bridges[-1])
+            bridge.move(move, most, room, owner=bridge is self.bridges[-1])
 
-    @precondition(lambda self: self.workers or self.world.queue)
+    @precondition(lambda self: (self.workers or self.world.queue) and not self.world.silent)
     @rule(
         which=st.integers(0, 5),
         outcomes=st.lists(st.sampled_from(["done", "done", "fail", "park", "dead"]), min_size=1, max_size=5),
@@ -268,24 +299,25 @@ class Model(RuleBasedStateMachine):
         if worker.work(outcomes):
             self.workers.remove(worker)
 
+    @precondition(lambda self: not self.world.silent)
     @rule(number=st.integers(1, 4), which=st.integers(0, 1))
     def go_on_undisturbed(self, number: int, which: int) -> None:
         bridge = self.bridges[which % len(self.bridges)]
-        bridge.poll(number)
-        bridge.hand_off()
+        for move in ("poll", "hand"):
+            bridge.move(move, number, None, owner=False)
         for worker in [*self.workers, *(Worker(self.world, entry) for entry in self.world.queue)]:
             while not worker.work(["done"]):
                 pass
         self.workers.clear()
         self.world.queue.clear()
-        bridge.learn()
-        bridge.commit(owner=bridge is self.bridges[-1])
+        for move in ("learn", "commit"):
+            bridge.move(move, number, None, owner=bridge is self.bridges[-1])
 
-    @precondition(lambda self: self.world.retry_topic)
+    @precondition(lambda self: self.world.retry_topic and not self.world.silent)
     @rule(which=st.integers(0, 9), outcome=st.sampled_from(["done", "park", "dead"]))
     def retry_parked(self, which: int, outcome: str) -> None:
         handler, offset = self.world.retry_topic.pop(which % len(self.world.retry_topic))
-        (found,) = self.world.ledger.fates_of([(account(handler), [offset])])
+        (found,) = self.world.ledger.fates_of([(self.world.account(handler), [offset])])
         if not to_skip(Fate.OPEN, Fate(found[0])):
             run(self.world, handler, offset, outcome)
 
@@ -304,9 +336,19 @@ class Model(RuleBasedStateMachine):
             world.queue.append(worker.entry)
             if what == "a worker dies":
                 self.workers.remove(worker)
-        elif what == "the file is written":
+
+    @rule(what=st.sampled_from(LEDGER_DISASTERS), which=st.integers(0, 5))
+    def disaster_of_the_ledger(self, what: str, which: int) -> None:
+        world = self.world
+        if what == "the file is written":
             self._write_the_file()
-        elif what.startswith("Redis"):  # queue and fates go back together, to the file or to nothing
+        elif what == "a page expires":
+            self._expire(world.handlers[which % len(world.handlers)])
+        elif what == "Redis falls silent":
+            world.silent = True
+        elif what == "Redis answers":
+            world.silent = False
+        else:  # queue and fates go back together, to the file or to nothing
             if what == "Redis dies":
                 world.ledger.go_back(self.file)
                 # A parked record's own fate goes back too: below its topic's commit it is open, and read again.
@@ -320,6 +362,15 @@ class Model(RuleBasedStateMachine):
         self.file = self.world.ledger.remember()
         self.parked = list(self.world.retry_topic)
 
+    def _expire(self, handler: str) -> None:
+        """Nothing has been written for days, so nothing is under way; what was committed does not run again."""
+        world = self.world
+        if self.workers or world.queue or world.retry_topic:
+            return
+        self.bridges = self.bridges[-1:]
+        world.ledger.expire(world.account(handler), 0)
+        world.done = {(name, offset) for name, offset in world.done if name != handler or offset < world.committed}
+
     @invariant()
     def nothing_below_the_committed_offset_is_unfinished(self) -> None:
         for offset in self.world.log:
@@ -332,33 +383,40 @@ class Model(RuleBasedStateMachine):
         """Let everything run its course: then each message has ended everywhere, and the audit is clean."""
         if not hasattr(self, "world"):
             return
-        world, bridge = self.world, Bridge(self.world)
-        for worker in self.workers:
-            world.queue.append(worker.entry)
+        world = self.world
+        world.silent = False
+        self._run_its_course()
+        for handler in world.handlers:
+            for offset in world.log:
+                assert (handler, offset) in world.ended, f"{handler} never ended {offset}"
+            joined = world.ledger.join(self.world.account(handler), 0)
+            assert not list(
+                world.ledger.runs(self.world.account(handler), {Fate.OPEN, Fate.HANDED}, joined, world.committed - 1)
+            )
+        assert world.committed == max(world.log, default=-1) + 1
+
+    def _run_its_course(self) -> None:
+        # The last bridge goes on, and needs no start for what it missed.
+        world, bridge = self.world, self.bridges[-1]
+        world.queue.extend(worker.entry for worker in self.workers)
         for _ in range(60 + 6 * len(world.log) * len(world.handlers)):
-            bridge.poll(50)
-            bridge.hand_off()
+            for move in ("poll", "hand"):
+                bridge.move(move, 50, None, owner=True)
             while world.queue:
                 worker = Worker(world, world.queue.pop(0))
                 while not worker.work(["done"]):
                     pass
             while world.retry_topic:
                 self.retry_parked(0, "done")
-            bridge.learn()
-            bridge.commit(owner=True)
+            for move in ("learn", "commit"):
+                bridge.move(move, 50, None, owner=True)
             self._open_what_is_nowhere()
-        for handler in world.handlers:
-            for offset in world.log:
-                assert (handler, offset) in world.ended, f"{handler} never ended {offset}"
-            joined = world.ledger.join(account(handler), 0)
-            assert not list(world.ledger.runs(account(handler), {Fate.OPEN, Fate.HANDED}, joined, world.committed - 1))
-        assert world.committed == max(world.log, default=-1) + 1
 
     def _open_what_is_nowhere(self) -> None:
         """Stuck: handed, and no task has it, for the queue is empty here."""
         for handler in self.world.handlers:
-            for run_ in self.world.ledger.runs(account(handler), {Fate.HANDED}, 0, self.world.end):
-                self.world.ledger.write([Mark(account(handler), run_, Fate.OPEN)])
+            for run_ in self.world.ledger.runs(self.world.account(handler), {Fate.HANDED}, 0, self.world.end):
+                self.world.ledger.write([Mark(self.world.account(handler), run_, Fate.OPEN)])
 
 
 TestModel = Model.TestCase
