@@ -14,10 +14,10 @@ from bridge.commits import Commits
 from bridge.extent import note
 from bridge.kafka import TopicPartition
 from bridge.kafkalogs import Logs
-from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark
 from bridge.metrics import BridgeMetrics, Place
 from bridge.routes import Handler, Routes
-from bridge.settings import TopicSettings
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, ledger
 
@@ -57,8 +57,8 @@ class Kafka:
 
 
 def beginnings(kafka: Any, fates: Ledger | None, began: list[Place], commit: str = "completion") -> Beginnings:
-    chosen = TopicSettings.model_validate({"commit": commit})
-    settings: Any = SimpleNamespace(kafka={}, topic=lambda topic: chosen)
+    chosen = FileSettings.model_validate({"kafka_topics": {"orders": {"commit": commit}}})
+    settings = Settings(chosen, EnvironmentSettings(), "", {})
     routes = Routes({"charge": Handler("charge", ("orders",), "celery", 1, 0)})
     assignment = Assignment(settings, routes, kafka, fates)
     commits: Any = None
@@ -127,20 +127,24 @@ def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_hand
 
 def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_read_again(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        seen: list[tuple[int, int | None, str]] = []
+        seen: list[tuple[int, int | None, str | None]] = []
         place = ("orders", 0)
         one = SimpleNamespace(place=place, safe=lambda: 5, reached=-1, accounts={"charge": CHARGE})
 
         class Assigned(dict[Any, Any]):
             partitions = (one,)
             committed: ClassVar[dict[Place, int]] = {place: 9}
+            logs: ClassVar[dict[Place, KnownLog]] = {place: KnownLog("id", 2)}
+
+            def epoch_below(self, place: Place, offset: int) -> int:
+                return -1
 
         class Consumer:
             def store_offsets(self, offsets: list[TopicPartition]) -> None:
                 (known,) = Accounts(fates).known([CHARGE])
                 seen.extend((each.offset, known.reached, each.metadata) for each in offsets)
 
-            def commit(self, asynchronous: bool) -> None:
+            def commit(self, **options: Any) -> None:
                 pass
 
         assigned: Any = Assigned({place: one})
@@ -150,7 +154,7 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
         assert (Accounts(fates).known([CHARGE])[0].reached, seen) == (5, [])
         one.safe = lambda: 12
         commits.commit(consumer, set(), wait=False)
-        assert seen == [(12, 12, note(fates.state().epoch))]
+        assert seen == [(12, 12, note(fates.state().epoch, assigned.logs[place].id))]
 
 
 def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):
