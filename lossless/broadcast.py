@@ -26,10 +26,10 @@ class Broadcasts:
         self.channel = channel
 
     def holds(self, delivery_tag: str) -> bool:
-        """Whether a tag is a broadcast message's: delivered, and taken from no queue."""
-        holder, qos = self.channel.holder, self.channel.qos
+        """Whether a tag is a broadcast message's that is not settled: an owner's own tags begin with its name."""
+        qos, holder = self.channel.qos, self.channel.holder
         unsettled = delivery_tag in qos._delivered and delivery_tag not in qos._dirty
-        return unsettled and (holder is None or delivery_tag not in holder.taken)
+        return unsettled and (holder is None or not delivery_tag.startswith(f"{holder.owner}."))
 
     def replace(self, delivery_tag: str, message: dict[str, Any], queue: str | None, eta: float | None) -> None:
         """Put ``message`` into ``queue``, or without one deliver it here when it is due; then settle the other.

@@ -113,6 +113,8 @@ def test_a_replacement_takes_the_place_in_one_step(broker: Broker, connection: C
     put = json.loads(broker.client.lindex("other", 0))
     assert put["headers"]["lost"] == 1
     assert put["properties"]["delivery_tag"] != tag
+    wait_until(lambda: message.delivery_tag not in channel.holder.taken, what="Redis has answered")
+    assert not channel.broadcasts.holds(message.delivery_tag)
     message.ack()
     channel.replace(message.delivery_tag, copy, "other")
     time.sleep(0.2)
