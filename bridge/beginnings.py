@@ -198,7 +198,8 @@ class Beginnings:
         assert each.met is not None
         # Where the client knows the epoch, it sees that the log still has what was read, or goes back to where it ends.
         kept = each.met.kept and each.met.offset is not None and each.start >= each.met.offset
-        epoch = each.met.epoch if kept else -1
+        # What was skipped because it is settled was read too, whoever committed.
+        epoch = each.met.epoch if kept or each.start > self._first(each.met.offset, each.log) else -1
         try:
             consumer.seek(TopicPartition(*place, each.start, leader_epoch=epoch))
         except KafkaException as error:

@@ -88,7 +88,7 @@ def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int)
     if said.offset is not None and said.offset > high:
         return log._replace(turn=log.turn + 1), Met(high, False, epoch), "went back"
     ours = told is not None and told.id == log.id
-    return log, Met(said.offset, ours, epoch if ours else -1), None
+    return log, Met(said.offset, ours, epoch), None
 
 
 def step(known: KnownLog, expected: int, low: int, records: Sequence[tuple[int, int]]) -> Step:

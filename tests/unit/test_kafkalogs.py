@@ -16,7 +16,7 @@ ID = "abc"
         # A commit of a bridge, and of a person or of a version that said nothing of the log.
         (KnownLog(ID, 0, 3), Said(7, ID, 3), KnownLog(ID, 0, 3), Met(7, True, 3), None),
         (None, Said(7, ID, 3), KnownLog(ID, 0, 3), Met(7, True, 3), None),
-        (KnownLog(ID, 0, 3), Said(7, None, -1), KnownLog(ID, 0, 3), Met(7, False, -1), None),
+        (KnownLog(ID, 0, 3), Said(7, None, -1), KnownLog(ID, 0, 3), Met(7, False, 3), None),
         (None, Said(7, None, -1), KnownLog(ID), Met(7, False, -1), None),
         # The topic is another, by the commit, or by what bridges knew where nothing is committed.
         (KnownLog("old", 1, 3), Said(7, "old.1", 3), KnownLog(ID), Met(2, False, -1), "made anew"),
@@ -31,7 +31,7 @@ ID = "abc"
         # The commit went back, and the bridge ended before the ledger knew: the commit counts.
         (KnownLog(ID, 1, 3), Said(8, f"{ID}.2", 3), KnownLog(ID, 2, 3), Met(8, True, 3), None),
         # The ledger knew of it, and the commit is of the log before.
-        (KnownLog(ID, 2, 3), Said(8, f"{ID}.1", 3), KnownLog(ID, 2, 3), Met(8, False, -1), None),
+        (KnownLog(ID, 2, 3), Said(8, f"{ID}.1", 3), KnownLog(ID, 2, 3), Met(8, False, 3), None),
     ],
 )
 def test_where_to_go_on_is_decided_by_which_log_it_is(known, said, log, met, what):
