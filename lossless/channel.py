@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from time import time
 from typing import Any
@@ -76,8 +77,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         if not self.ack_emulation:
             raise ValueError("ack_emulation=False loses messages; this transport does not support it")
         for name in ("dead_after", "due_interval", "take_limit"):
-            if not float(getattr(self, name)) > 0:
-                raise ValueError(f"broker_transport_options[{name!r}] must be more than 0")
+            if not 0 < float(getattr(self, name)) < math.inf:
+                raise ValueError(f"broker_transport_options[{name!r}] must be more than 0, and finite")
         self.keys = Keys(self.global_keyprefix)
         self.poller: Poller = self.connection.cycle
         self.taker = Taker(self)
@@ -121,6 +122,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             else:
                 self.no_ack_queues.discard(queue)
                 self._hold().acks_ride = self.poller.endures
+                if self.keeper is not None:
+                    self.keeper.check_permissions(self.list_key(queue, step) for step in self.priority_steps)
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
     def _hold(self) -> Holder:

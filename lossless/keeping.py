@@ -24,7 +24,7 @@ import atexit
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -35,6 +35,7 @@ from kombu.log import get_logger
 from lossless.holding import CHUNK, Holder
 from lossless.lookout import Lookout
 from lossless.owners import Watch, in_order
+from lossless.permissions import ASK, is_refusal, needed, refusal
 from lossless.replica import leaving, refused_by_replica
 from lossless.scripts import BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP, Script
 from lossless.stored import Keys, marked
@@ -91,6 +92,8 @@ class Keeper:
         self._idle: dict[str, float] = {}
         self._failures = 0
         self._faults: dict[str, str] = {}
+        self._lists: set[str] = set()
+        self._named: set[str] = set()
         self._server: tuple[Any, Any] | None = None
         pool = client.connection_pool
         pool.connection_class = leaving(pool.connection_class, on_lost=self.doubt)
@@ -145,6 +148,24 @@ class Keeper:
         """Have the thread find out at once whether Redis answers."""
         self._beat_at = 0.0
         self._wake.set()
+
+    def check_permissions(self, lists: Iterable[str]) -> None:
+        """Name in the log what the ACL refuses to this user; ``lists`` are the keys of a queue that is consumed."""
+        self._lists.update(lists)
+        if (wrong := self._refused()) and wrong not in self._named:
+            self._named.add(wrong)
+            logger.error("Redis: %s", wrong)
+
+    def explained(self, error: Exception) -> str:
+        """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
+        return f"{error!r} ({self._refused()})" if is_refusal(error) else repr(error)
+
+    def _refused(self) -> str | None:
+        asked = needed(self.keys, sorted(self._lists))
+        try:
+            return refusal(asked, map(int, self.run(ASK, [], [part for pair in asked for part in pair])))
+        except redis.ResponseError as error:
+            return f"it could not be asked what is refused: {error}" if is_refusal(error) else None
 
     # -- the thread
 
@@ -211,7 +232,7 @@ class Keeper:
             if isinstance(exc, UNAVAILABLE) and is_away(exc):
                 raise
             if self._faults.get(doing) != repr(exc):
-                logger.error("The keeper failed at %s, goes on, and tries again: %r", doing, exc)
+                logger.error("The keeper failed at %s, goes on, and tries again: %s", doing, self.explained(exc))
             self._faults[doing] = repr(exc)
         else:
             self._faults.pop(doing, None)

@@ -23,6 +23,10 @@ class Line:
         """Whether an answer is to come."""
         return self.sent_at is not None
 
+    def waits_since(self, now: float) -> float:
+        """Return for how many seconds an answer has been due, 0 where none is; ``now`` is monotonic."""
+        return 0.0 if self.sent_at is None else now - self.sent_at
+
     def send(self, *command: Any) -> None:
         """Send a command."""
         self.connection.send_command(*command)

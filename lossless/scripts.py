@@ -5,13 +5,15 @@ the owner that has taken it (``_taken.<owner>``), or the sorted set of its queue
 (``_waiting.<queue>``). A taken or waiting message is stored as ``<list key> NUL <message as it lay in the
 list>``, so it can be put back byte for byte without decoding it.
 
-Three rules hold in all of them:
+Five rules hold in all of them:
 
 * A push comes before the removal that it replaces, and a refused push (``pcall``) skips the removal: Redis
   does not roll a script back, and a repeated message is better than a lost one.
 * A full Redis (``maxmemory``, ``noeviction``) refuses a script's first growing command, but none after the
   script has written. Each script therefore begins with a removal, so that a full Redis can still be
   drained.
+* The lists that messages go to stand in the stored messages, or in arguments, and are not declared as keys: with one
+  that an ACL forbids Redis would refuse the whole script, and what belongs to other lists with it.
 * Time is the server's (``TIME``), so that clocks of workers need not agree. Needs Redis 5 (replication of a
   script's effects); kombu itself needs 6.2.
 """
@@ -208,7 +210,6 @@ return redis.call('HKEYS', KEYS[1])
 
 #: Puts back what an owner holds without having heard of it. KEYS: its hash, the list of what is no message.
 #: ARGV: fields, newest first. Returns how many were none of ours, and how many could not be put back.
-#: The list that a message goes to stands in the message as it is stored: it cannot be declared as a key.
 PUT_BACK = Script("""
 redis.call('HDEL', KEYS[1], '')
 local aside, refused = 0, 0
@@ -287,8 +288,7 @@ return 1
 #: Moves what is due to the back of its list. KEYS: the set of queues with waiting messages, the list of what is
 #: no message. ARGV: the waiting sets' key without the queue, most to move of each queue. Returns how many were
 #: moved of the queue with the most, then what was wrong. What cannot be moved is tried again in a minute, and
-#: keeps nothing else. Which sets and lists it uses stands in the set and in the stored messages: those keys
-#: cannot be declared.
+#: keeps nothing else.
 MOVE_DUE = Script("""
 redis.call('SREM', KEYS[1], '')
 local time = redis.call('TIME')

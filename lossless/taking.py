@@ -150,7 +150,8 @@ class Taker:
         self._asked = most
         self._lists = self._lists_of(queues)
         self._first = holder.reserve(most) if holder is not None and most else 0
-        keys = ["" if holder is None else holder.keys.taken(holder.owner), channel.keys.idle_queues]
+        # A key in any case, that an ACL with the transport's prefix allows.
+        keys = [channel.keys.taken("nobody" if holder is None else holder.owner), channel.keys.idle_queues]
         keys += [channel.keys.idle(queue) for queue in queues]
         keys += [key for _, key in self._lists]
         in_turn = int(channel.queue_order_strategy == "round_robin")
@@ -394,7 +395,8 @@ class Taker:
         patience = self.channel.socket_timeout or WAIT_SECONDS
         blocks = 0 if isinstance(self._wait, Bell) else WAIT_SECONDS
         for line, most in ((self._line, patience), (self._wait, blocks + patience)):
-            if line is not None and line.sent_at is not None and now - line.sent_at > most:
+            # Unread is not unanswered: under `solo` a task keeps the event loop for as long as it runs.
+            if line is not None and line.waits_since(now) > most and not line.connection.can_read(timeout=0):
                 raise redis.TimeoutError("Redis owes an answer for too long")
 
     @contextmanager
@@ -416,7 +418,9 @@ class Taker:
         self._go_on_at = self._failed_at if is_away(exc) else self._failed_at + RETRY_INTERVAL
         self.channel.poller.keeper.probe()
         if repr(exc) != self._said:
-            logger.warning("Taking messages stopped: %r. It goes on as soon as Redis answers", exc)
+            goes_on = "Redis answers" if is_away(exc) else "that is mended"
+            why = self.channel.poller.keeper.explained(exc)
+            logger.warning("Taking messages stopped: %s. It goes on as soon as %s", why, goes_on)
         self._said = repr(exc)
         if isinstance(exc, redis.ResponseError):
             self.channel.forget_connections()  # the master may be another one by now

@@ -31,6 +31,7 @@ from kombu.transport import redis as _kombu_redis
 
 from lossless.channel import Channel, SentinelChannel
 from lossless.polling import Poller
+from lossless.versions import refuse_other_versions
 from lossless.working import follow_worker
 
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
@@ -46,7 +47,10 @@ def use() -> None:
     Call it where the Celery app is made, so that workers, their child processes and producers all come by
     it. URLs stay as they are. It is process-wide (kombu's own table of transports), because kombu looks a
     transport up by the URL's scheme again at every failover of a broker list.
+
+    Raises `VersionMismatch` for versions of Celery, kombu and redis-py that this is not made for.
     """
+    refuse_other_versions()
     for scheme in ("redis", "rediss"):
         kombu_transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
     kombu_transport.TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"

@@ -1,0 +1,45 @@
+"""The versions whose private parts this package uses: what subclasses of kombu's channel and of connections need."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from kombu.exceptions import VersionMismatch
+
+#: From the first version on, and before the second; pyproject.toml says the same.
+MADE_FOR = {"celery": ("5.7", "5.8"), "kombu": ("5.7", "5.8"), "redis": ("8.1", "9")}
+
+
+def refuse_other_versions() -> None:
+    """Raise `VersionMismatch`, with every fault, where a library is of another version than this is made for.
+
+    A private part that has moved would be met in the middle of the night, with messages at stake.
+    """
+    faults = [fault for name in MADE_FOR if (fault := fault_in(name, _installed(name)))]
+    if faults:
+        raise VersionMismatch("; ".join(faults))
+
+
+def fault_in(name: str, installed: str | None) -> str | None:
+    """Return what is wrong with a library's version, or None; one that is not installed has no fault."""
+    since, before = MADE_FOR[name]
+    if installed is None or _numbers(since) <= _numbers(installed) < _numbers(before):
+        return None
+    return f"{name} {installed} is installed, and lossless is made for {since} and later, before {before}"
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the leading numbers: those of 5.7.0rc1 are 5 and 7."""
+    numbers = []
+    for part in text.split("."):
+        if not part.isdecimal():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

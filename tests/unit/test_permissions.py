@@ -1,0 +1,90 @@
+"""What a Redis user must be allowed, and the versions that the transport is made for."""
+
+import re
+import tomllib
+
+import pytest
+import redis
+
+from lossless import scripts, versions
+from lossless.permissions import is_refusal, needed, refusal
+from lossless.stored import Keys
+from tests.processes import ROOT
+
+ASKED = needed(Keys("team."), ["team.a", "team.b"])
+
+
+def places(*wrong: tuple[str, str]) -> list[int]:
+    return [ASKED.index(pair) for pair in wrong]
+
+
+def test_every_command_of_the_scripts_is_asked_for() -> None:
+    texts = [value.text for value in vars(scripts).values() if isinstance(value, scripts.Script)]
+    used = set(re.findall(r"redis\.p?call\('([A-Z]+)'", " ".join(texts)))
+    assert used <= {command for command, _ in ASKED}
+
+
+def test_every_key_has_the_prefix() -> None:
+    assert {key for _, key in ASKED if not key.startswith("team.")} == {""}
+
+
+def test_nothing_is_said_where_nothing_is_refused() -> None:
+    assert refusal(ASKED, []) is None
+
+
+def test_a_command_that_is_refused_everywhere_is_named_alone() -> None:
+    wrong = [pair for pair in ASKED if pair[0] in ("ZADD", "HSET")]
+    assert "is refused: commands HSET, ZADD. Allow it" in str(refusal(ASKED, places(*wrong)))
+
+
+def test_a_key_that_is_refused_is_named_alone() -> None:
+    wrong = [pair for pair in ASKED if pair[1] == "team.b"]
+    assert "is refused: keys team.b. Allow it" in str(refusal(ASKED, places(*wrong)))
+
+
+def test_a_command_on_one_key_is_named_with_it() -> None:
+    assert "is refused: RPOP on team.a. Allow it" in str(refusal(ASKED, places(("RPOP", "team.a"))))
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (redis.exceptions.NoPermissionError("no permissions to run the 'evalsha' command"), True),
+        (redis.ResponseError("The user executing the script can't run this command or subcommand script: x"), True),
+        (redis.ResponseError("WRONGTYPE"), False),
+        (redis.ConnectionError("NOPERM"), False),
+    ],
+)
+def test_a_refusal_is_told_from_an_outage(error: Exception, refused: bool) -> None:
+    assert is_refusal(error) is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fault"),
+    [
+        ("kombu", "5.7.0", False),
+        ("kombu", "5.7.3", False),
+        ("kombu", "5.8.0", True),
+        ("kombu", "5.6.2", True),
+        ("kombu", "5.7.0rc1", False),
+        ("redis", "5.0.0", True),
+        ("redis", "8.1.0", False),
+        ("redis", "8.10.2", False),
+        ("redis", "9.0.0b1", True),
+        ("celery", None, False),
+    ],
+)
+def test_another_version_than_the_private_parts_are_from_is_refused(
+    name: str, version: str | None, fault: bool
+) -> None:
+    assert (versions.fault_in(name, version) is not None) is fault
+
+
+def test_what_is_installed_is_what_it_is_made_for() -> None:
+    versions.refuse_other_versions()
+
+
+def test_the_project_asks_for_the_versions_that_it_is_made_for() -> None:
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for name, (since, before) in versions.MADE_FOR.items():
+        assert any(re.fullmatch(rf"{name}(\[\w+\])?>={since},<{before}", one) for one in asked), name
