@@ -437,6 +437,7 @@ class Taker:
         for line in (self._line, self._wait):
             if line is not None:
                 self._drop(line)
+        self._acks_failed()  # also of a take whose connection was never made
         self._hungry = True
 
     def close(self) -> None:

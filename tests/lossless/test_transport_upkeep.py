@@ -199,3 +199,25 @@ def test_the_scripts_go_on_where_a_script_before_made_no_progress(broker: Broker
     assert moved == 0
     assert b"taken up" not in wrong[0]
     assert b"_waiting.q: what is due cannot be moved" in wrong[0]
+
+
+def test_an_ack_whose_take_found_no_connection_is_not_forgotten(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> None:
+        raise redis.ConnectionError("refused")
+
+    with Connection(broker.url) as connection:
+        channel: Any = connection.channel()
+        holder: Holder = channel._hold()
+        holder.register()
+        broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
+        tag = holder.add(1, "q", "q", RAW)
+        holder.acks_ride = True
+        holder.ack(tag)
+        monkeypatch.setattr(channel.taker, "_connection", refused)
+        with pytest.raises(redis.ConnectionError):
+            channel.taker.turn()
+        holder.settle()
+        assert not broker.client.hexists(f"_taken.{holder.owner}", "1")
+        assert not holder.taken
