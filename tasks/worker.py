@@ -72,20 +72,21 @@ def check_and_count(sender: Any, **_: Any) -> None:
 
 @worker_ready.connect(weak=False)
 def warn_and_serve(sender: Any, **_: Any) -> None:
-    """Name the risks of this broker, serve the counts of all children, and say that this worker is there."""
+    """Serve the counts of all children, say that this worker is there, and name the risks of its broker."""
     app = sender.app
     if app is not current():
         return
-    if is_redis(str(app.conf.broker_url)):
-        with app.connection_for_read() as connection:
-            for risk in risks(connection):
-                logger.warning("Redis: %s.", risk)
     chosen = settings.load(app, os.environ)
     metrics.serve(chosen.environment.WORKER_METRICS_PORT)
     if chosen.ledger_url is not None:
         announcing = Announcing(app, sender, chosen)
         announcing.begin()
         _announcing.append(announcing)
+    # Last: a signal's receiver that raises is cut off there, and this connection may be cut like any other.
+    if is_redis(str(app.conf.broker_url)):
+        with app.connection_for_read() as connection:
+            for risk in risks(connection):
+                logger.warning("Redis: %s.", risk)
 
 
 @worker_shutting_down.connect(weak=False)

@@ -196,7 +196,7 @@ class Ledger:
         """
         with self.asking("read the ledger's state") as pipe:
             self._ask_state(pipe)
-            return self._state(pipe.execute())
+            return self._state(_known(pipe.execute(raise_on_error=False)))
 
     def since(self) -> float:
         """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
@@ -205,7 +205,7 @@ class Ledger:
         """
         with self.asking("read since when the ledger has all") as pipe:
             self._ask_state(pipe)
-            _, epoch, _, server, _ = pipe.execute()
+            _, epoch, _, server, _ = _known(pipe.execute(raise_on_error=False))
         begun = epoch.rpartition(b"-")[2]
         return max(time.time() - int(server["uptime_in_seconds"]), int(begun) if begun.isdigit() else 0)
 
@@ -230,7 +230,7 @@ class Ledger:
             self._ask_state(pipe)
             _, synced, *state = pipe.execute(raise_on_error=False)
             self._check_synced(synced, seconds)
-            return self._state([_raised(answer) for answer in state])
+            return self._state(_known(state))
 
     @contextmanager
     def asking(self, doing: str) -> Iterator[Any]:
@@ -342,6 +342,12 @@ def _cut(found: bytes, start: int, end: int) -> bytes:
     """Return the fates from `start` to `end` of a page, given its bytes from `start // 2` on."""
     halves = found.ljust((end >> 1) - (start >> 1) + 1, b"\0")
     return fates.unpack(halves)[start & 1 :][: end - start + 1]
+
+
+def _known(state: Sequence[Any]) -> list[Any]:
+    """The answers to `_ask_state`; a full Redis takes no epoch, and where there is one needs none."""
+    made, *rest = state
+    return [None if rest[0] else _raised(made), *map(_raised, rest)]
 
 
 def _raised(answer: Any) -> Any:

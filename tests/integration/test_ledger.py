@@ -366,6 +366,18 @@ def test_a_full_redis_says_so(own_redis: RedisServer) -> None:
         ledger.close()
 
 
+def test_a_full_redis_still_says_whether_it_has_all(own_redis: RedisServer) -> None:
+    with closing(Ledger(own_redis.url, "cluster", "bridge")) as ledger, own_redis.client() as client:
+        before = ledger.state()
+        client.config_set("maxmemory", 1)
+        assert ledger.state().doubt(before) is None
+        client.config_set("maxmemory", 0)
+        client.flushall()
+        client.config_set("maxmemory", 1)
+        with pytest.raises(LedgerUnavailable, match="maxmemory"):
+            ledger.state()
+
+
 @pytest.mark.parametrize("fate", [Fate.DONE, Fate.DEAD, Fate.PARKED, Fate.DISCARDED, Fate.HANDED])
 def test_what_has_happened_can_be_marked_in_a_full_redis(own_redis: RedisServer, fate: Fate) -> None:
     with closing(Ledger(own_redis.url, "cluster", "bridge")) as ledger, own_redis.client() as client:
