@@ -93,12 +93,7 @@ def find_celery_app(name: str) -> Celery:
 
 def import_handlers(app: Celery) -> list[str]:
     """Import the modules of handlers, as Celery's own commands do; return what is wrong with them, a sentence each."""
-    faults = []
-    for module in app.loader.default_modules:
-        try:
-            app.loader.import_task_module(module)
-        except Exception as error:  # whatever a user's module raises
-            faults.append(f"the module {module!r} cannot be imported: {_told(error)}.")
+    faults = import_each(app)
     if not faults:
         # Once more as a whole, for what Celery does besides (autodiscover_tasks).
         try:
@@ -106,6 +101,17 @@ def import_handlers(app: Celery) -> list[str]:
         except Exception as error:
             faults.append(f"the modules of handlers cannot be imported: {_told(error)}.")
     app.finalize()
+    return faults
+
+
+def import_each(app: Celery) -> list[str]:
+    """Import the modules that the settings name; return what is wrong with them, a sentence each."""
+    faults = []
+    for module in app.loader.default_modules:
+        try:
+            app.loader.import_task_module(module)
+        except Exception as error:  # whatever a user's module raises
+            faults.append(f"the module {module!r} cannot be imported: {_told(error)}.")
     return faults
 
 

@@ -5,9 +5,11 @@ import os
 import sys
 from typing import Any
 
+from celery import Celery
 from celery.signals import (
     after_setup_logger,
     after_setup_task_logger,
+    import_modules,
     worker_init,
     worker_process_shutdown,
     worker_ready,
@@ -17,8 +19,8 @@ from celery.signals import (
 
 from bridge import settings
 from bridge.errors import SettingsError
-from bridge.routes import find_routes, no_handler
-from bridge.settings import is_redis
+from bridge.routes import find_routes, import_each, no_handler
+from bridge.settings import Settings, is_redis
 from lossless.transport import risks
 from tasks import awaiting, logs, metrics, telling
 from tasks.announcing import Announcing
@@ -50,6 +52,27 @@ def end_loop(**_: Any) -> None:
     awaiting.close()
 
 
+@import_modules.connect(weak=False)
+def import_all(sender: Any, **_: Any) -> None:
+    """Name every module that cannot be imported, beside all else that is wrong: Celery ends at the first."""
+    if sender is current() and sender.loader.worker_initialized and (broken := import_each(sender)):
+        _refuse_faults(sender, broken)
+
+
+def _refuse_faults(app: Celery, faults: list[str]) -> Settings:
+    """The settings; with something wrong it ends the worker, and says everything at once."""
+    chosen, wrong = settings.read(app, os.environ)
+    routes, lost = find_routes(app)
+    faults += wrong + lost
+    if not routes.topics and not faults:
+        faults.append(no_handler(app, os.environ))
+    if faults:
+        # A signal's receiver may raise any Exception without effect; SystemExit ends the worker.
+        print(f"The worker does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        raise SystemExit(1)
+    return chosen
+
+
 @worker_init.connect(weak=False)
 def check_and_count(sender: Any, **_: Any) -> None:
     """Refuse wrong settings before anything is consumed; start counting before the children start."""
@@ -57,15 +80,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
     if app is not current():
         # Of another app, which has handlers imported for something else than to run them.
         return
-    chosen, faults = settings.read(app, os.environ)
-    routes, lost = find_routes(app)
-    faults += lost
-    if not routes.topics and not lost:
-        faults.append(no_handler(app, os.environ))
-    if faults:
-        # A signal's receiver may raise any Exception without effect; SystemExit ends the worker.
-        print(f"The worker does not start: these settings are wrong:\n{SettingsError(faults)}", file=sys.stderr)
-        raise SystemExit(1)
+    chosen = _refuse_faults(app, [])
     app.conf.unknown_for = chosen.file.kafka_unknown_for
     metrics.collect_in_files()
 

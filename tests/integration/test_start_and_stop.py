@@ -117,11 +117,14 @@ def test_a_users_own_tasks_file_that_hides_the_package_is_named(stack: Stack, tm
     assert "rename" in bridge.text
 
 
-def test_a_module_of_handlers_that_cannot_be_imported_is_named(stack: Stack):
-    bridge = stack.bridge(wait=False, HANDLERS="nowhere.handlers")
-    assert bridge.ends(20) == 2
-    assert "No module named 'nowhere'" in bridge.text
-    assert "Traceback" not in bridge.text
+@pytest.mark.parametrize(("process", "code"), [("bridge", 2), ("worker", 1)])
+def test_modules_of_handlers_that_cannot_be_imported_are_named_beside_all_else(stack: Stack, process: str, code: int):
+    environ: dict[str, Any] = {"HANDLERS": "nowhere.handlers,neither.here", "BRIDGE_GROUP": "bad name"}
+    started = getattr(stack, process)(wait=False, **environ)
+    assert started.ends(20) == code
+    for words in ("No module named 'nowhere'", "No module named 'neither'", "BRIDGE_GROUP may hold"):
+        assert words in started.text
+    assert "Traceback" not in started.text
 
 
 @pytest.mark.parametrize("process", ["bridge", "worker"])
