@@ -1,12 +1,13 @@
 """One assigned partition: what was read, what may be handed out, what may be committed."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bridge.kafka import Record
 from bridge.lanes import Doomed, Group, Lanes, Order
 from bridge.ledger import Account, Fate, Mark
 from bridge.offsets import Change, Offsets
+from bridge.reading import size_of
 from bridge.routes import Handler
 from bridge.settings import TopicSettings
 
@@ -167,7 +168,7 @@ class Partition:
     def _hold(self, offset: int, record: Record) -> None:
         self._forget(offset)
         self._records[offset] = record
-        self._sizes[offset] = _size(record)
+        self._sizes[offset] = size_of(record)
         self._bytes += self._sizes[offset]
 
     def _forget(self, offset: int) -> None:
@@ -205,12 +206,6 @@ class Partition:
             else:
                 self._wanted.pop(offset, None)
                 self._forget(offset)
-
-
-def _size(record: Record) -> int:
-    headers: Any = record.headers() or ()
-    carried = sum(len(name) + len(given or b"") for name, given in headers)
-    return len(record.value() or b"") + len(record.key() or b"") + carried
 
 
 def _lanes(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Lanes]:

@@ -28,16 +28,39 @@ def row_of(record: Record) -> list[Any]:
     Other clients write what Python's cannot read: a header's name that is no UTF-8, for one. Such a record is a
     delivery that is dead already, with what can be read of it: it goes to the dead letters, and no handler sees it.
     """
+    headers = _headers(record)
+    if isinstance(headers, _Unreadable):
+        return list(headers.row)
     try:
-        headers: Any = record.headers()
-        if isinstance(headers, _Unreadable):
-            return list(headers.row)
         return row(record.offset() or 0, _timestamp(record), record.key(), record.value(), headers)
+    except Exception as error:
+        return _dead_row(record, error)
+
+
+def size_of(record: Record) -> int:
+    """Bytes of a record's key, value and headers; headers that cannot be read count nothing."""
+    headers = _headers(record)
+    carried = (
+        0 if isinstance(headers, _Unreadable) else sum(len(name) + len(each or b"") for name, each in headers or ())
+    )
+    return len(record.value() or b"") + len(record.key() or b"") + carried
+
+
+def _headers(record: Record) -> Any:
+    """A record's headers, or what stands in their place. Nothing else may ask a record that was consumed for them.
+
+    Asked once more for headers that it could not read, the client gives a list with a null pointer in it, and whoever
+    goes over that list ends the process.
+    """
+    try:
+        return record.headers()
     except Exception as error:  # SystemError, where the client's own C code fails
-        return _dead(record, error)
+        unreadable = _Unreadable(_dead_row(record, error))
+        record.set_headers(unreadable)  # type: ignore[arg-type]
+        return unreadable
 
 
-def _dead(record: Record, error: Exception) -> list[Any]:
+def _dead_row(record: Record, error: Exception) -> list[Any]:
     parts: dict[str, Any] = {}
     for name, read in (("timestamp", _timestamp), ("key", lambda r: r.key()), ("value", lambda r: r.value())):
         try:
@@ -51,10 +74,7 @@ def _dead(record: Record, error: Exception) -> list[Any]:
     )
     logger.error("%s", why)
     dead = Dead("undecodable", Failure.of(UnreadableRecord(why), traceback=False))
-    found = dead_row(row(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None), dead)
-    # Several handlers read it. Asked once more for such headers, the client gives a list with a null pointer in it.
-    record.set_headers(_Unreadable(found))  # type: ignore[arg-type]
-    return found
+    return dead_row(row(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None), dead)
 
 
 def _timestamp(record: Record) -> int | None:

@@ -21,12 +21,12 @@ for _ in range(3):
     for _ in range(4):
         child = os.fork()
         if not child:
-            metrics.ran("charge", "done", 0.01)
-            metrics.retried("charge", "soft")
+            metrics.ran("charge", "bridge", "done", 0.01)
+            metrics.retried("charge", "bridge", "soft")
             os._exit(0)
         os.waitpid(child, 0)
     metrics.fold_ended()
-metrics.ran("charge", "done", 0.01)
+metrics.ran("charge", "bridge", "done", 0.01)
 metrics.fold_ended()
 registry = CollectorRegistry()
 MultiProcessCollector(registry)
@@ -41,10 +41,10 @@ def test_children_that_have_ended_leave_their_counts_and_no_files() -> None:
     environ = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
     done = subprocess.run([sys.executable, "-c", MAIN], capture_output=True, text=True, cwd=ROOT, env=environ)
     assert done.returncode == 0, done.stderr
-    assert 'worker_handled_total{handler="charge",outcome="done"} 13.0' in done.stdout
-    assert 'worker_retried_total{handler="charge",reason="soft"} 12.0' in done.stdout
-    assert 'worker_handler_duration_seconds_bucket{handler="charge",le="0.025"} 13.0' in done.stdout
-    assert 'worker_handler_duration_seconds_count{handler="charge"} 13.0' in done.stdout
+    assert 'worker_handled_total{group="bridge",handler="charge",outcome="done"} 13.0' in done.stdout
+    assert 'worker_retried_total{group="bridge",handler="charge",reason="soft"} 12.0' in done.stdout
+    assert 'worker_handler_duration_seconds_bucket{group="bridge",handler="charge",le="0.025"} 13.0' in done.stdout
+    assert 'worker_handler_duration_seconds_count{group="bridge",handler="charge"} 13.0' in done.stdout
     # Its own two, and one each for what the ended have counted.
     assert "[False, False, True, True]" in done.stdout
 
