@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import Celery, Task
 from celery.app.annotations import resolve_all
+from celery.local import Proxy
 
 from bridge.topics import topic_fault
 from tasks.codec import decoder
@@ -37,6 +38,7 @@ def _check_topics(names: tuple[object, ...]) -> None:
 
 
 def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: dict[str, Any]) -> Any:
+    _refuse_no_function(function)
     name = options.pop("name", None) or app.gen_task_name(function.__name__, function.__module__)
     base = options.pop("base", None)
     aliases = _aliases(name, options.pop("aliases", ()))
@@ -108,6 +110,20 @@ def _aliases(name: str, given: Any) -> tuple[str, ...]:
     if not all(isinstance(alias, str) and alias and alias != name for alias in found):
         raise HandlerError(f"{name}: aliases takes names that the handler had before; it was given {given!r}.")
     return found
+
+
+def _refuse_no_function(given: Any) -> None:
+    """What has no body of its own that a delivery would go through, or no name that a task could have."""
+    shown = getattr(given, "__qualname__", None) or repr(given)
+    if inspect.isclass(given):
+        why = f"{shown} is a class, which a delivery would only construct: declare a function that calls it."
+    elif isinstance(given, Task | Proxy):
+        why = f"{getattr(given, 'name', shown)} is a Celery task already: put @handler in place of the other decorator."
+    elif getattr(given, "__name__", "<lambda>") == "<lambda>" or not callable(given):
+        why = f"{shown} has no name: write it as a function, with def."
+    else:
+        return
+    raise HandlerError(f"@handler takes a function: {why}")
 
 
 def _refuse_generator(name: str, function: _Function) -> None:

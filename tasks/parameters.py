@@ -29,10 +29,15 @@ def parameters_of(name: str, function: Callable[..., Any], *, bound: bool) -> Pa
     """Read the parameters of a handler's function.
 
     Raises:
-        HandlerError: it has one that nothing is there to fill.
+        HandlerError: it has one that nothing is there to fill, or none that takes what a record holds.
     """
     found = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
     value, message = _split(name, found)
+    if value is None and message is None:
+        raise HandlerError(
+            f"{name}: a handler takes the value, the message, or both; this function has a parameter for neither"
+            + (": with bind=True the first is the task: def name(self, value)." if bound else ".")
+        )
     return Parameters(value, message, bool(found) and value is not None and message == found[0].name)
 
 

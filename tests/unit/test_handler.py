@@ -498,10 +498,6 @@ def _value_called_message(message):
     return message
 
 
-def _nothing():
-    return "ran"
-
-
 def _anything(*args, **kwargs):
     return args, kwargs
 
@@ -523,7 +519,6 @@ VALUE = {"id": 1}
         (_message_alone, MESSAGE),
         (_as_text, (VALUE, MESSAGE)),
         (_value_called_message, VALUE),
-        (_nothing, "ran"),
         (_defaulted, (VALUE, 5)),
     ],
 )
@@ -640,12 +635,67 @@ def test_a_decorator_without_brackets_is_refused(handler):
         handler(_value)
 
 
-@pytest.mark.parametrize(
-    "function", [lambda order, message, more: None, lambda order, *, more: None, lambda order, other: None]
-)
+def _third(order, message, more): ...
+
+
+def _third_by_name(order, *, more): ...
+
+
+def _other(order, other): ...
+
+
+@pytest.mark.parametrize("function", [_third, _third_by_name, _other])
 def test_a_function_that_wants_more_than_there_is_names_the_parameter(handler, function):
     with pytest.raises(HandlerError, match="nothing is there to fill"):
         handler("orders", name="some")(function)
+
+
+def _nothing(): ...
+
+
+def _optional(*, order=None): ...
+
+
+def _options(**options): ...
+
+
+@pytest.mark.parametrize(
+    ("function", "bind", "words"),
+    [
+        (_nothing, False, "a parameter for neither."),
+        (_optional, False, "a parameter for neither."),
+        (_options, False, "a parameter for neither."),
+        (_value, True, "with bind=True the first is the task"),
+    ],
+)
+def test_a_function_that_nothing_of_a_record_would_reach_is_refused(handler, function, bind, words):
+    with pytest.raises(HandlerError, match=r"^some: a handler takes the value, the message, or both") as refused:
+        handler("orders", name="some", bind=bind)(function)
+    assert words in str(refused.value)
+
+
+class _Charge:
+    def __init__(self, order): ...
+
+    def __call__(self, order): ...
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (_Charge, "_Charge is a class"),
+        (_Charge(1), "write it as a function"),
+        (lambda order: None, "write it as a function"),
+        (
+            Celery("plain", set_as_current=False).task(name="unit.shared")(_value),
+            "unit.shared is a Celery task already",
+        ),
+    ],
+)
+def test_what_is_no_function_is_refused_with_what_to_do(handler, given, words):
+    with pytest.raises(HandlerError, match=r"^@handler takes a function: ") as refused:
+        handler("orders")(given)
+    assert words in str(refused.value)
 
 
 def test_two_handlers_of_one_name_are_an_error(handler):
