@@ -3,7 +3,7 @@
 It goes over what the ledger has, handlers that were renamed or removed among it.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,11 +13,13 @@ from bridge.errors import BridgeError
 from bridge.extent import Extent, extents
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
 from bridge.ledger.underway import handed_at
-from bridge.letters import Death, Letter, letters
+from bridge.letters import Death, letters
 from bridge.opened import opened
 from bridge.routes import Routes
 from bridge.settings import Settings
 
+#: A delivery: partition, offset, handler.
+Which = tuple[int, int, str]
 #: How many offsets of each kind a report names.
 NAMED: Final = 10
 
@@ -140,6 +142,7 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
     """
     imported = [handler.name for handler in routes.of(topic)]
     lines, dead = [], []
+    logs: dict[int, str] = {}
     with opened(settings, [topic]) as (ledger, catalog):
         changes = _log_changes(ledger, topic)
         known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
@@ -147,6 +150,7 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
             raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
         for extent in extents(settings, [topic]):
             log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+            logs[extent.partition] = log
             gone = [
                 each
                 for each in known
@@ -160,10 +164,15 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
     read = letters(settings, topic)
+    there = {
+        (letter.partition, letter.offset, letter.handler): death
+        for letter, death in read.found.items()
+        if letter.is_of(logs.get(letter.partition, ""))
+    }
     for each, runs in zip(lines, dead, strict=True):
         names = (each.handler, *_before(settings, topic, each.handler))
-        each.letters_missing = _missing(runs, each.partition, names, read.found) if read.whole else []
-    deaths = _deaths(read.found, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
+        each.letters_missing = _missing(runs, each.partition, names, there) if read.whole else []
+    deaths = _deaths(there, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
     return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes)
 
 
@@ -222,13 +231,13 @@ def _wiped_below(settings: Settings, ledger: Ledger, extent: Extent) -> int:
     return extent.committed or 0
 
 
-def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[Letter]) -> list[int]:
+def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[Which]) -> list[int]:
     """The first dead offsets without a letter, of this handler or of one before it in a `sequence`."""
     offsets = (offset for run in runs for offset in run)
     return list(islice((o for o in offsets if not any((partition, o, name) in there for name in names)), NAMED))
 
 
-def _deaths(there: dict[Letter, Death], dead: dict[tuple[str, int], list[range]]) -> list[Deaths]:
+def _deaths(there: Mapping[Which, Death], dead: dict[tuple[str, int], list[range]]) -> list[Deaths]:
     """Why those that are dead still died, by handler and reason."""
     found: dict[tuple[str, str], list[Death]] = {}
     offsets = {key: {offset for run in runs for offset in run} for key, runs in dead.items()}

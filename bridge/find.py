@@ -96,7 +96,8 @@ def _standing(
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
     carriers, why = _carriers(app, routes, topic, wanted)
-    letters = _letters(settings, topic, standing)
+    logs = {account.partition: account.topic_id for account, _ in asked}
+    letters = _letters(settings, topic, standing, logs)
     return [
         {
             "record": _record(topic, place, record),
@@ -136,10 +137,17 @@ def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tu
     return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
 
 
-def _letters(settings: Settings, topic: str, standing: Mapping[Which, Fate]) -> dict[Which, DeadLetter]:
+def _letters(
+    settings: Settings, topic: str, standing: Mapping[Which, Fate], logs: Mapping[int, str]
+) -> dict[Which, DeadLetter]:
+    """The last dead letter of each, of the logs (ids by partition) that the topic has now."""
     if Fate.DEAD not in standing.values():
         return {}
-    return {(each.partition, each.offset, each.handler): each for each in latest(settings, topic).letters}
+    return {
+        (each.partition, each.offset, each.handler): each
+        for each in latest(settings, topic).letters
+        if each.topic_id in ("", logs.get(each.partition))
+    }
 
 
 # As JSON

@@ -15,7 +15,10 @@ RECENT: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter: where it lies, whose delivery it was, and why that died (times in seconds, Unix)."""
+    """A dead letter: where it lies, whose delivery it was, and why that died (times in seconds, Unix).
+
+    `topic_id` is the id of the log of its origin; empty if an older version wrote it.
+    """
 
     place: str
     topic: str
@@ -26,6 +29,7 @@ class DeadLetter:
     reason: str
     error: str
     failed_at: float
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ def _letter(record: Record, group: str) -> DeadLetter | None:
             reason=text("reason"),
             error=error,
             failed_at=int(text("failed_at")) / 1000,
+            topic_id=(headers.get("origin_topic_id") or b"").decode("ascii"),
         )
     except (KeyError, ValueError):
         # Another producer's: none of ours.

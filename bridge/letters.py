@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from bridge.errors import KafkaUnavailable
 from bridge.extent import Extent, extents
 from bridge.kafka import Record, TopicPartition, consumer_client
+from bridge.message import Delivery
 from bridge.settings import Settings
 
 #: Seconds without a record after which a topic that has not been read to its end is given up.
@@ -15,10 +16,33 @@ SILENCE: Final = 20.0
 RECENT: Final = 10_000
 _NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler", "bridge_group")
 
-#: A dead letter's delivery: partition and offset of its origin, and the handler.
-Letter = tuple[int, int, str]
 #: Most characters that are kept of an error's message.
 ERROR: Final = 300
+
+
+class Letter(NamedTuple):
+    """Whose a dead letter is: partition and offset of its origin, the handler, and the log that they lay in.
+
+    A topic that is made again, or whose log went back, has the same offsets again. `topic_id` is the log's id, as
+    deliveries have it; a dead letter of an older version has none, and is told apart by the record's `timestamp`.
+    """
+
+    partition: int
+    offset: int
+    handler: str
+    topic_id: str = ""
+    timestamp: str = ""
+
+    @classmethod
+    def those_of(cls, delivery: Delivery) -> "tuple[Letter, Letter]":
+        """What a dead letter of this delivery may say, of this version and of an older one."""
+        message = delivery.message
+        place = (message.partition, message.offset, delivery.handler)
+        return cls(*place, topic_id=delivery.topic_id), cls(*place, timestamp=text_of(message.timestamp))
+
+    def is_of(self, topic_id: str) -> bool:
+        """Whether it may be of the log with this id."""
+        return self.topic_id in ("", topic_id)
 
 
 class Death(NamedTuple):
@@ -34,6 +58,11 @@ class Letters(NamedTuple):
 
     found: dict[Letter, Death]
     whole: bool
+
+
+def text_of(timestamp: int | None) -> str:
+    """A record's timestamp as dead letters have it."""
+    return "" if timestamp is None else str(timestamp)
 
 
 def letters(settings: Settings, topic: str) -> Letters:
@@ -97,10 +126,13 @@ def _letter(headers: Mapping[str, str], group: str, topic: str) -> Letter | None
     if headers["bridge_group"] != group or headers["origin_topic"] != topic:
         return None
     try:
-        return int(headers["origin_partition"]), int(headers["origin_offset"]), headers["handler"]
+        place = (int(headers["origin_partition"]), int(headers["origin_offset"]), headers["handler"])
     except ValueError:
         # Another producer's: none of ours.
         return None
+    if topic_id := headers.get("origin_topic_id"):
+        return Letter(*place, topic_id=topic_id)
+    return Letter(*place, timestamp=headers.get("origin_timestamp", ""))
 
 
 def _death(headers: Mapping[str, str]) -> Death:

@@ -120,6 +120,11 @@ class Delivery:
         """The Celery task id: the identity, and `#n` from the first park or replay on."""
         return f"{self.identity}#{self.number}" if self.number else self.identity
 
+    @property
+    def topic_id(self) -> str:
+        """The id of the log that the message lay in; empty for a message that a test has made by hand."""
+        return self.message.origin.rpartition(" ")[2]
+
     def failed(self, failure: Failure, *, spent: bool) -> "Delivery":
         """This delivery after one more run that did not end well."""
         return replace(

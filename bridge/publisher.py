@@ -14,7 +14,7 @@ from bridge import settings
 from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.failure import Failure, cut
 from bridge.kafka import Fatal, KafkaError, KafkaException, Producer, Record, producer_client
-from bridge.letters import Letter, recent_letters
+from bridge.letters import Letter, recent_letters, text_of
 from bridge.message import Dead, Delivery
 from bridge.settings import Settings
 
@@ -94,7 +94,7 @@ class Publisher:
             except KafkaUnavailable as error:
                 raise PublishFailed(f"{delivery}: {error}") from None
             self._letters[place] = (read_at, found)
-        return (message.partition, message.offset, delivery.handler) in found
+        return any(letter in found for letter in Letter.those_of(delivery))
 
     def _publish(self, topic: str, delivery: Delivery, headers: RecordHeaders) -> None:
         outcome: list[KafkaError | None] = []
@@ -168,7 +168,8 @@ def dead_letter_headers(delivery: Delivery, dead: Dead, group: str) -> RecordHea
         "origin_topic": delivery.message.topic,
         "origin_partition": str(delivery.message.partition),
         "origin_offset": str(delivery.message.offset),
-        "origin_timestamp": "" if delivery.message.timestamp is None else str(delivery.message.timestamp),
+        "origin_timestamp": text_of(delivery.message.timestamp),
+        "origin_topic_id": delivery.topic_id,
         "handler": delivery.handler,
         "bridge_group": group,
         "attempts": str(delivery.attempts),

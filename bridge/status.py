@@ -153,6 +153,8 @@ def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iter
     log_of = cache(LogBook(ledger).log_id)
     for letter in found.letters:
         account = Account(letter.handler, topic, log_of(topic, topic_id, letter.partition), letter.partition)
+        if letter.topic_id not in ("", account.topic_id):
+            continue
         by_account.setdefault(account, {})[letter.offset] = letter
     by_handler: dict[str, list[Any]] = {}
     accounts = list(by_account)

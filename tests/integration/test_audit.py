@@ -2,7 +2,11 @@
 
 import pytest
 
+from bridge.failure import Failure
 from bridge.ledger import Accounts, Fate, Mark
+from bridge.message import Dead, Delivery, Message
+from bridge.publisher import Publisher
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.processes import Stack, eventually
 from tests.promises import AUDITED, all_settled, audit, choose, command, json_of, ledger
 from tests.servers.redis import RedisServer
@@ -160,6 +164,30 @@ def test_a_dead_delivery_without_a_dead_letter_is_a_fault(stack: Stack):
     found = audit(stack, code=1)
     assert found["lines"][0]["letters_missing"] == [0, 1, 2, 3, 4]
     assert "without a dead letter" in command(stack, "audit", stack.topic("orders"), code=1)
+
+
+def test_a_dead_letter_of_an_earlier_log_is_not_that_of_the_same_offset_now(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", "orders.dlq")
+    group, topic = stack.environ["BRIDGE_GROUP"], stack.topic("orders")
+    chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka}).of_group(group)
+    dead = Dead("permanent", Failure("E", "of the earlier log", "", 1))
+    stack.produce("orders", 0)
+    with ledger(stack, "orders") as (fates, account):
+        earlier, now = (
+            Delivery(Message(topic, 0, 0, timestamp=5, origin=f"c {group} {log}"), account.handler)
+            for log in ("gone", account.topic_id)
+        )
+        Publisher(chosen).dead_letter(earlier, dead, group)
+        fates.write([Mark(account, [0], Fate.DEAD)])
+        assert Publisher(chosen).has_dead_letter(earlier, group)
+        assert not Publisher(chosen).has_dead_letter(now, group)
+        assert audit(stack, code=1)["lines"][0]["letters_missing"] == [0]
+        (found, *_) = json_of(stack, "find", f"{topic}-0-0", code=None)["deliveries"]
+        assert (found["fate"], found["last_error"]) == ("dead", None)
+        Publisher(chosen).dead_letter(now, dead, group)
+        assert Publisher(chosen).has_dead_letter(now, group)
+    assert audit(stack)["lines"][0]["letters_missing"] == []
 
 
 def test_the_status_tells_topics_and_bridges_and_that_nothing_is_halted(stack: Stack):

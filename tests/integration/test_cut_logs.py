@@ -25,4 +25,4 @@ def test_dead_letters_get_out_again_after_their_topic_has_lost_its_end(own_kafka
         # An idempotent producer is out of step with such a log for ever.
         publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
     publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
-    assert set(letters(chosen, "orders").found) == {(0, 0, "work"), (0, 3, "work")}
+    assert [letter[:3] for letter in letters(chosen, "orders").found] == [(0, 0, "work"), (0, 3, "work")]

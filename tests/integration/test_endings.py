@@ -194,6 +194,7 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
         "origin_partition",
         "origin_offset",
         "origin_timestamp",
+        "origin_topic_id",
         "handler",
         "bridge_group",
         "attempts",
