@@ -92,7 +92,7 @@ class BridgeMetrics:
         )
         self.unaccounted = Gauge(
             "bridge_unaccounted",
-            "Committed offsets of that range whose fate is open: must be 0.",
+            "Committed offsets of that range whose fate is open, or was lost with the ledger: must be 0.",
             (*at, "handler"),
             registry=self.registry,
         )
@@ -128,7 +128,7 @@ class BridgeMetrics:
         """Show how the deliveries of one handler and partition stand."""
         for fate in ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired"):
             self.fates.labels(topic, line.partition, line.handler, fate).set(getattr(line, fate))
-        self.unaccounted.labels(topic, line.partition, line.handler).set(line.unaccounted)
+        self.unaccounted.labels(topic, line.partition, line.handler).set(line.unaccounted + line.forgotten)
 
     def forget(self, places: Iterable[Place]) -> None:
         """Show nothing more of partitions that another bridge has now."""

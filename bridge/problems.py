@@ -203,11 +203,22 @@ def _obstacles(facts: Facts) -> Iterator[str]:
 
 def _unconsumed(facts: Facts, queue: str) -> str:
     since = when(facts.seen.get(f"queue {queue}"), facts.now)
-    waiting = f"{facts.queues[queue]:,} messages wait there" if facts.queues and queue in facts.queues else "all waits"
+    count = (facts.queues or {}).get(queue)
+    waiting = (
+        "all waits there" if count is None else f"{count:,} messages wait there" if count else "nothing waits there"
+    )
+    # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
+    safe = "" if count == 0 or _missing_of(facts, queue) else ", none of them is lost"
     return (
-        f"No worker consumes queue {queue!r}, {since}: {waiting}, none is lost. "
+        f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. "
         f"Start one: celery -A tasks worker, or with -Q {queue}."
     )
+
+
+def _missing_of(facts: Facts, queue: str) -> bool:
+    """Whether something of a handler of this queue is unaccounted for."""
+    names = {handler.name for handler in facts.handlers if handler.queue == queue}
+    return any(each["handler"] in names for s in (facts.bridges or {}).values() for each in s.get("unaccounted", ()))
 
 
 def _known_to_some(facts: Facts) -> Iterator[str]:
@@ -239,7 +250,8 @@ def _lost(facts: Facts) -> Iterator[str]:
         for each in state.get("unaccounted", ()):
             yield (
                 f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
-                f"{each['handler']}, {when(each['since'], facts.now)}. `bridge audit {each['topic']}` names them; "
+                f"{each['handler']}, {when(each['since'], facts.now)}: committed, and the ledger does not know how "
+                f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
                 f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart."
             )
 

@@ -91,6 +91,8 @@ class Upkeep:
         for each in lines:
             self._metrics.show_fates(partition.topic, each)
         lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
+        # What is forgotten has no page to find its first by: all of this range is counted again.
+        lost += [first for each in lines if each.forgotten]
         self._audited[place] = min(lost, default=committed or 0)
         counts = {(*place, each.handler): each.unaccounted + each.forgotten for each in lines}
         return {which: count for which, count in counts.items() if count}

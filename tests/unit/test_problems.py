@@ -128,6 +128,18 @@ def test_what_passes_by_itself_is_no_problem(change: dict[str, Any]):
     assert problems(replace(WELL, **change)) == []
 
 
+LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120, "since": NOW - 60}
+
+
+def test_of_an_empty_queue_beside_what_is_missing_nobody_says_that_nothing_is_lost():
+    wiped = replace(WELL, workers={}, queues={"orders": 0}, bridges={"a:1": bridge(unaccounted=[LOST])})
+    queue, lost = problems(wiped)
+    assert "nothing waits there" in queue
+    assert "120 records of orders-1 are unaccounted for" in lost
+    assert "none of them is lost" not in " ".join(problems(replace(wiped, queues={"orders": 5})))
+    assert "none of them is lost" in problems(replace(WELL, workers={}))[0]
+
+
 def test_what_several_bridges_stand_before_is_said_once():
     stopped = bridge(obstacles=["Kafka does not answer: a"], obstacles_since=[NOW - 30])
     other = bridge(obstacles=["Kafka does not answer: b"], obstacles_since=[NOW - 90])
