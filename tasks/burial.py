@@ -5,7 +5,7 @@ the same broker, and acknowledges only then.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from bridge.ledger import Fate
 from bridge.message import HEADER, Dead, Delivery, from_header
 from bridge.publisher import Publisher
 from tasks import metrics, observing, telling
-from tasks.book import Book
+from tasks.book import Book, ended_as
 from tasks.defaults import DeliveryTask
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
@@ -42,8 +42,10 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     dead = Dead(_reason(letter), _failure(letter))
     try:
         book = Book.of(self.app, batch)
+        _mark_ended(book, batch.deliveries)
         settled = book.settled(sorted(batch.offsets))
-        todo = [delivery for delivery in batch.deliveries if delivery.message.offset not in settled]
+        left = [delivery for delivery in batch.deliveries if not delivery.ended]
+        todo = [delivery for delivery in left if delivery.message.offset not in settled]
         # Deliveries run in their order, and each is marked at once after a loss: the first that is not is the poison.
         guilty = todo[:1] if dead.reason == POISON else todo
         for delivery in guilty:
@@ -52,7 +54,8 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
                 book,
                 batch.group,
                 replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0)),
-                dead,
+                # What was dead before, and waited for Kafka to take it, died of that.
+                delivery.dead or dead,
             )
         if rest := todo[len(guilty) :]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
@@ -73,6 +76,13 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
 def register(app: Celery) -> None:
     """Make it a task of an app whose worker buries through it."""
     app.task(name=NAME, base=DeliveryTask, bind=True, lazy=False, shared=False, max_retries=None)(bury)
+
+
+def _mark_ended(book: Book, deliveries: Sequence[Delivery]) -> None:
+    """Tell the ledger how those ended whose runs could not: they are no dead letters of this message."""
+    for delivery in deliveries:
+        if delivery.ended:
+            book.mark(delivery.message.offset, ended_as(delivery))
 
 
 def _bury(task: Task, book: Book, group: str, delivery: Delivery, dead: Dead) -> None:  # type: ignore[type-arg]

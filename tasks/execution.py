@@ -18,7 +18,7 @@ from bridge.publisher import Publisher
 from bridge.settled import AlreadySettled
 from lossless.ending import ComeBack
 from tasks import metrics, observing, telling
-from tasks.book import Book
+from tasks.book import ENDS, Book, ended_as
 from tasks.errors import DeadLettered, RetryAsked
 from tasks.limits import Limits, watchdog
 from tasks.logs import about
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 logger = observing.log(__name__)
 
-#: How a delivery has ended, in the word that travels with it.
-_ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead"}
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
 LEDGER_DELAY: Final = 5.0
 
@@ -129,7 +127,7 @@ class Execution:
         """What has not ended; and what has, as far as the ledger has not been told."""
         unwritten = self._book.unwritten
         return [
-            replace(delivery, ended=_ENDS[unwritten[offset]]) if offset in self._ends else delivery
+            replace(delivery, ended=ENDS[unwritten[offset]]) if offset in self._ends else delivery
             for offset, delivery in sorted(self._left.items())
             if offset not in self._ends or offset in unwritten
         ]
@@ -194,7 +192,7 @@ class Execution:
     def _end_again(self, delivery: Delivery) -> None:
         """It ended in an earlier run, which could not tell the ledger."""
         self._count(delivery.ended)
-        self._ended(delivery, next(fate for fate, name in _ENDS.items() if name == delivery.ended))
+        self._ended(delivery, ended_as(delivery))
 
     def _handle(self, delivery: Delivery) -> None:
         task, started = self._task, time.monotonic()

@@ -4,9 +4,13 @@ import json
 import sqlite3
 
 import pytest
+from celery import Celery
 
+from bridge.failure import Failure
+from bridge.ledger import Fate
+from bridge.message import Batch, Dead, Delivery, Message, to_header
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, command, twice
+from tests.promises import all_settled, choose, command, ledger, twice
 
 
 def booked(stack: Stack) -> list[int]:
@@ -74,3 +78,30 @@ def test_what_is_pushed_into_the_queue_twice_runs_once(stack: Stack):
     eventually(lambda: worker.count("is settled already: not run again") == 10, 20)
     assert len(stack.done()) == 10
     assert twice(stack) == {}
+
+
+@pytest.mark.parametrize("reason", ["expired", "poison", "unknown_task"])
+def test_what_ended_and_could_not_be_marked_is_no_dead_letter_when_its_message_is_given_up(stack: Stack, reason: str):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", "orders.dlq")
+    stack.worker()
+    with ledger(stack, "orders") as (fates, account):
+        refused = Dead("exhausted", Failure("E", "m", "", 1))
+        first, second, third = (
+            Message(account.topic, 0, offset, value=b"{}", origin=f"c g {account.topic_id}") for offset in range(3)
+        )
+        carried = (
+            Delivery(first, "orders", ended="done"),
+            Delivery(second, "orders", dead=refused),
+            Delivery(third, "orders"),
+        )
+        place = (fates.cluster, stack.queue, account.topic_id)
+        header = to_header(Batch("orders", account.topic, 0, carried, *place))
+        letter = {"task": "orders", "headers": {"kafka": header}, "queue": stack.queue, "reason": reason}
+        with Celery(broker=stack.broker) as app:
+            app.send_task("tasks.bury", (letter,), queue=stack.queue)
+        end = Fate.DONE if reason == "poison" else Fate.DEAD
+        eventually(lambda: fates.fates(account, 0, 2) == bytes([Fate.DONE, Fate.DEAD, end]))
+    letters = {dead.origin[-1]: dead.ours["reason"] for dead in stack.dead_letters("orders")}
+    expected = {"expired": {"2": "expired"}, "poison": {}, "unknown_task": {"2": "unknown_handler"}}[reason]
+    assert letters == {"1": "exhausted", **expected}
