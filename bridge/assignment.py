@@ -83,10 +83,13 @@ class Assignment:
         """
         made = self.made(place, first)
         if self._ledger is not None:
-            accounts = Accounts(self._ledger)
-            for account in made.accounts.values():
+            accounts, ours = Accounts(self._ledger), list(made.accounts.values())
+            known = dict(zip(ours, accounts.known(ours), strict=True))
+            # Less only: a ledger that went back says by how far it had come what it has lost.
+            further = [account for account, each in known.items() if each.reached is not None and each.reached > first]
+            for account in further:
                 accounts.join(account, first)
-            accounts.reach(dict.fromkeys(made.accounts.values(), first))
+            accounts.reach(dict.fromkeys(further, first))
         self._partitions[place] = made
 
     def made(self, place: Place, first: int) -> Partition:

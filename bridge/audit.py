@@ -157,8 +157,9 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
                 if (each.partition, each.topic_id) == (extent.partition, log) and each.handler not in imported
             ]
             now = [Account(name, topic, log, extent.partition) for name in imported]
+            wiped_below = _wiped_below(settings, ledger, extent, now)
             for account in [*now, *gone]:
-                made = line(ledger, account, extent, account in now, _wiped_below(settings, ledger, extent))
+                made = line(ledger, account, extent, account in now, wiped_below)
                 _show_ages(ledger, account, made)
                 lines.append(made)
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
@@ -224,9 +225,15 @@ def _show_ages(ledger: Ledger, account: Account, made: Line) -> None:
         made.oldest_since = _iso(min(at.values()))
 
 
-def _wiped_below(settings: Settings, ledger: Ledger, extent: Extent) -> int:
-    """What was committed on the ground of a ledger that is no more, if it need not have been settled by then."""
-    if extent.epoch in (None, ledger.state().epoch) or settings.topic(extent.topic).commit != "handoff":
+def _wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
+    """What was committed on the ground of a ledger that is no more, if it need not have been settled by then.
+
+    One that has the epoch of the commit, and never heard of the partition, is older than what was committed.
+    """
+    if extent.epoch is None or not accounts:
+        return 0
+    there = extent.epoch == ledger.state().epoch and Accounts(ledger).reached(accounts) is not None
+    if there or settings.topic(extent.topic).commit != "handoff":
         return 0
     return extent.committed or 0
 

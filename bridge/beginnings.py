@@ -223,7 +223,7 @@ class Beginnings:
         back = self._went_back_to(place, accounts, committed, first)
         starts = []
         for account in accounts:
-            for found in _starts_of(self._ledger, account, made.offsets.unsafe, log, first):
+            for found in _starts_of(self._ledger, account, made.offsets.unsafe, log, first, back):
                 if found is None:
                     yield None
                 else:
@@ -267,32 +267,36 @@ class Beginnings:
         """The first offset below the committed one of which the ledger has lost that it was committed.
 
         It says before each commit how far the commit will go. One that says less went back: what it had seen
-        since is to be read again. One that is another than at the commit was wiped, and nothing is known of what
-        lies below: with commit="completion" all of it was settled, else what was queued is lost.
+        since is to be read again. One that is another than at the commit was wiped, and one that never heard of the
+        partition is older than that: nothing is known of what lies below. With commit="completion" all of it was
+        settled, else what was queued is lost.
         """
         assert self._ledger is not None
         if committed.offset is None or committed.epoch is None or not accounts:
             return first
         known = Accounts(self._ledger)
-        if committed.epoch != self._ledger.state().epoch:
-            if self._settings.topic(place[0]).commit == "handoff":
-                known.lose(accounts, committed.offset)
-                logger.error(
-                    "%s-%d: the ledger was wiped: what was handed off below offset %d and not handled is lost; "
-                    "`bridge reset` reads it again.",
-                    *place,
-                    committed.offset,
-                )
-            return first
-        # The farthest: a handler that was away for a while has not come as far as the others.
-        return min(
-            first, max((each.reached for each in known.known(accounts) if each.reached is not None), default=first)
-        )
+        wiped = committed.epoch != self._ledger.state().epoch
+        reached = None if wiped else known.reached(accounts)
+        if reached is not None:
+            return min(first, reached)
+        if self._settings.topic(place[0]).commit == "handoff":
+            known.lose(accounts, committed.offset)
+            logger.error(
+                "%s-%d: %s: what was handed off below offset %d and not handled is lost; "
+                "`bridge reset` reads it again.",
+                *place,
+                "the ledger was wiped" if wiped else "the ledger was set back to before it knew of this partition",
+                committed.offset,
+            )
+        return first
 
 
-def _starts_of(ledger: Ledger, account: Account, unsafe: frozenset[Fate], log: Log, first: int) -> Iterator[int | None]:
+def _starts_of(
+    ledger: Ledger, account: Account, unsafe: frozenset[Fate], log: Log, first: int, back: int
+) -> Iterator[int | None]:
     """Yield the first offset of which something is left to do: below the committed one, if the ledger went back."""
-    joined = Accounts(ledger).join(account, first)
+    # A handler that a ledger which went back does not know may have been there all the time since.
+    joined = Accounts(ledger).join(account, back)
     for at in range(max(joined, log.low), first, LOOK):
         found = next(ledger.runs(account, {Fate.OPEN}, at, min(first, at + LOOK) - 1), None)
         if found is not None:

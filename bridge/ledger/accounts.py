@@ -44,6 +44,20 @@ class Accounts:
         rows = zip(*answers, strict=True)
         return [Known(*(None if found is None else int(found) for found in row)) for row in rows]
 
+    def reached(self, accounts: Collection[Account]) -> int | None:
+        """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
+
+        Parameters:
+            accounts: the handlers of one partition. Where none of them is known, those of earlier ones count.
+        """
+        found = [each.reached for each in self.known(accounts) if each.reached is not None]
+        if not found:
+            logs = {account[1:] for account in accounts}
+            gone = [account for account in self.everyone() if account[1:] in logs]
+            found = [each.reached for each in self.known(gone) if each.reached is not None]
+        # The farthest: a handler that was away for a while has not come as far as the others.
+        return max(found, default=None)
+
     def everyone(self) -> list[Account]:
         """Return every account that ever began, handlers that are no more among them."""
         with self._ledger.asking("list the handlers") as pipe:

@@ -56,14 +56,21 @@ class Kafka:
         self.sought[to.partition] = to.offset
 
 
-def beginnings(kafka: Any, fates: Ledger | None, began: list[Place], commit: str = "completion") -> Beginnings:
+def settings_of(commit: str) -> Settings:
     chosen = FileSettings.model_validate({"kafka_topics": {"orders": {"commit": commit}}})
-    settings = Settings(chosen, EnvironmentSettings(), "", {})
+    return Settings(chosen, EnvironmentSettings(), "", {})
+
+
+def assignment_of(kafka: Any, fates: Ledger | None, commit: str) -> Assignment:
     routes = Routes({"charge": Handler("charge", ("orders",), "celery", 1, 0)})
-    assignment = Assignment(settings, routes, kafka, fates)
+    return Assignment(settings_of(commit), routes, kafka, fates)
+
+
+def beginnings(kafka: Any, fates: Ledger | None, began: list[Place], commit: str = "completion") -> Beginnings:
+    assignment = assignment_of(kafka, fates, commit)
     commits: Any = None
     logs = Logs(fates, assignment, commits, BridgeMetrics())
-    return Beginnings(settings, assignment, kafka, fates, logs, lambda place, end: began.append(place))
+    return Beginnings(settings_of(commit), assignment, kafka, fates, logs, lambda place, end: began.append(place))
 
 
 def start_of(fates: Ledger, kafka: Kafka, commit: str = "completion") -> int:
@@ -123,6 +130,51 @@ def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_hand
         assert accounts.known([CHARGE])[0].lost is None
         assert start_of(fates, Kafka(0, 30, 20, note("another")), "handoff") == 20
         assert accounts.known([CHARGE])[0].lost == 20
+
+
+def test_a_ledger_set_back_to_before_it_knew_of_a_partition_has_lost_what_was_handed_off(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        metadata = note(fates.state().epoch)
+        assert start_of(fates, Kafka(0, 30, 20, metadata), "completion") == 20
+        (known,) = Accounts(fates).known([CHARGE])
+        assert (known.reached, known.lost) == (20, None)
+    with closing(Ledger(redis_url, "cluster", "another")) as fates:
+        assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 20
+        assert Accounts(fates).known([CHARGE])[0].lost == 20
+        # Once it is known, it is as any other.
+        assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 20
+
+
+def test_a_handler_that_is_younger_than_what_the_ledger_was_set_back_to_is_given_all_since(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        before = CHARGE._replace(handler="before")
+        accounts.join(before, 0)
+        accounts.reach({before: 12})
+        assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 12
+        assert accounts.known([CHARGE])[0][:] == (12, 12, None)
+    with closing(Ledger(redis_url, "cluster", "another")) as fates:
+        # Where nothing was lost, one that is new begins where the group is.
+        accounts = Accounts(fates)
+        accounts.join(before, 0)
+        accounts.reach({before: 20})
+        assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 20
+        assert accounts.known([CHARGE])[0][:] == (20, 20, None)
+
+
+def test_what_is_read_again_gives_a_ledger_no_credit_that_it_never_earned(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        kafka: Any = Kafka(0, 30, 20, "")
+        assignment = assignment_of(kafka, fates, "completion")
+        accounts, place = Accounts(fates), ("orders", 0)
+        assignment.open(place)
+        assignment.restart(place, 25)
+        assert accounts.known([CHARGE])[0][:] == (None, None, None)
+        accounts.join(CHARGE, 0)
+        for reached, found in ((12, 12), (25, 25), (28, 25)):
+            accounts.reach({CHARGE: reached})
+            assignment.restart(place, 25)
+            assert accounts.known([CHARGE])[0].reached == found
 
 
 def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_read_again(redis_url: str):
