@@ -218,6 +218,7 @@ class Beginnings:
         if self._ledger is None:
             yield first
             return
+        before = self._ledger.state()
         made = self._assignment.made(place, first)
         accounts = list(made.accounts.values())
         back = self._went_back_to(place, accounts, committed, first)
@@ -231,7 +232,11 @@ class Beginnings:
         start = min(starts, default=first)
         if back < first:
             start = min(start, max(back, log.low))
-        Accounts(self._ledger).reach(dict.fromkeys(accounts, min(start, first)))
+        reached = dict.fromkeys(accounts, min(start, first))
+        if doubt := Accounts(self._ledger).reach(reached, before).doubt(before):
+            logger.warning("%s-%d: looked at anew: %s.", *place, doubt)
+            yield from self._starts(place, committed, log)
+            return
         if start > first:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
         elif start < first:

@@ -1,6 +1,7 @@
 """Commits, per partition, the first offset that must be read again after a crash."""
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Thread
 from typing import Final
@@ -11,6 +12,7 @@ from bridge.extent import note
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.ledger import Accounts, Ledger, State
 from bridge.metrics import BridgeMetrics, Place
+from bridge.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +66,23 @@ class Commits:
             self._slow = True
             return None
         self._slow = False
+        if doubt is not None:
+            return doubt
+        safe = [(p, p.safe()) for p in self._assignment.partitions if p.place not in held_back]
+        doubt = self._reach(safe)
         if doubt is None:
-            self._commit(consumer, self._ours(consumer, self._reached(held_back)), wait=wait)
+            further = {p.place: at for p, at in safe if at > self._assignment.committed.get(p.place, -1)}
+            self._commit(consumer, self._ours(consumer, further), wait=wait)
         return doubt
+
+    def know(self) -> None:
+        """See which ledger there is, before the first look at what it says: what is lost from then on is noticed.
+
+        Raises:
+            LedgerUnavailable: it is not known.
+        """
+        if self._ledger is not None and self._state is None:
+            self._state = self._ledger.state()
 
     def move(self, consumer: Consumer, place: Place, offset: int) -> None:
         """Commit an offset whatever is committed, and wait for Kafka's answer.
@@ -106,20 +122,26 @@ class Commits:
     def _doubt(self) -> str | None:
         if self._ledger is None:
             return None
-        now = self._ledger.fsync(FSYNC_WITHIN) if self._fsync else self._ledger.state()
+        return self._compare(self._ledger.fsync(FSYNC_WITHIN) if self._fsync else self._ledger.state())
+
+    def _compare(self, now: State) -> str | None:
         before, self._state = self._state, now
         return None if before is None else now.doubt(before)
 
-    def _reached(self, held_back: set[Place]) -> dict[Place, int]:
-        """What is safe to commit, beyond what is committed. The ledger knows it first: see `Accounts.reach`."""
-        safe = [(p, p.safe()) for p in self._assignment.partitions if p.place not in held_back]
-        if self._ledger is not None:
-            # Also where it is not beyond the commit: a ledger that had lost it is told what was read again.
-            further = [(p, offset) for p, offset in safe if offset > p.reached]
-            Accounts(self._ledger).reach({a: offset for p, offset in further for a in p.accounts.values()})
+    def _reach(self, safe: Sequence[tuple[Partition, int]]) -> str | None:
+        """Tell the ledger first how far the commit will go; return why it may have lost what that rests on."""
+        # Also where it is not beyond the commit: a ledger that had lost it is told what was read again.
+        if self._ledger is None:
+            return None
+        further = [(partition, offset) for partition, offset in safe if offset > partition.reached]
+        if not further:
+            return None
+        reached = {account: offset for p, offset in further for account in p.accounts.values()}
+        doubt = self._compare(Accounts(self._ledger).reach(reached, self._state))
+        if doubt is None:
             for partition, offset in further:
                 partition.reached = offset
-        return {p.place: offset for p, offset in safe if offset > self._assignment.committed.get(p.place, -1)}
+        return doubt
 
     def _ours(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:
         """As they are committed; a commit is not fenced, and would move another bridge's offset: storing is."""

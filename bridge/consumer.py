@@ -320,6 +320,8 @@ class Bridge:
             self._dispatch.look(watched, self._rereads.undone)
 
     def _begin(self) -> None:
+        if any(self._beginnings):
+            self._commits.know()
         self._beginnings.advance(self._consumer)
 
     def _begin_anew(self, places: list[Place]) -> None:
@@ -404,7 +406,8 @@ class Bridge:
         if doubt is None:
             return
         logger.warning("%s.", doubt)
-        self._begin_anew([place for place in self._assignment if place not in self._beginnings])
+        # Those that have not begun too: half of what is known of them may be of before.
+        self._begin_anew(list(self._assignment))
 
     def _commit_last(self, *, wait: bool) -> None:
         """In a rebalance and at the end, where nothing may be raised."""

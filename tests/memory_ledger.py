@@ -112,8 +112,10 @@ class MemoryLedger:
             self._joined[account] = first
         return self._joined[account]
 
-    def reach(self, offsets: Mapping[Account, int]) -> None:
-        self._reached.update(offsets)
+    def reach(self, offsets: Mapping[Account, int], since: State | None = None) -> State:
+        if since is None or self._state.doubt(since) is None:
+            self._reached.update(offsets)
+        return self._state
 
     def lose(self, accounts: Iterable[Account], below: int) -> None:
         self._lost.update(dict.fromkeys(accounts, below))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from bridge.ledger.client import Ledger
+from bridge.ledger.epoch import State
 from bridge.ledger.pages import PAGE, Account, key
 
 
@@ -84,12 +85,25 @@ class Accounts:
             pipe.execute()
             return first
 
-    def reach(self, offsets: Mapping[Account, int]) -> None:
-        """Note what is safe to commit, before it is committed: a commit above it says that the ledger went back."""
-        if offsets:
-            with self._ledger.asking("note how far handlers have come") as pipe:
+    def reach(self, offsets: Mapping[Account, int], since: State | None = None) -> State:
+        """Note what is safe to commit, before it is committed: a commit above it says that the ledger went back.
+
+        Parameters:
+            since: the state when what this rests on was seen. A ledger that may have lost some of it since is given no
+                credit for it: nothing is noted.
+
+        Returns:
+            the ledger's state at that moment, to compare with `since`.
+        """
+        with self._ledger.asking("note how far handlers have come") as pipe:
+            # No other data set comes in between, be it on the same connection or on another: this is refused then.
+            pipe.watch(key("epoch"))
+            now = self._ledger.state_on(pipe)
+            if offsets and (since is None or now.doubt(since) is None):
+                pipe.multi()
                 pipe.hset(self._names[1], mapping={key(*account): str(offset) for account, offset in offsets.items()})
                 pipe.execute()
+        return now
 
     def accept(self, account: Account, first: int) -> None:
         """Note that a person lets everything begin at an offset: what was lost below it is not asked for."""

@@ -198,6 +198,11 @@ class Ledger:
             self._ask_state(pipe)
             return self._state(_known(pipe.execute(raise_on_error=False)))
 
+    def state_on(self, pipe: Any) -> State:
+        """Return the ledger's state on the connection on which `pipe` watches a key; without a data set, no epoch."""
+        epoch, writes = pipe.get(key("epoch")) or b"", pipe.get(self._writes)
+        return self._state((None, epoch, writes, pipe.info("server"), pipe.info("replication")))
+
     def since(self) -> float:
         """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
 

@@ -202,6 +202,14 @@ def test_a_page_that_is_there_and_one_of_an_account_that_never_began_are_left_as
     assert kept.ledger.fates(NOTIFY, 0, 9) == bytes([0] * 9 + [Fate.DONE])
 
 
+def test_a_ledger_that_may_have_lost_something_is_given_no_credit_for_it(kept: Kept) -> None:
+    before = kept.ledger.state()
+    assert kept.accounts.reach({CHARGE: 9}, before).doubt(before) is None
+    assert kept.accounts.reach({CHARGE: 20}, before._replace(run_id="another")).doubt(before) is None
+    assert kept.accounts.reach({CHARGE: 20}, before._replace(writes=before.writes + 1)) == before
+    assert kept.accounts.known([CHARGE]) == [Known(None, 9, None)]
+
+
 def test_what_is_known_of_accounts_is_told_and_who_ever_began_is_listed(kept: Kept) -> None:
     odd = Account("a:b handler", "t%pic", "id", 12)
     assert kept.accounts.known([CHARGE, odd]) == [Known(), Known()]

@@ -209,6 +209,48 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
         assert seen == [(12, 12, note(fates.state().epoch, assigned.logs[place].id))]
 
 
+def test_a_ledger_set_back_while_it_is_looked_at_is_looked_at_anew(redis_url: str, monkeypatch: pytest.MonkeyPatch):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates, closing(Ledger(redis_url, "cluster", "x")) as other:
+        other.write([Mark(CHARGE, [1], Fate.DONE)])
+        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        accounts.join(CHARGE, 0)
+        accounts.reach({CHARGE: 20})
+        find = Ledger.find
+
+        def restored(self: Ledger, *asked: Any) -> int | None:
+            monkeypatch.setattr(Ledger, "find", find)
+            accounts.reach({CHARGE: 12})
+            with fates.asking("set it back") as pipe:
+                pipe.decr("ledger:writes")
+                pipe.execute()
+            return find(self, *asked)
+
+        monkeypatch.setattr(Ledger, "find", restored)
+        assert start_of(fates, Kafka(0, 30, 20, metadata)) == 12
+        assert accounts.known([CHARGE])[0].reached == 12
+
+
+def test_a_ledger_set_back_between_the_look_at_it_and_the_commit_is_given_no_credit(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        fates.write([Mark(CHARGE, [1], Fate.DONE)])
+        Accounts(fates).reach({CHARGE: 5})
+        place = ("orders", 0)
+
+        def safe() -> int:
+            # After the look at the ledger, and before it is told.
+            with fates.asking("set it back") as pipe:
+                pipe.set("ledger:writes", 0)
+                pipe.execute()
+            return 12
+
+        one = SimpleNamespace(place=place, safe=safe, reached=-1, accounts={"charge": CHARGE})
+        assigned: Any = SimpleNamespace(partitions=[one], committed={place: 9})
+        commits, consumer = Commits(assigned, fates, False, BridgeMetrics()), None
+        doubt = commits.commit(consumer, set(), wait=False)  # type: ignore[arg-type]
+        assert "went back" in str(doubt)
+        assert (Accounts(fates).known([CHARGE])[0].reached, one.reached) == (5, -1)
+
+
 def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts, metadata = Accounts(fates), note(fates.state().epoch)
