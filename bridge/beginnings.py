@@ -64,6 +64,7 @@ class _Open:
     met: Met | None = None
     look: Iterator[int | None] | None = None
     start: int | None = None
+    first: int = 0
     said: bool = False
 
 
@@ -184,7 +185,8 @@ class Beginnings:
             each.met = self._logs.meet(place, self._catalog.id_of(place[0]), said, each.log.low, each.log.high)
             # A commit on another log says nothing of this one.
             committed = each.committed if each.met.offset == said.offset else Committed(each.met.offset, None, said)
-            each.look = self._starts(place, committed, each.log)
+            each.first = self._first(place, committed.offset, each.log)
+            each.look = self._starts(place, committed, each.log, each.first)
         try:
             each.start = next(each.look)
         except BaseException:
@@ -199,7 +201,7 @@ class Beginnings:
         # Where the client knows the epoch, it sees that the log still has what was read, or goes back to where it ends.
         kept = each.met.kept and each.met.offset is not None and each.start >= each.met.offset
         # What was skipped because it is settled was read too, whoever committed.
-        epoch = each.met.epoch if kept or each.start > self._first(each.met.offset, each.log) else -1
+        epoch = each.met.epoch if kept or each.start > each.first else -1
         try:
             consumer.seek(TopicPartition(*place, each.start, leader_epoch=epoch))
         except KafkaException as error:
@@ -211,9 +213,8 @@ class Beginnings:
         self._began(place, each.log.high)
         return True
 
-    def _starts(self, place: Place, committed: Committed, log: Log) -> Iterator[int | None]:
+    def _starts(self, place: Place, committed: Committed, log: Log, first: int) -> Iterator[int | None]:
         """Yield the offset at which reading begins; before it, `None` for each look at the ledger."""
-        first = self._first(committed.offset, log)
         yield from self._expired(place, committed.offset, log)
         if self._ledger is None:
             yield first
@@ -235,7 +236,7 @@ class Beginnings:
         reached = dict.fromkeys(accounts, min(start, first))
         if doubt := Accounts(self._ledger).reach(reached, before).doubt(before):
             logger.warning("%s-%d: looked at anew: %s.", *place, doubt)
-            yield from self._starts(place, committed, log)
+            yield from self._starts(place, committed, log, first)
             return
         if start > first:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
@@ -248,7 +249,15 @@ class Beginnings:
             )
         yield start
 
-    def _first(self, committed: int | None, log: Log) -> int:
+    def _first(self, place: Place, committed: int | None, log: Log) -> int:
+        """Where the group is; if it has committed nothing, or Kafka forgot it, as far as the ledger knows."""
+        if committed is None and self._ledger is not None:
+            accounts = list(self._assignment.made(place, 0).accounts.values())
+            reached = Accounts(self._ledger).reached(accounts)
+            if reached is not None and reached <= log.high:
+                if reached > log.low:
+                    logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
+                committed = reached
         if committed is None:
             latest = self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
             return log.high if latest else log.low

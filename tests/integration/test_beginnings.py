@@ -251,6 +251,20 @@ def test_a_ledger_set_back_between_the_look_at_it_and_the_commit_is_given_no_cre
         assert (Accounts(fates).known([CHARGE])[0].reached, one.reached) == (5, -1)
 
 
+def test_a_group_whose_offsets_kafka_forgot_goes_on_where_the_ledger_knows_it_to_be(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        nothing = -1001
+        # A group that never was here begins as Kafka is told to.
+        assert start_of(fates, Kafka(0, 30, nothing, "")) == 0
+        # Its pages have expired; how far it had come has not.
+        Accounts(fates).reach({CHARGE: 20})
+        assert start_of(fates, Kafka(0, 30, nothing, "")) == 20
+        assert start_of(fates, Kafka(25, 30, nothing, "")) == 25
+        # A log that ends before is another.
+        Accounts(fates).reach({CHARGE: 31})
+        assert start_of(fates, Kafka(0, 30, nothing, "")) == 0
+
+
 def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts, metadata = Accounts(fates), note(fates.state().epoch)
