@@ -240,11 +240,20 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     # -- publishing
 
+    def _inplace_augment_message(self, message: dict[str, Any], *args: Any) -> None:
+        before = message["properties"].get("delivery_tag")
+        super()._inplace_augment_message(message, *args)
+        if isinstance(before, _Tried):
+            message["properties"]["delivery_tag"] = before
+
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> Any:
         """Put a message into its queue, or among the waiting ones if it is due later."""
         due = eta_of(message) if message.get("headers") else None
         if due is None or due - time() <= self.wait_from:
             return super()._put(queue, message, **kwargs)
+        properties = message["properties"]
+        # If only the answer is lost, it waits already: what kombu puts on a next try is the same entry then.
+        properties["delivery_tag"] = _Tried(properties["delivery_tag"])
         key = self.list_key(queue, self._get_message_priority(message, reverse=False))
         keys = [self.keys.waiting(queue), self.keys.waiting_queues]
         args = [repr(due), stored(key, dumps(message).encode()), queue]
@@ -253,6 +262,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             return batch.add("eval", WAIT.text, len(keys), *keys, *args)
         with self.conn_or_acquire() as client:
             client.eval(WAIT.text, len(keys), *keys, *args)
+        properties["delivery_tag"] = str(properties["delivery_tag"])
         return None
 
     def put_back(self, queue: str, message: dict[str, Any]) -> None:
@@ -355,6 +365,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             self._put_off.clear()
         except UNAVAILABLE as exc:
             logger.warning("What was put off stays so until its time: %r", exc)
+
+
+class _Tried(str):
+    """The delivery tag of a message of which it is not known whether it was put among the waiting ones."""
+
+    __slots__ = ()
 
 
 class _Given:

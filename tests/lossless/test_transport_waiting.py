@@ -1,5 +1,6 @@
 """What is not due yet waits in Redis: in no worker's memory, through any crash, once, and on time."""
 
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from kombu import Connection
 from kombu.transport.redis import Transport as PlainTransport
 
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until
+from tests.servers.proxy import Proxy
 
 Start = Callable[..., Worker]
 Send = Callable[..., Any]
@@ -114,3 +116,25 @@ def test_an_eta_that_is_no_time_or_never_comes_harms_nobody(
     wait_until(lambda: ran() == [2])
     wait_until(lambda: not broker.taken())
     assert not worker.exited
+
+
+class Unanswered(Proxy):
+    """Cuts a connection once when a message is put among those that wait: Redis gets it, the answer gets nowhere."""
+
+    left = 1
+
+    def passes(self, data: bytes, source: socket.socket) -> None:
+        if b"_waiting.celery" in data and self.left:
+            self.left -= 1
+            source.shutdown(socket.SHUT_RDWR)
+
+
+def test_what_is_put_again_because_an_answer_was_lost_waits_once(broker: Broker) -> None:
+    with Unanswered(broker.port) as proxy, Celery(broker=f"redis://127.0.0.1:{proxy.port}/{broker.database}") as app:
+        app.send_task(MARK, (1,), countdown=60)
+        assert proxy.left == 0
+        assert broker.client.zcard("_waiting.celery") == 1
+        for _ in range(2):
+            app.send_task(MARK, (2,), countdown=60, task_id="the same")
+    tags = {message["properties"]["delivery_tag"] for message in broker.queued()}
+    assert len(tags) == len(broker.queued()) == 3

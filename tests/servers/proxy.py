@@ -32,6 +32,9 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def passes(self, data: bytes, source: socket.socket) -> None:
+        """Called with all that passes, before it does."""
+
     def _accept(self) -> None:
         while True:
             try:
@@ -50,6 +53,7 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                self.passes(data, source)
                 sink.sendall(data)
         for end in (source, sink):
             with suppress(OSError):
