@@ -138,11 +138,17 @@ class Beginnings:
         asked = [place for place, each in self._open.items() if each.committed is None and now >= each.ask_at]
         if not asked:
             return
+        # Anew: a topic that was deleted and made again has another id, and a clean page in the ledger.
+        untold = self._catalog.identify({topic for topic, _ in asked})
+        for place in asked:
+            if place[0] in untold:
+                self._later(place, untold[place[0]])
+        asked = [place for place in asked if place[0] not in untold]
+        if not asked:
+            return
         try:
-            # Anew: a topic that was deleted and made again has another id, and a clean page in the ledger.
-            self._catalog.identify({topic for topic, _ in asked})
             known = consumer.committed([TopicPartition(*place) for place in asked], timeout=ANSWER_WITHIN)
-        except (KafkaException, KafkaUnavailable) as error:
+        except KafkaException as error:
             for place in asked:
                 self._later(place, str(error))
             return

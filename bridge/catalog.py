@@ -87,30 +87,28 @@ class Catalog:
             logger.info("topic %r has %d partitions.", name, len(found[name].partitions))
         self._named = set(missing)
         self.missing = missing
-        self.identify({name for name in found if name not in self.topic_ids})
+        self._must_identify({name for name in found if name not in self.topic_ids})
         for name, topic in found.items():
             if name not in self._prepared and self._make(name, len(topic.partitions), known):
                 self._prepared.add(name)
 
-    def identify(self, topics: Collection[str]) -> None:
-        """Ask for the ids of topics.
-
-        Raises:
-            KafkaUnavailable: Kafka did not tell one of them.
-        """
+    def identify(self, topics: Collection[str]) -> dict[str, str]:
+        """Ask for the ids of topics; return of which Kafka did not tell it, and why: one that is gone, perhaps."""
         unknown = sorted(topics)
         if not unknown:
-            return
+            return {}
         if self.cluster.startswith(MOCK):
             # librdkafka's mock has no DescribeTopics (api key 75): it would not answer at all.
             self.topic_ids.update(dict.fromkeys(unknown, ""))
-            return
+            return {}
         answers = self._admin.describe_topics(TopicCollection(unknown), request_timeout=ANSWER_WITHIN)
+        untold = {}
         for name, future in answers.items():
             try:
                 self.topic_ids[name] = str(future.result(ANSWER_WITHIN * 2).topic_id)
             except (KafkaException, TimeoutError) as error:
-                raise KafkaUnavailable(f"Kafka does not say the id of topic {name!r}: {error}.") from None
+                untold[name] = f"Kafka does not say the id of topic {name!r}: {error}."
+        return untold
 
     def id_of(self, topic: str) -> str:
         """The id of a topic.
@@ -119,8 +117,12 @@ class Catalog:
             KafkaUnavailable: it is not known yet, and Kafka did not tell.
         """
         if topic not in self.topic_ids:
-            self.identify({topic})
+            self._must_identify({topic})
         return self.topic_ids[topic]
+
+    def _must_identify(self, topics: Collection[str]) -> None:
+        for why in self.identify(topics).values():
+            raise KafkaUnavailable(why)
 
     def ask_ids(self, topics: Iterable[str]) -> None:
         """Ask for the ids of topics anew, without waiting for the answer."""

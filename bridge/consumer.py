@@ -379,7 +379,7 @@ class Bridge:
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        logger.warning("the group went on without this bridge; its partitions are another's now.")
+        logger.warning("the group went on without this bridge; its partitions are another's now, or gone.")
         self._give_up(partitions)
         consumer.incremental_unassign(partitions)
 

@@ -10,7 +10,9 @@ import pytest
 
 from bridge.assignment import Assignment
 from bridge.beginnings import LOOK, Beginnings
+from bridge.catalog import Catalog
 from bridge.commits import Commits
+from bridge.errors import KafkaUnavailable
 from bridge.extent import note
 from bridge.kafka import TopicPartition
 from bridge.kafkalogs import Logs
@@ -31,13 +33,15 @@ class Kafka:
         self.low, self.high, self._committed, self._metadata = low, high, committed, metadata
         self._leaderless = leaderless
         self.topic_ids = {"orders": "id"}
+        self.gone: dict[str, str] = {}
         self.sought: dict[int, int] = {}
 
     def id_of(self, topic: str) -> str:
         return self.topic_ids[topic]
 
-    def identify(self, topics: set[str]) -> None:
-        assert topics == {"orders"}
+    def identify(self, topics: set[str]) -> dict[str, str]:
+        assert topics <= {"orders", *self.gone}
+        return self.gone
 
     def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
         answers: tuple[Future[Any], Future[Any]] = (Future(), Future())
@@ -93,6 +97,29 @@ def test_a_partition_without_a_leader_holds_up_no_other():
         found.advance(kafka)
     assert time.monotonic() - before < 1
     assert (sorted(began), list(found)) == ([("orders", 0), ("orders", 2)], [("orders", 1)])
+
+
+def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture):
+    kafka: Any = Kafka(0, 10, -1001, "")
+    kafka.gone = {"gone": "Kafka does not say the id of topic 'gone'"}
+    began: list[Place] = []
+    found = beginnings(kafka, None, began)
+    found.add([("gone", 0), ("orders", 0)])
+    for _ in range(3):
+        found.advance(kafka)
+    assert (began, list(found)) == ([("orders", 0)], [("gone", 0)])
+    assert "gone-0: where to begin is not known yet: Kafka does not say the id" in caplog.text
+
+
+def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stack):
+    stack.make_topics("orders")
+    there = stack.topic("orders")
+    settings = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka})
+    catalog = Catalog(settings, [there], make=False)
+    untold = catalog.identify({there, "gone"})
+    assert (list(catalog.topic_ids), list(untold)) == ([there], ["gone"])
+    with pytest.raises(KafkaUnavailable, match="gone"):
+        catalog.id_of("gone")
 
 
 def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str):
