@@ -24,6 +24,7 @@ from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, Ledg
 from bridge.find import find as find_record
 from bridge.find import find_key, lines
 from bridge.http import Sidecar
+from bridge.printable import printable
 from bridge.reset import CannotReset
 from bridge.reset import reset as reset_of
 from bridge.routes import Routes, find_celery_app
@@ -46,6 +47,8 @@ cli = typer.Typer(
 AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
 logger = logging.getLogger("bridge")
 console = Console(highlight=False)
+#: Faults may have several lines, those of a module that cannot be imported for one.
+_BREAK = "\n"
 _COLOURS = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
@@ -130,7 +133,10 @@ def check(
         print(json.dumps([finding.to_data() for finding in found], indent=2))
     else:
         for finding in found:
-            console.print(f"[{_COLOURS[finding.level]}]{finding.level:>7}[/]  {escape(finding.text)}", soft_wrap=True)
+            console.print(
+                f"[{_COLOURS[finding.level]}]{finding.level:>7}[/]  {escape(printable(finding.text, keep=_BREAK))}",
+                soft_wrap=True,
+            )
     raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
 
 
@@ -245,7 +251,7 @@ def reset(
 
 
 def _fail(words: str, code: int) -> NoReturn:
-    print(words, file=sys.stderr)
+    print(printable(words, keep=_BREAK), file=sys.stderr)
     raise typer.Exit(code)
 
 

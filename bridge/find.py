@@ -16,6 +16,7 @@ from bridge.latest import DeadLetter, latest
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.underway import handed_at
 from bridge.opened import opened
+from bridge.printable import printable
 from bridge.readback import records
 from bridge.routes import Routes
 from bridge.settings import Settings
@@ -234,7 +235,11 @@ def _iso(at: float) -> str:
 
 
 def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was found, for people."""
+    """What was found, for people: keys and errors are others' texts, and end no line."""
+    yield from map(printable, _lines(found))
+
+
+def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in found:
         record = each["record"]
         key = "" if record["key"] is None else f", key {record['key']}"

@@ -1,7 +1,10 @@
 """How lines of a log look: as text, or as JSON with a field for each thing that is known."""
 
+import copy
 import logging
 from typing import Any, Final, Literal
+
+from bridge.printable import printable
 
 Format = Literal["text", "json"]
 
@@ -26,9 +29,27 @@ def json_formatter() -> logging.Formatter:
 def begin(level: str, form: Format) -> None:
     """Log to standard error from this level on, in this form."""
     logging.basicConfig(level=level.upper(), format="[%(asctime)s: %(levelname)s/bridge] %(message)s")
-    if form == "json":
-        for each in logging.getLogger().handlers:
-            each.setFormatter(json_formatter())
+    for each in logging.getLogger().handlers:
+        each.setFormatter(json_formatter() if form == "json" else OneLine(each.formatter))
+
+
+class OneLine(logging.Formatter):
+    """Text in another formatter's form, a line a record: what errors say begins no line of its own, and colours none.
+
+    A traceback comes below it, with line breaks and without escapes.
+    """
+
+    def __init__(self, form: logging.Formatter | None) -> None:
+        super().__init__()
+        self._form = form or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and its traceback; the record stays as it is, for others that write it too."""
+        shown = copy.copy(record)
+        shown.msg, shown.args = printable(record.getMessage(), keep="\t"), None
+        if record.exc_info:
+            shown.exc_text = printable(self._form.formatException(record.exc_info), keep="\n\t")
+        return self._form.format(shown)
 
 
 def _text(value: Any) -> str:

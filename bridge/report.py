@@ -9,17 +9,18 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from bridge.audit import Audit, Line
+from bridge.printable import printable
 
 _COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
 
 def print_audit(console: Console, audit: Audit) -> None:
     """A row a handler and partition, the totals, and the offsets that need a person."""
-    table = Table("handler", title=f"audit of {audit.topic}", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table("handler", title=f"audit of {_cell(audit.topic)}", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("partition", *_COLUMNS):
         table.add_column(name, justify="right")
     for line in audit.lines:
-        table.add_row(escape(line.handler), str(line.partition), *(f"{getattr(line, name):,}" for name in _COLUMNS))
+        table.add_row(_cell(line.handler), str(line.partition), *(f"{getattr(line, name):,}" for name in _COLUMNS))
     table.add_section()
     table.add_row("total", "", *(f"{count:,}" for count in audit.totals.values()))
     _show(console, table)
@@ -87,7 +88,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
 
 
 def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:
-    table = Table("topic", "partition", "committed", "end", "lag", title=f"group {escape(group)}")
+    table = Table("topic", "partition", "committed", "end", "lag", title=f"group {_cell(group)}")
     for topic, partitions in topics.items():
         if not partitions:
             table.add_row(topic, "does not exist yet", "", "", "")
@@ -119,8 +120,12 @@ def _show(console: Console, table: Table) -> None:
 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:
-    """A line as it is: what an error says in square brackets would be taken for a colour, and lost."""
-    console.print(text, style=style, markup=False, soft_wrap=True)
+    """One line, whatever others have put into it: what is in square brackets is no colour, and an escape none."""
+    console.print(printable(text), style=style, markup=False, soft_wrap=True)
+
+
+def _cell(text: str) -> str:
+    return escape(printable(text))
 
 
 def _shown(offsets: list[int]) -> str:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.logs import json_formatter
+from bridge.logs import OneLine, json_formatter
 from bridge.message import Delivery
 from tasks.errors import DeadLettered
 
@@ -85,6 +85,8 @@ def dress(logger: logging.Logger) -> None:
             each.addFilter(WithDelivery())
         if os.environ.get("WORKER_LOG_FORMAT") == "json":
             each.setFormatter(json_formatter())
+        elif not isinstance(each.formatter, OneLine):
+            each.setFormatter(OneLine(each.formatter))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bridge.failure import Failure
-from bridge.logs import json_formatter
+from bridge.logs import OneLine, json_formatter
 from bridge.message import Dead, Delivery, Message
 from tasks import logs, telling
 from tasks.logs import LINES, WINDOW, Sums, WithDelivery, about
@@ -53,6 +53,30 @@ def test_a_line_says_which_delivery_it_is_about():
 def test_a_field_of_the_handlers_own_stays_as_it_is():
     about(DELIVERY)
     assert vars(line(topic="weather"))["topic"] == "weather"
+
+
+def test_a_record_is_one_line_of_text_whatever_an_error_says_and_its_traceback_comes_below():
+    try:
+        raise ValueError("no\n[ERROR] all is lost\x1b[31m")
+    except ValueError as error:
+        record = logging.getLogger("shop").makeRecord(
+            "shop", logging.ERROR, "f", 1, "failed: %s", (error,), (ValueError, error, error.__traceback__)
+        )
+    first, *below = OneLine(logging.Formatter("[%(levelname)s] %(message)s")).format(record).split("\n")
+    assert first == r"[ERROR] failed: no\n[ERROR] all is lost\x1b[31m"
+    assert below[0].startswith("Traceback")
+    assert "\x1b" not in "".join(below)
+    assert record.args, "others see the record as it was"
+
+
+def test_the_lines_of_a_worker_are_of_one_line_each(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("WORKER_LOG_FORMAT", raising=False)
+    logger, handler = logging.Logger("dressed"), logging.StreamHandler()
+    logger.addHandler(handler)
+    logs.dress(logger)
+    logs.dress(logger)
+    record = logging.getLogger("shop").makeRecord("shop", logging.INFO, "f", 1, "a\nb", None, None)
+    assert handler.format(record) == r"a\nb"
 
 
 def test_outside_of_a_delivery_the_field_is_empty():

@@ -4,7 +4,8 @@ import io
 
 from rich.console import Console
 
-from bridge.audit import Audit, Line
+from bridge.audit import Audit, Deaths, Line
+from bridge.find import lines
 from bridge.report import print_audit, print_status
 
 
@@ -35,3 +36,19 @@ def test_what_an_error_says_in_brackets_is_printed():
     print_status(console, {**status, "workers": {}, "queues": {}, "oldest": [], "unanswered": []})
     assert "[a] is wrong" in text(console)
     assert "Kafka: [thrd:main]: refused" in text(console)
+
+
+def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
+    evil = "no\n! all is well\x1b[31m\x1b]0;title\x07\u202e"
+    console = printed()
+    status = {"group": evil, "problems": [evil], "topics": {}, "bridges": {}, "workers": {}}
+    print_status(console, {**status, "queues": {}, "oldest": [], "unanswered": []})
+    print_audit(console, Audit("orders", [Line(evil, 0, 0, 1, 1, 0)], [Deaths(evil, evil, 1, evil, "", "")]))
+    for character in ("\x1b", "\x07", "\u202e", "\n! all"):
+        assert character not in text(console)
+    assert r"! no\n! all is well\x1b[31m" in text(console)
+    record = {"topic": "orders", "partition": 0, "offset": 1, "timestamp": None, "key": evil}
+    delivery = {"handler": evil, "fate": "dead", "since": None, "where": evil, "attempts": {}, "last_error": evil}
+    shown = list(lines([{"record": record, "deliveries": [delivery]}]))
+    assert len(shown) == 3
+    assert all(line.isprintable() for line in shown)
