@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from bridge.errors import LedgerUnavailable
-from bridge.ledger import Account, Ledger
+from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
 from bridge.ledger.underway import oldest
 from bridge.metrics import BridgeMetrics, Place
@@ -164,7 +164,9 @@ class Announcement:
         if self._ledger is None:
             return
         ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}
-        for account in self._accounts:
+        gone = beside(self._accounts, Accounts(self._ledger).everyone())
+        ages.update({(account.topic, account.handler): 0.0 for account in gone})
+        for account in (*self._accounts, *gone):
             if (found := oldest(self._ledger, account)) is not None:
                 where = (account.topic, account.handler)
                 ages[where] = max(ages.get(where, 0.0), found.seconds)
@@ -196,6 +198,13 @@ class Announcement:
             for delivery, since in self._waiting.look(found).items()
             if since < now
         ]
+
+
+def beside(here: Sequence[Account], everyone: Iterable[Account]) -> list[Account]:
+    """Accounts of the logs of those here whose handlers are not: they were renamed or removed (pure)."""
+    logs = {(each.topic, each.topic_id, each.partition) for each in here}
+    known = {*here}
+    return [each for each in everyone if each not in known and (each.topic, each.topic_id, each.partition) in logs]
 
 
 def _shown(place: Place) -> str:

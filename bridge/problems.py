@@ -11,6 +11,8 @@ from typing import Any, Final
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
 UNASSIGNED_LONG: Final = 30.0
+#: Seconds under way from which on a delivery of a handler that nobody has any more needs a person.
+GONE_LONG: Final = 60.0
 #: Seconds under way from which on a delivery is too old; with what its handler's own limits and delays allow.
 TOO_OLD: Final = 900.0
 #: Share of its memory from which on a Redis is nearly full.
@@ -260,14 +262,27 @@ def _old(facts: Facts) -> Iterator[str]:
     limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
     queues = {handler.name: handler.queue for handler in facts.handlers}
     for (topic, name), seconds in sorted(facts.oldest.items()):
+        if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
+            if seconds >= GONE_LONG:
+                yield _gone(facts, topic, name, seconds)
+            continue
         # Without a worker that runs it the sentence about that says it.
-        if seconds >= limits.get(name, TOO_OLD) and (facts.workers is None or _knowing(facts, name, queues.get(name))):
+        knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
+        if seconds >= limits.get(name, TOO_OLD) and knowing:
             yield (
                 f"The oldest delivery of {topic!r} to {name} has been under way "
                 f"{when(facts.now - seconds, facts.now)}, and is neither settled nor waiting for its retry. "
                 "See what the workers run "
                 "(celery -A tasks inspect active) and whether they are enough."
             )
+
+
+def _gone(facts: Facts, topic: str, name: str, seconds: float) -> str:
+    return (
+        f"Deliveries of {topic!r} to {name} wait, the oldest {when(facts.now - seconds, facts.now)}: that handler was "
+        "renamed or removed, and no worker knows it. Deploy it to a worker once more, or let them become dead letters "
+        "(unknown_handler, after kafka_unknown_for)."
+    )
 
 
 def _paused(facts: Facts) -> Iterator[str]:
@@ -303,6 +318,10 @@ def _consumers(facts: Facts, queue: str) -> dict[str, Mapping[str, Any]]:
 
 def _knowing(facts: Facts, handler: str, queue: str | None) -> bool:
     return any(handler in state["handlers"] for state in _consumers(facts, queue or "").values())
+
+
+def _known_anywhere(facts: Facts, handler: str) -> bool:
+    return any(handler in state["handlers"] for state in (facts.workers or {}).values())
 
 
 def _named(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:

@@ -101,6 +101,10 @@ def test_what_is_not_known_is_no_problem():
             {"letters": [Letters("orders.dlq", CHARGE.name, 3, NOW - 60, "exhausted", "OSError: no", more=True)]},
             ["At least 3 deliveries of orders.handlers.charge are dead", "exhausted, OSError: no", "'orders.dlq'"],
         ),
+        (
+            {"oldest": {("orders", "orders.old"): 90.0}},
+            ["'orders' to orders.old wait", "1.5 min", "no worker knows it"],
+        ),
         ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
         ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
         ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
@@ -126,6 +130,13 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
 )
 def test_what_passes_by_itself_is_no_problem(change: dict[str, Any]):
     assert problems(replace(WELL, **change)) == []
+
+
+def test_a_handler_that_only_a_worker_still_has_is_too_old_like_others():
+    drained = replace(WELL, workers={"w:1": worker(handlers=[CHARGE.name, "orders.old"])})
+    assert problems(replace(drained, oldest={("orders", "orders.old"): 90.0})) == []
+    (sentence,) = problems(replace(drained, oldest={("orders", "orders.old"): 4000.0}))
+    assert "The oldest delivery of 'orders' to orders.old" in sentence
 
 
 LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120, "since": NOW - 60}
