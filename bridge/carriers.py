@@ -1,8 +1,8 @@
 """Which Celery message carries a delivery now, and what that message says of it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from bridge.message import HEADER
 
@@ -21,6 +21,8 @@ class Carrier:
         failed, postponed: runs that spent a retry and that did not; `lost`: processes and workers that died with it.
         number: how often it was parked or replayed.
         error: the last failure in words.
+        first_failed: when it failed first (Unix time), or None.
+        dead: why it is dead, where Kafka has not taken its dead letter; else empty.
     """
 
     queue: str
@@ -31,6 +33,8 @@ class Carrier:
     lost: int
     number: int
     error: str
+    first_failed: float | None = None
+    dead: str = ""
 
 
 def carried(
@@ -79,4 +83,51 @@ def carrier(
     runs, failed = int(more.get("attempts", 0)), int(more.get("failures", 0))
     lost = sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
     number, error = int(more.get("number", 0)), str(more.get("error", ""))
-    return Carrier(queue, where, due, failed, runs - failed, lost, number, error)
+    first, dead = more.get("first_failed_at"), more.get("dead") or {}
+    at = int(first) / 1000 if first else None
+    return Carrier(queue, where, due, failed, runs - failed, lost, number, error, at, str(dead.get("reason", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Deliveries of one handler that wait after a failure, of those messages of its queue that were looked at.
+
+    Attributes:
+        kind: `failed`, `held` (StopConsuming) or `unpublished` (Kafka refuses the dead letter).
+        since: when the first of them failed first (Unix time), where that is known.
+        error: the last one's, of those looked at.
+        more: whether there are messages that were not looked at.
+    """
+
+    handler: str
+    kind: Literal["failed", "held", "unpublished"]
+    count: int
+    since: float | None
+    error: str
+    more: bool = False
+
+
+#: How the words of a failure begin where a handler asks to stop its topic.
+_STOPS: Final = "tasks.errors.StopConsuming"
+
+
+def waiting_of(messages: Iterable[tuple[Mapping[str, Any], float | None]], more: bool) -> list[Waiting]:
+    """Sum up by handler and kind what messages that wait until a time say of themselves (pure).
+
+    Parameters:
+        messages: the headers of each, and when it is due.
+    """
+    found: dict[tuple[str, Literal["failed", "held", "unpublished"]], list[Carrier]] = {}
+    for headers, due in messages:
+        header = headers.get(HEADER)
+        for (_, _, handler), row in _rows(headers, header) if isinstance(header, Mapping) else ():
+            each = carrier(headers, row, "", "waiting", due)
+            if each.dead or each.error:
+                kind: Any = "unpublished" if each.dead else "held" if each.error.startswith(_STOPS) else "failed"
+                found.setdefault((handler, kind), []).append(each)
+    made = []
+    for (handler, kind), carriers in sorted(found.items()):
+        since = min((each.first_failed for each in carriers if each.first_failed), default=None)
+        last = max(carriers, key=lambda each: each.due or 0.0)
+        made.append(Waiting(handler, kind, len(carriers), since, last.error or last.dead, more))
+    return made

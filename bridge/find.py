@@ -221,6 +221,11 @@ def _delivery(
 
 
 def _lies(carrier: Carrier) -> str:
+    lies = _place(carrier)
+    return f"{lies}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else lies
+
+
+def _place(carrier: Carrier) -> str:
     match carrier.where:
         case "waiting":
             until = f" until {_iso(carrier.due)}" if carrier.due else ""

@@ -15,17 +15,19 @@ from kombu.exceptions import KombuError
 from kombu.serialization import dumps
 from kombu.utils.json import loads
 
-from bridge.carriers import Carrier, Owner, Which, carried, carrier, offsets_in
+from bridge.carriers import Carrier, Owner, Waiting, Which, carried, carrier, offsets_in, waiting_of
 from bridge.errors import HandoffFailed
 from bridge.message import HEADER
 from bridge.routes import queue_of
 from lossless.channel import Channel
-from lossless.looking import sightings
+from lossless.looking import first_waiting, sightings
 
 logger = logging.getLogger(__name__)
 
 #: Most messages that one round trip carries.
 PIPELINE: Final = 500
+#: Messages of a queue that wait, and are looked at for what they say of their failures: the first that are due.
+LOOKED_AT: Final = 200
 #: Seconds that the broker may take to answer; less than the few that a shutdown may take.
 ANSWER_WITHIN: Final = 5.0
 
@@ -157,6 +159,23 @@ class Handoff:
             if not isinstance(channel, Channel):
                 return {}
             return {queue: channel.waiting_count(queue) for queue in queues}
+
+    def failing(self, queues: Collection[str]) -> list[Waiting]:
+        """What waits in those queues after a failure, as far as the first messages of each that are due say it.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self._connected() as producer:
+            channel: Any = producer.channel
+            if not isinstance(channel, Channel):
+                return []
+            found: list[Waiting] = []
+            for queue in sorted(queues):
+                entries = first_waiting(channel, queue, LOOKED_AT)
+                headers = [(each, seen.due) for seen in entries for each in _headers_in(seen.raw)]
+                found += waiting_of(headers, channel.waiting_count(queue) > len(entries))
+            return found
 
     def search(self, queue: str, suspects: dict[Owner, set[int]]) -> Iterator[None]:
         """Look for deliveries wherever in the broker messages for a queue are: waiting, taken, to be buried.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from bridge.carriers import Waiting
+
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
 UNASSIGNED_LONG: Final = 30.0
@@ -15,6 +17,9 @@ UNASSIGNED_LONG: Final = 30.0
 GONE_LONG: Final = 60.0
 #: Seconds under way from which on a delivery is too old; with what its handler's own limits and delays allow.
 TOO_OLD: Final = 900.0
+#: Deliveries of a handler that wait for a retry from which on a person is needed, and seconds since the first failure.
+FAILING_MANY: Final = 100
+FAILING_LONG: Final = 300.0
 #: Share of its memory from which on a Redis is nearly full.
 NEARLY_FULL: Final = 0.9
 
@@ -80,6 +85,7 @@ class Facts:
     queues: Mapping[str, int] | None = None
     oldest: Mapping[tuple[str, str], float] = field(default_factory=dict)
     letters: Sequence[Letters] = ()
+    failing: Sequence[Waiting] = ()
     memory: Sequence[Memory] = ()
 
 
@@ -96,6 +102,7 @@ def problems(facts: Facts) -> list[str]:
         *_lost(facts),
         *_old(facts),
         *_paused(facts),
+        *_failing(facts),
         *_dead(facts),
     ]
 
@@ -300,6 +307,28 @@ def _paused(facts: Facts) -> Iterator[str]:
             f"{len(places)} partitions are paused, {when(since, facts.now)}: {why}{length}. They go on when that is "
             f"less; add workers if it does not fall. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})"
         )
+
+
+def _failing(facts: Facts) -> Iterator[str]:
+    for each in facts.failing:
+        count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
+        since = when(each.since, facts.now) if each.since else "since when is not known"
+        match each.kind:
+            case "held":
+                yield (
+                    f"{each.handler} asks to stop its topic, {since}: {each.error}. {count} kept, and run again every "
+                    "30 s. Mend the cause: they go on by themselves."
+                )
+            case "unpublished":
+                yield (
+                    f"Kafka does not take the dead letters of {count} of {each.handler}, the first failed {since}: "
+                    f"{each.error}. They are tried again. See the workers' log, and the topic of the dead letters."
+                )
+            case _ if each.count >= FAILING_MANY or (each.since and facts.now - each.since >= FAILING_LONG):
+                yield (
+                    f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
+                    f"{each.error}. Mend the cause: they run again, and die when their retries are spent."
+                )
 
 
 def _dead(facts: Facts) -> Iterator[str]:

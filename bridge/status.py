@@ -86,7 +86,7 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
     if settings.ledger_url is not None:
         with closing(Ledger(settings.ledger_url, "", settings.group, named=settings.ledger_named)) as ledger:
             asked.ask(lambda: _members(asked, ledger))
-    asked.facts = replace(asked.facts, queues=asked.ask(lambda: _queues(app, routes)))
+    asked.ask(lambda: _queues(asked, app, routes))
     return asked
 
 
@@ -104,10 +104,11 @@ def _members(asked: _Asked, ledger: Ledger) -> None:
     asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
 
 
-def _queues(app: Celery, routes: Routes) -> dict[str, int]:
+def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
     handoff = Handoff(app)
     try:
-        return handoff.lengths(routes.queues)
+        lengths, failing = handoff.lengths(routes.queues), tuple(handoff.failing(routes.queues))
+        asked.facts = replace(asked.facts, queues=lengths, failing=failing)
     finally:
         handoff.close()
 

@@ -43,6 +43,12 @@ def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
             yield Sighting(entry.partition(b"\0")[2], "waiting", float(due))
 
 
+def first_waiting(channel: Any, queue: str, most: int) -> list[Sighting]:
+    """Return the messages of a queue that wait and are due first, at most so many."""
+    found = channel._bare().zrange(channel.keys.waiting(queue), 0, most - 1, withscores=True)
+    return [Sighting(entry.partition(b"\0")[2], "waiting", float(due)) for entry, due in found]
+
+
 def _pieces(client: Any, name: bytes) -> Iterator[bytes]:
     # From the end where messages are put: what is taken meanwhile is taken from the other, and nothing is passed over.
     start, size = 0, 10

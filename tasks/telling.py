@@ -60,9 +60,15 @@ def again(delivery: Delivery, delay: float, failure: Failure) -> None:
 @harmless
 def held(delivery: Delivery, delay: float, failure: Failure) -> None:
     """A handler asks to stop the topic."""
-    logger.critical(
-        "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery.identity, delay, str(failure)
-    )
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.critical("%d more messages of %s, which asks to stop the topic, are kept.", count, handler)
+
+    if _sums.admits(("held", handler, failure.error_class), more):
+        logger.critical(
+            "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery.identity, delay, str(failure)
+        )
 
 
 @harmless

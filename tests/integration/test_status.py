@@ -66,9 +66,9 @@ def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(sta
     assert f"No worker knows handler {NAME}" in command(stack, "check")
 
 
-def test_dead_letters_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):
+def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):
     stack.make_topics("orders")
-    stack.worker()
+    stack.worker(TEST_DELAY="60")
     stack.bridge()
     stack.produce("orders", {"dead": "no such card"}, {"dead": "no such card"}, {"id": 1})
     stack.dead("orders", 2)
@@ -76,6 +76,11 @@ def test_dead_letters_are_told_with_their_number_their_age_and_the_last_error(st
     assert re.search(rf"2 deliveries of {NAME} are dead, {SINCE}", problem)
     assert "no such card" in problem
     assert stack.topic("orders.dlq") in problem
+
+    stack.produce("orders", *({"fail": True} for _ in range(100)))
+    failing, _ = eventually(lambda: p if len(p := status(stack)["problems"]) == 2 else None, 30)
+    assert re.search(rf"100 deliveries of {NAME} failed and wait for a retry, the first {SINCE}", failing)
+    assert "ConnectionError: always" in failing
 
 
 def test_with_kafka_away_status_tells_what_redis_knows(stack: Stack):

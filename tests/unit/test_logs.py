@@ -75,7 +75,7 @@ def test_the_lines_of_a_worker_are_of_one_line_each(monkeypatch: pytest.MonkeyPa
     logger.addHandler(handler)
     logs.dress(logger)
     logs.dress(logger)
-    record = logging.getLogger("shop").makeRecord("shop", logging.INFO, "f", 1, "a\nb", None, None)
+    record = logging.getLogger("shop").makeRecord("shop", logging.INFO, "f", 1, "a\nb", (), None)
     assert handler.format(record) == r"a\nb"
 
 
@@ -163,3 +163,11 @@ def test_what_was_counted_is_said_when_the_process_ends(caplog: pytest.LogCaptur
     telling.flush()
     assert sum("5 more deliveries" in record.getMessage() for record in caplog.records) == 1
     assert logs.LINES == LINES
+
+
+def test_thousands_that_a_handler_holds_are_summed_up(caplog: pytest.LogCaptureFixture):
+    for _ in range(LINES + 601):
+        telling.held(DELIVERY, 30.0, Failure.of(RuntimeError("bank shut")))
+    telling.flush()
+    assert len(caplog.messages) == LINES + 1
+    assert "601 more messages of charge" in caplog.messages[-1]

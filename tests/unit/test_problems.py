@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bridge.carriers import Waiting
 from bridge.problems import Facts, HandlerFacts, Letters, Memory, problems, span
 
 NOW = 1_769_860_805.0
@@ -105,6 +106,19 @@ def test_what_is_not_known_is_no_problem():
             {"oldest": {("orders", "orders.old"): 90.0}},
             ["'orders' to orders.old wait", "1.5 min", "no worker knows it"],
         ),
+        (
+            {"failing": [Waiting(CHARGE.name, "failed", 200, NOW - 60, "OSError: no", more=True)]},
+            ["At least 200 deliveries of orders.handlers.charge failed", "1 min", "OSError: no"],
+        ),
+        ({"failing": [Waiting(CHARGE.name, "failed", 1, NOW - 1200, "OSError: no")]}, ["1 delivery", "20 min"]),
+        (
+            {"failing": [Waiting(CHARGE.name, "held", 9, NOW - 60, "StopConsuming: bank shut")]},
+            ["charge asks to stop its topic", "1 min", "bank shut", "9 deliveries"],
+        ),
+        (
+            {"failing": [Waiting(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")]},
+            ["2 deliveries", "Kafka does not take the dead letters", "1 min"],
+        ),
         ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
         ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
         ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
@@ -125,6 +139,7 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
         {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
         {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
         {"memory": [Memory("r:6379", 10**9, 0)]},
+        {"failing": [Waiting(CHARGE.name, "failed", 3, NOW - 20, "OSError: once")]},
         {"handlers": [replace(CHARGE, longest_wait=7200)], "oldest": {("orders", CHARGE.name): 4000.0}},
     ],
 )

@@ -1,6 +1,7 @@
 """What audit and status print for people."""
 
 import io
+from typing import Any
 
 from rich.console import Console
 
@@ -41,14 +42,21 @@ def test_what_an_error_says_in_brackets_is_printed():
 def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
     evil = "no\n! all is well\x1b[31m\x1b]0;title\x07\u202e"
     console = printed()
-    status = {"group": evil, "problems": [evil], "topics": {}, "bridges": {}, "workers": {}}
+    status: dict[str, Any] = {"group": evil, "problems": [evil], "topics": {}, "bridges": {}, "workers": {}}
     print_status(console, {**status, "queues": {}, "oldest": [], "unanswered": []})
     print_audit(console, Audit("orders", [Line(evil, 0, 0, 1, 1, 0)], [Deaths(evil, evil, 1, evil, "", "")]))
     for character in ("\x1b", "\x07", "\u202e", "\n! all"):
         assert character not in text(console)
     assert r"! no\n! all is well\x1b[31m" in text(console)
     record = {"topic": "orders", "partition": 0, "offset": 1, "timestamp": None, "key": evil}
-    delivery = {"handler": evil, "fate": "dead", "since": None, "where": evil, "attempts": {}, "last_error": evil}
+    delivery: dict[str, Any] = {
+        "handler": evil,
+        "fate": "dead",
+        "since": None,
+        "where": evil,
+        "attempts": {},
+        "last_error": evil,
+    }
     shown = list(lines([{"record": record, "deliveries": [delivery]}]))
     assert len(shown) == 3
     assert all(line.isprintable() for line in shown)
