@@ -3,6 +3,7 @@
 It goes over what the ledger has, handlers that were renamed or removed among it.
 """
 
+import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -158,11 +159,16 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
             ]
             now = [Account(name, topic, log, extent.partition) for name in imported]
             wiped_below = _wiped_below(settings, ledger, extent, now)
+            unread = 0
             for account in [*now, *gone]:
                 made = line(ledger, account, extent, account in now, wiped_below)
                 _show_ages(ledger, account, made)
                 lines.append(made)
+                unread = max(unread, _unread(ledger, account, extent) if account in now else 0)
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
+            # A bridge that has told of it may not have committed yet.
+            if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
+                changes.insert(0, _taken(extent, unread))
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
     read = letters(settings, topic)
     there = {
@@ -217,6 +223,19 @@ def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True
         made.unaccounted_at = _some(lost)
     made.oldest = _some(ledger.runs(account, {Fate.HANDED}, first, last))
     return made
+
+
+def _unread(ledger: Ledger, account: Account, extent: Extent) -> int:
+    """How much from the committed offset on retention took, and no bridge was there yet to say so."""
+    if extent.committed is None or extent.committed >= extent.first:
+        return 0
+    count = ledger.count(account, extent.committed, extent.first - 1)
+    return count.fates[Fate.OPEN] + count.pageless
+
+
+def _taken(extent: Extent, lost: int) -> LogChange:
+    assert extent.committed is not None
+    return LogChange(extent.partition, "expired", extent.committed, extent.first, lost, _iso(time.time()))
 
 
 def _show_ages(ledger: Ledger, account: Account, made: Line) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from bridge.carriers import Waiting
+from bridge.ledger import Change
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
@@ -17,6 +18,8 @@ UNASSIGNED_LONG: Final = 30.0
 GONE_LONG: Final = 60.0
 #: Seconds under way from which on a delivery is too old; with what its handler's own limits and delays allow.
 TOO_OLD: Final = 900.0
+#: Seconds for which it is told what happened to a log.
+TOLD_FOR: Final = 86_400.0
 #: Deliveries of a handler that wait for a retry from which on a person is needed, and seconds since the first failure.
 FAILING_MANY: Final = 100
 FAILING_LONG: Final = 300.0
@@ -86,6 +89,7 @@ class Facts:
     oldest: Mapping[tuple[str, str], float] = field(default_factory=dict)
     letters: Sequence[Letters] = ()
     failing: Sequence[Waiting] = ()
+    changes: Sequence[Change] = ()
     memory: Sequence[Memory] = ()
 
 
@@ -100,6 +104,7 @@ def problems(facts: Facts) -> list[str]:
         *unknown_handlers(facts).values(),
         *_known_to_some(facts),
         *_lost(facts),
+        *_changed(facts),
         *_old(facts),
         *_paused(facts),
         *_failing(facts),
@@ -262,6 +267,26 @@ def _lost(facts: Facts) -> Iterator[str]:
                 f"{each['handler']}, {when(each['since'], facts.now)}: committed, and the ledger does not know how "
                 f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
                 f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart."
+            )
+
+
+def _changed(facts: Facts) -> Iterator[str]:
+    """What happened to logs in the last day; `bridge audit` lists it for longer."""
+    for each in facts.changes:
+        if facts.now - each.at > TOLD_FOR:
+            continue
+        place, since = f"{each.topic}-{each.partition}", when(each.at, facts.now)
+        if each.lost:
+            yield (
+                f"Kafka's retention took {_records(each.lost)} of {place} unread, {since}: offsets {each.first} to "
+                f"{each.end - 1}. They are gone. Keep records for longer (retention.ms), and the bridges running; "
+                "said for a day."
+            )
+        elif each.what != "expired":
+            yield (
+                f"The log of {place} {'was ' if each.what == 'made anew' else ''}{each.what}, {since}, from offset "
+                f"{each.first} on: other records lie there now. If nobody meant it, see Kafka's disks and elections; "
+                "said for a day."
             )
 
 

@@ -17,7 +17,7 @@ from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUn
 from bridge.extent import Extent, extents
 from bridge.handoff import Handoff
 from bridge.latest import latest
-from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
@@ -125,12 +125,12 @@ def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:
         return
     there = asked.ask(lambda: _in_ledger(asked, settings, routes))
     if there is not None:
-        asked.facts = replace(asked.facts, letters=there[0], oldest=there[1])
+        asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2])
 
 
 def _in_ledger(
     asked: _Asked, settings: Settings, routes: Routes
-) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float]]:
+) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...]]:
     with opened(settings, routes.topics) as (ledger, catalog):
         letters = tuple(
             each for topic in catalog.topic_ids for each in _dead(settings, ledger, topic, catalog.topic_ids[topic])
@@ -144,7 +144,8 @@ def _in_ledger(
             if (found := oldest(ledger, account)) is not None:
                 where = (account.topic, account.handler)
                 ages[where] = max(ages.get(where, 0.0), found.seconds)
-        return letters, ages
+        changes = tuple(each for each in LogBook(ledger).told() if each.topic in catalog.topic_ids)
+        return letters, ages, changes
 
 
 def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:

@@ -13,7 +13,7 @@ from bridge.message import Dead, Delivery, Message
 from bridge.publisher import Publisher
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, delete_topic
+from tests.promises import audit, choose, delete_topic, json_of
 from tests.servers.kafka import KafkaServer
 
 TOPICS = ("orders", "many")
@@ -131,6 +131,8 @@ def test_what_retention_took_is_counted_and_nothing_that_is_left_is_jumped_over(
     admin = AdminClient({"bootstrap.servers": stack.kafka})
     place = TopicPartition(stack.topic("orders"), 0, 66)
     admin.delete_records([place])[place].result(30)
+    (change,) = audit(stack, code=1)["log_changes"]
+    assert (change["what"], change["first"], change["end"], change["lost"]) == ("expired", 5, 66, 61)
     bridge = stack.bridge()
     eventually(partial(new_are_done, stack, "orders", 20), 30)
     eventually(partial(is_committed, stack, "orders", 86))
@@ -139,6 +141,8 @@ def test_what_retention_took_is_counted_and_nothing_that_is_left_is_jumped_over(
     (change,) = found["log_changes"]
     assert (change["what"], change["first"], change["end"], change["lost"]) == ("expired", 5, 66, 61)
     assert (found["done"], found["unaccounted"]) == (20, 0)
+    (problem,) = json_of(stack, "status")["problems"]
+    assert "retention took 61 records" in problem
     assert worker.exit_code is None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bridge.carriers import Waiting
+from bridge.ledger import Change
 from bridge.problems import Facts, HandlerFacts, Letters, Memory, problems, span
 
 NOW = 1_769_860_805.0
@@ -119,6 +120,12 @@ def test_what_is_not_known_is_no_problem():
             {"failing": [Waiting(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")]},
             ["2 deliveries", "Kafka does not take the dead letters", "1 min"],
         ),
+        (
+            {"changes": [Change("orders", 1, "expired", 40, 100, 60, NOW - 120)]},
+            ["retention took 60 records of orders-1 unread", "2 min", "offsets 40 to 99"],
+        ),
+        ({"changes": [Change("orders", 1, "made anew", 0, 9, 0, NOW - 120)]}, ["orders-1 was made anew", "2 min"]),
+        ({"changes": [Change("orders", 1, "went back", 7, 9, 0, NOW - 120)]}, ["orders-1 went back", "offset 7"]),
         ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
         ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
         ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
@@ -139,6 +146,8 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
         {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
         {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
         {"memory": [Memory("r:6379", 10**9, 0)]},
+        {"changes": [Change("orders", 1, "expired", 40, 100, 60, NOW - 90_000)]},
+        {"changes": [Change("orders", 1, "expired", 40, 100, 0, NOW - 5)]},
         {"failing": [Waiting(CHARGE.name, "failed", 3, NOW - 20, "OSError: once")]},
         {"handlers": [replace(CHARGE, longest_wait=7200)], "oldest": {("orders", CHARGE.name): 4000.0}},
     ],
