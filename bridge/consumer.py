@@ -367,6 +367,7 @@ class Bridge:
         # Paused, and at some offset: where to begin is found out in the loop, and sought then.
         consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
         self._begin_anew([(p.topic, p.partition) for p in partitions])
+        self.metrics.expect((p.topic, p.partition) for p in partitions)
         self._next["kafka"] = self._next["tell"] = 0.0
         if partitions:
             logger.info("assigned: %s", _shown(partitions))

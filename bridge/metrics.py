@@ -98,6 +98,13 @@ class BridgeMetrics:
         )
         self.ready = Gauge("bridge_ready", "1 while records are consumed and handed off.", registry=self.registry)
 
+    def expect(self, places: Iterable[Place]) -> None:
+        """Show at 0 what may happen to these partitions: `increase()` sees no series that begins with 1."""
+        for topic, partition in places:
+            self.expired.labels(topic, partition)
+            for what in ("made anew", "went back"):
+                self.log_changes.labels(topic, partition, what)
+
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show which partitions are paused now, why and since when."""
         now, known, self._paused = time.time(), self._paused, {}

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec
 
 from tasks.observing import log, observing
 
@@ -31,6 +31,10 @@ class _Metrics(NamedTuple):
     duration: "Histogram"
     skipped: "Counter"
 
+
+#: Why deliveries are sent again, and why they die.
+RETRIED: Final = ("failed", "postponed", "held", "dead_letter_unpublished")
+DIED: Final = ("exhausted", "permanent", "undecodable", "expired", "poison", "unknown_handler")
 
 _metrics: _Metrics | None = None
 _making = threading.Lock()
@@ -87,6 +91,17 @@ def skipped(handler: str, group: str) -> None:
 def dead_lettered(handler: str, group: str, reason: str) -> None:
     """Kafka has acknowledged a dead letter."""
     _made().dead_lettered.labels(handler, group, reason).inc()
+
+
+@_counting
+def expect(handlers: Iterable[str], group: str) -> None:
+    """Count 0 of what may become of these handlers' deliveries: `increase()` sees no series that begins with 1."""
+    made = _made()
+    for handler in handlers:
+        for reason in RETRIED:
+            made.retried.labels(handler, group, reason)
+        for reason in DIED:
+            made.dead_lettered.labels(handler, group, reason)
 
 
 def collect_in_files() -> None:

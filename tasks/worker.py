@@ -92,6 +92,7 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
     if app is not current():
         return
     chosen = settings.load(app, os.environ)
+    metrics.expect((handler.name for handler in find_routes(app)[0]), chosen.group)
     metrics.serve(chosen.environment.WORKER_METRICS_PORT)
     if chosen.ledger_url is not None:
         announcing = Announcing(app, sender, chosen)

@@ -2,6 +2,7 @@
 
 from bridge.audit import Line
 from bridge.metrics import BridgeMetrics
+from tasks import metrics as worker_metrics
 
 
 def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
@@ -9,3 +10,22 @@ def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
     metrics.show_fates("orders", Line("charge", 0, 0, 200, 200, 0, unaccounted=3, forgotten=120))
     where = {"topic": "orders", "partition": "0", "handler": "charge"}
     assert metrics.registry.get_sample_value("bridge_unaccounted", where) == 123
+
+
+def test_what_may_happen_to_a_partition_is_a_series_before_it_happens():
+    metrics = BridgeMetrics()
+    metrics.expect([("orders", 3)])
+    where = {"topic": "orders", "partition": "3"}
+    assert metrics.registry.get_sample_value("bridge_expired_records_total", where) == 0
+    for what in ("made anew", "went back"):
+        assert metrics.registry.get_sample_value("bridge_log_changes_total", {**where, "what": what}) == 0
+
+
+def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_they_do():
+    worker_metrics.expect(["expected.work"], "shop")
+    made = worker_metrics._made()
+    for counter, reasons in ((made.retried, worker_metrics.RETRIED), (made.dead_lettered, worker_metrics.DIED)):
+        (family,) = counter.collect()
+        ours = [s for s in family.samples if s.labels["handler"] == "expected.work" and s.name.endswith("_total")]
+        found = {s.labels["reason"]: s.value for s in ours}
+        assert {reason: found.get(reason) for reason in reasons} == dict.fromkeys(reasons, 0)
