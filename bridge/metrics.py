@@ -44,6 +44,12 @@ class BridgeMetrics:
         self.queue_messages = Gauge(
             "bridge_queue_messages", "Messages that wait in a Celery queue.", ["queue"], registry=self.registry
         )
+        self.retries = Gauge(
+            "bridge_queue_retries",
+            "Messages of a Celery queue that wait in the broker for their time.",
+            ["queue"],
+            registry=self.registry,
+        )
         self.workers = Gauge(
             "bridge_workers", "Living workers that consume a Celery queue.", ["queue"], registry=self.registry
         )
@@ -120,6 +126,11 @@ class BridgeMetrics:
         """Show how many messages wait in each queue."""
         for queue, length in lengths.items():
             self.queue_messages.labels(queue).set(length)
+
+    def show_retries(self, waiting: Mapping[str, int]) -> None:
+        """Show how many messages of each queue wait for their time."""
+        for queue, count in waiting.items():
+            self.retries.labels(queue).set(count)
 
     def show_workers(self, workers: Mapping[str, int]) -> None:
         """Show how many living workers consume each queue."""

@@ -73,6 +73,7 @@ class Facts:
         bridges, workers: what the living announce.
         seen: when each name was announced last, `queue …`, `handler …` and `group …`.
         queues: messages that wait, per queue.
+        retries: messages that wait for their time, per queue.
         oldest: seconds that the oldest delivery has been under way, by topic and handler.
     """
 
@@ -86,6 +87,7 @@ class Facts:
     workers: Mapping[str, Mapping[str, Any]] | None = None
     seen: Mapping[str, float] = field(default_factory=dict)
     queues: Mapping[str, int] | None = None
+    retries: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[tuple[str, str], float] = field(default_factory=dict)
     letters: Sequence[Letters] = ()
     failing: Sequence[Waiting] = ()
@@ -218,11 +220,15 @@ def _obstacles(facts: Facts) -> Iterator[str]:
 def _unconsumed(facts: Facts, queue: str) -> str:
     since = when(facts.seen.get(f"queue {queue}"), facts.now)
     count = (facts.queues or {}).get(queue)
-    waiting = (
-        "all waits there" if count is None else f"{count:,} messages wait there" if count else "nothing waits there"
-    )
+    later = facts.retries.get(queue, 0)
+    if count is None:
+        waiting = "all waits there"
+    elif later:
+        waiting = f"{count + later:,} messages wait there, {later:,} of them for their retry"
+    else:
+        waiting = f"{count:,} messages wait there" if count else "nothing waits there"
     # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
-    safe = "" if count == 0 or _missing_of(facts, queue) else ", none of them is lost"
+    safe = "" if count == later == 0 or _missing_of(facts, queue) else ", none of them is lost"
     return (
         f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. "
         f"Start one: celery -A tasks worker, or with -Q {queue}."

@@ -29,6 +29,7 @@ class Queues:
             logger.debug("queue lengths: %s", error)
             return
         self._metrics.show_lengths(ready)
+        self._metrics.show_retries({queue: waiting.get(queue, 0) for queue in ready})
         # What waits for its retry fills the same Redis: a handler that fails for an hour must not take all of it.
         lengths = {queue: Length(count, waiting.get(queue, 0)) for queue, count in ready.items()}
         found = pressure.too_long(lengths, self._limits, self._long)

@@ -108,7 +108,7 @@ def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
     handoff = Handoff(app)
     try:
         lengths, failing = handoff.lengths(routes.queues), tuple(handoff.failing(routes.queues))
-        asked.facts = replace(asked.facts, queues=lengths, failing=failing)
+        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=handoff.waiting(routes.queues))
     finally:
         handoff.close()
 

@@ -21,3 +21,8 @@ def test_each_metric_of_the_page_and_its_alerts_is_one_that_is_shown():
 def test_each_metric_of_the_bridge_is_on_the_page():
     for family in BridgeMetrics().registry.collect():
         assert family.name in PAGE
+
+
+def test_the_alert_of_a_queue_without_workers_sees_what_waits_for_its_retry():
+    (rule,) = re.findall(r"alert: NobodyConsumesAQueue\n +expr: (.+)", PAGE)
+    assert "bridge_queue_retries" in rule

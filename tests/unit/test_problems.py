@@ -62,6 +62,10 @@ def test_what_is_not_known_is_no_problem():
     [
         ({"silent": ["Kafka does not answer."]}, ["Kafka does not answer."]),
         ({"workers": {}}, ["No worker consumes queue 'orders'", "2026-01-31 12:00:04 UTC", "1,234 messages"]),
+        (
+            {"workers": {}, "queues": {"orders": 0}, "retries": {"orders": 3000}},
+            ["3,000 messages wait there, 3,000 of them for their retry, none of them is lost"],
+        ),
         ({"workers": {"w:1": worker(queues=["other"])}}, ["No worker consumes queue 'orders'"]),
         (
             {"workers": {"w:1": worker(handlers=[])}},
