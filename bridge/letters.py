@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable
 from bridge.extent import Extent, extents
-from bridge.kafka import Record, TopicPartition, consumer_client
+from bridge.kafka import Record, TopicPartition, consumer_client, headers_of
 from bridge.message import Delivery
 from bridge.settings import Settings
 
@@ -114,7 +114,7 @@ def _read(settings: Settings, topic: str, starts: Mapping[Extent, int]) -> dict[
 def _headers(record: Record) -> dict[str, str]:
     """As text; a header that another client wrote may be none that Python's can read."""
     try:
-        headers: Any = dict(record.headers() or ())
+        headers: Any = dict(headers_of(record))
     except Exception:
         return {}
     return {name: (value or b"").decode("utf-8", "replace") for name, value in headers.items()}

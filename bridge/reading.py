@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.failure import Failure
-from bridge.kafka import Record
+from bridge.kafka import Record, headers_of
 from bridge.message import Dead, dead_row, row
 
 logger = logging.getLogger(__name__)
@@ -40,20 +40,16 @@ def row_of(record: Record) -> list[Any]:
 def size_of(record: Record) -> int:
     """Bytes of a record's key, value and headers; headers that cannot be read count nothing."""
     headers = _headers(record)
-    carried = (
-        0 if isinstance(headers, _Unreadable) else sum(len(name) + len(each or b"") for name, each in headers or ())
-    )
+    if isinstance(headers, _Unreadable):
+        headers = ()
+    carried = sum(len(name) + len(given or b"") for name, given in headers)
     return len(record.value() or b"") + len(record.key() or b"") + carried
 
 
 def _headers(record: Record) -> Any:
-    """A record's headers, or what stands in their place. Nothing else may ask a record that was consumed for them.
-
-    Asked once more for headers that it could not read, the client gives a list with a null pointer in it, and whoever
-    goes over that list ends the process.
-    """
+    """A record's headers, or what stands in their place once they could not be read."""
     try:
-        return record.headers()
+        return headers_of(record)
     except Exception as error:  # SystemError, where the client's own C code fails
         unreadable = _Unreadable(_dead_row(record, error))
         record.set_headers(unreadable)  # type: ignore[arg-type]
