@@ -193,7 +193,7 @@ def test_batch_sizes_must_fit_the_handlers() -> None:
 
 @given(
     st.sampled_from(["none", "key", "partition"]),
-    st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=60),
+    st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=30),
     st.integers(1, 5),
     st.randoms(use_true_random=False),
 )
