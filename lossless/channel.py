@@ -155,6 +155,10 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """Return the full key of the list of a queue's priority step."""
         return f"{self.global_keyprefix}{self._q_for_pri(queue, step)}"
 
+    def now(self) -> float:
+        """Return the server's time (Unix), which is one for all workers."""
+        return self.taker.now()
+
     def check_body(self, message: dict[str, Any]) -> None:
         """Raise unless a message's body can be decoded."""
         self.decode_body(message.get("body"), message["properties"].get("body_encoding"))

@@ -146,7 +146,7 @@ class Consumer(consumer.Consumer):
         if self._is_burial(message) or not self._wanted(message):
             self._refuse(message, "unknown_task", NotRegistered(name))
             return
-        now = time.time()
+        now = self._now(message)
         since = unknown_since(message.headers, now)
         left = since + self.app.conf.get("unknown_for", UNKNOWN_FOR) - now
         if left > 0:
@@ -190,6 +190,10 @@ class Consumer(consumer.Consumer):
 
     # ---- what waits for another worker
 
+    def _now(self, message: Any) -> float:
+        """The time (Unix) by the broker's clock where that tells it: one worker's wrong clock must bury nothing."""
+        return float(message.channel.now()) if hasattr(message.channel, "now") else time.time()
+
     def _wanted(self, message: Any) -> bool:
         return self._burial_wants is None or self._burial_wants(message.headers)
 
@@ -206,7 +210,9 @@ class Consumer(consumer.Consumer):
                 count, name, left + now - since, message.headers.get("id"),
             )  # fmt: skip
         why = f"its task {name!r} is not known here, again in {pause:.1f} s"
-        self._come_back(message, comeback_of(message, pause, why, **{SINCE: int(since * 1000)}), pause)
+        # It is due by the broker's clock too, however wrong this host's is.
+        due_in = pause + now - time.time()
+        self._come_back(message, comeback_of(message, due_in, why, **{SINCE: int(since * 1000)}), pause)
 
     def _leave(self, delivery_tag: str, name: object, what: str, message: Any = None) -> None:
         """Put a message that is not ours back into its queue, byte for byte, for whoever can read it."""
@@ -219,7 +225,7 @@ class Consumer(consumer.Consumer):
                 count, what,
             )  # fmt: skip
         if hasattr(channel, "put_off"):
-            channel.put_off(delivery_tag, now + pause)
+            channel.put_off(delivery_tag, channel.now() + pause)
             if message is not None:
                 message._state = "REQUEUED"
         elif message is not None:

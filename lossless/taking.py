@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import redis
@@ -60,6 +60,8 @@ class Taker:
         #: Whether the owner is noted as idle, but with no process that could begin at once.
         self._saturated = False
         self._arrived: deque[tuple[str, dict[str, Any]]] = deque()
+        #: Seconds by which the server's clock is ahead of this host's, as of the last look.
+        self._ahead = 0.0
         self._failed_at = self._go_on_at = 0.0
         self._said = ""
         self._hungry = True
@@ -70,6 +72,10 @@ class Taker:
         self._asked = 0
         self._first = 0
         self._lists: list[tuple[str, str]] = []
+
+    def now(self) -> float:
+        """The server's time (Unix): the clocks of workers need not agree."""
+        return time() + self._ahead
 
     @property
     def holder(self) -> Holder | None:
@@ -223,6 +229,7 @@ class Taker:
             self._note(taken, float(now))
 
     def _note(self, taken: list[Any], now: float) -> None:
+        self._ahead = now - time()
         number = self._first
         last_queue = None
         for index, raw in zip(taken[::2], taken[1::2], strict=True):

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from kombu import Connection
+from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
-from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until
+from lossless import consumer, taking
+from lossless.waiting import SINCE, Seen
+from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.servers.proxy import Proxy
 
 Start = Callable[..., Worker]
@@ -138,3 +140,24 @@ def test_what_is_put_again_because_an_answer_was_lost_waits_once(broker: Broker)
             app.send_task(MARK, (2,), countdown=60, task_id="the same")
     tags = {message["properties"]["delivery_tag"] for message in broker.queued()}
     assert len(tags) == len(broker.queued()) == 3
+
+
+@pytest.mark.parametrize("wrong", [7200, -7200])
+def test_a_workers_wrong_clock_does_not_end_the_wait_for_a_task_that_it_does_not_know(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    right = time.time
+    monkeypatch.setattr(taking, "time", lambda: right() + wrong)
+    monkeypatch.setattr("time.time", lambda: right() + wrong)
+    came: list[Any] = []
+    broker.push(entry("nobody.knows", "unknown", **{SINCE: int((right() - 60) * 1000)}))
+    with Connection(broker.url) as connection, Celery(broker=broker.url) as app:
+        channel = connection.channel()
+        with Consumer(channel, [Queue("celery")], on_message=came.append, accept=["json"]):
+            connection.drain_events(timeout=5)
+            worker: Any = consumer.Consumer.__new__(consumer.Consumer)
+            worker.app, worker._burial_wants, worker._seen = app, None, Seen()
+            worker.on_unknown_task(None, came[0], KeyError("nobody.knows"))
+            wait_until(lambda: broker.client.zcard("_waiting.celery") == 1)
+    ((_, due),) = broker.client.zrange("_waiting.celery", 0, -1, withscores=True)
+    assert 0 < due - right() <= 31
