@@ -18,7 +18,7 @@ from bridge.ledger.members import ANNOUNCE_EVERY, Members
 from bridge.ledger.underway import oldest
 from bridge.metrics import BridgeMetrics, Place
 from bridge.partition import Partition
-from bridge.problems import Facts, HandlerFacts, unconsumed_queues, unknown_handlers
+from bridge.problems import Facts, HandlerFacts, divided_topics, unconsumed_queues, unknown_handlers
 from bridge.routes import Routes
 from bridge.versions import versions
 
@@ -69,6 +69,7 @@ class Announcement:
         self._accounts: list[Account] = []
         self._oldest: Mapping[tuple[str, str], float] = {}
         self._uncared_for: frozenset[str] = frozenset()
+        self._divided: frozenset[str] = frozenset()
         self._taken_in = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="announcement", daemon=True)
@@ -104,6 +105,7 @@ class Announcement:
             "started": self._started,
             "topics": self._routes.topics,
             "handlers": sorted(handler.name for handler in self._routes),
+            "routes": {topic: [handler.name for handler in self._routes.of(topic)] for topic in self._routes.topics},
             "assigned": sorted(map(_shown, assigned)),
             "paused": {_shown(place): why for place, why in sorted(paused.items())},
             "paused_since": {_shown(place): at for place, at in sorted(pauses.items())},
@@ -174,15 +176,22 @@ class Announcement:
         self._oldest = ages
 
     def _warn(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Say once of what the workers do not take care of, and that they do again."""
+        """Say once of what workers and the other bridges do not take care of, and that they do again."""
         handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in self._routes)
-        facts = Facts(time.time(), self._group, handlers, workers=workers, seen=self._workers.last_seen())
+        bridges = self._members.living()
+        facts = Facts(
+            time.time(), self._group, handlers, bridges=bridges, workers=workers, seen=self._workers.last_seen()
+        )
         found = {**unconsumed_queues(facts), **unknown_handlers(facts)}
         for name in found.keys() - self._uncared_for:
             logger.warning("%s", found[name])
         for name in self._uncared_for - found.keys():
             logger.info("%s: workers take care of it.", name)
         self._uncared_for = frozenset(found)
+        divided = divided_topics(facts)
+        for topic in sorted(divided.keys() - self._divided):
+            logger.warning("%s", divided[topic])
+        self._divided = frozenset(divided)
 
     def _waits(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
         """What others of its order have waited for since the last announcement or longer."""

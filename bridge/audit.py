@@ -40,7 +40,7 @@ class Line:
         joined: the first offset that the handler was there for.
         gaps: offsets without a record (compaction, transaction markers), and those of which a page knew that has
             expired and was written again.
-        expired: committed offsets without a page: it has expired, or nothing lay there. No fault.
+        expired: committed offsets, from `joined` on, without a page: it has expired, or nothing lay there. No fault.
         forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
             settled: they may be lost.
         unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
@@ -215,7 +215,9 @@ def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True
         lost_below = min(committed, max(known.lost or 0, wiped_below if imported else 0))
         gone = ledger.count(account, first, lost_below - 1)
         made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
-        made.expired = ledger.count(account, max(first, lost_below, known.joined or 0), committed - 1).pageless
+        # Of a handler that never began here nothing has expired: others got what was committed.
+        begun = committed if known.joined is None else known.joined
+        made.expired = ledger.count(account, max(first, lost_below, begun), committed - 1).pageless
         made.open -= made.forgotten + made.expired
     if committed is not None and known.joined is not None:
         lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))

@@ -12,7 +12,7 @@ from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handoff import connection_to
 from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
-from bridge.problems import unconsumed_queues, unknown_handlers
+from bridge.problems import divided_topics, unconsumed_queues, unknown_handlers
 from bridge.routes import Routes, find_routes, import_handlers, no_handler
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.status import facts_of
@@ -170,8 +170,9 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
 
 
 def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
-    """Who consumes the queues, and which handlers nobody knows."""
+    """Who consumes the queues, which handlers nobody knows, and who else consumes the topics for other handlers."""
     facts = facts_of(app, chosen, routes).facts
+    yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())
     if facts.workers is None:
         return
     for queue in routes.queues:

@@ -1,6 +1,6 @@
 """`bridge find`: where one record stands for each handler, and where it lies now."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -93,6 +93,7 @@ def _standing(
             (account.partition, offset, account.handler): Fate(fate[0])
             for (account, offset), fate in zip(asked, fates, strict=True)
         }
+        before = _before(ledger, asked, standing)
         since = _since(ledger, [(account, offset) for account, offset in asked], standing)
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
@@ -103,13 +104,25 @@ def _standing(
         {
             "record": _record(topic, place, record),
             "deliveries": [
-                _delivery(settings, topic, which, standing[which], since, carriers, letters, queues, why)
+                _delivery(settings, topic, which, standing[which], since, carriers, letters, queues, why, before)
                 for name in names
                 for which in [(*place, name)]
             ],
         }
         for place, record in found.items()
     ]
+
+
+def _before(ledger: Ledger, asked: Sequence[tuple[Account, int]], standing: Mapping[Which, Fate]) -> frozenset[Which]:
+    """What a handler does not get: it began above, or never on that partition though others had the record."""
+    accounts = list({account for account, _ in asked})
+    joined = {account: each.joined for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    had = {which[:2] for which, fate in standing.items() if fate is not Fate.OPEN}
+    return frozenset(
+        (account.partition, offset, account.handler)
+        for account, offset in asked
+        if ((account.partition, offset) in had if (first := joined[account]) is None else offset < first)
+    )
 
 
 def _since(ledger: Ledger, asked: Iterable[tuple[Account, int]], standing: Mapping[Which, Fate]) -> dict[Which, float]:
@@ -176,6 +189,7 @@ def _delivery(
     letters: Mapping[Which, DeadLetter],
     queues: Mapping[str, str],
     why: str | None,
+    before: Collection[Which],
 ) -> dict[str, Any]:
     attempts: dict[str, int | None] = dict.fromkeys(("failed", "lost", "postponed", "replayed"))
     where: str | None = None
@@ -183,7 +197,8 @@ def _delivery(
     at = since.get(which)
     match fate:
         case Fate.OPEN:
-            where = f"{topic}-{which[0]}, not handed off"
+            why_not = "before this handler joined" if which in before else "not handed off"
+            where = f"{topic}-{which[0]}, {why_not}"
         case Fate.PARKED:
             where = "a retry topic"
         case Fate.HANDED:

@@ -101,6 +101,7 @@ def problems(facts: Facts) -> list[str]:
         *facts.silent,
         *_memory(facts),
         *_bridges(facts),
+        *divided_topics(facts).values(),
         *_obstacles(facts),
         *unconsumed_queues(facts).values(),
         *unknown_handlers(facts).values(),
@@ -142,6 +143,18 @@ def unconsumed_queues(facts: Facts) -> dict[str, str]:
     return {queue: _unconsumed(facts, queue) for queue in queues if not _consumers(facts, queue)}
 
 
+def divided_topics(facts: Facts) -> dict[str, str]:
+    """Topics that one group hands to different handlers, by the bridge that has the partition: a sentence for each."""
+    groups: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for name, state in (facts.bridges or {}).items():
+        for topic, handlers in state.get("routes", {}).items():
+            groups.setdefault(topic, {}).setdefault(tuple(sorted(handlers)), []).append(name)
+    for topic, found in groups.items():
+        if here := tuple(sorted(handler.name for handler in facts.handlers if topic in handler.topics)):
+            found.setdefault(here, ["here"])
+    return {topic: _divided(facts.group, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
+
+
 # One kind of problem each
 
 
@@ -177,6 +190,15 @@ def _bridges(facts: Facts) -> Iterator[str]:
             "Restart the bridges with the handlers that are here."
         )
     yield from _unassigned(facts, facts.bridges)
+
+
+def _divided(group: str, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    sets = "; ".join(f"{', '.join(handlers)} ({', '.join(names[:5])})" for handlers, names in sorted(found.items()))
+    return (
+        f"Topic {topic!r} has different handlers in one group, {group!r}: {sets}. Each gets only the partitions of its "
+        "own bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges of the group "
+        "with the same handlers."
+    )
 
 
 def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

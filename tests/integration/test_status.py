@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from tests.processes import Stack, eventually
-from tests.promises import command, json_of
+from tests.promises import audit, command, json_of
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 
@@ -64,6 +64,21 @@ def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(sta
     assert f"No worker knows handler {NAME}" in problem
     assert "Deploy it to the workers" in problem
     assert f"No worker knows handler {NAME}" in command(stack, "check")
+
+    # Another application, with the same group: each record reaches the handlers of one of them.
+    (record,) = stack.produce("orders", {"id": 1})
+    eventually(lambda: stack.committed("orders") == 1, 20)
+    stack.environ = {**stack.environ, "HANDLERS": "tests.handlers.plain"}
+    other = "tests.handlers.plain.greet"
+    assert any(
+        f"{other} (here)" in problem and "its own BRIDGE_GROUP" in problem for problem in status(stack)["problems"]
+    )
+    assert "its own BRIDGE_GROUP" in command(stack, "check")
+    (line,) = [each for each in audit(stack)["lines"] if each["handler"] == other]
+    assert (line["expired"], line["open"]) == (0, 1)
+    wheres = {each["handler"]: each["where"] for each in json_of(stack, "find", record)["deliveries"]}
+    assert wheres[other] == f"{stack.topic('orders')}-0, before this handler joined"
+    stack.bridge(wait=False).says("its own BRIDGE_GROUP")
 
 
 def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):

@@ -77,6 +77,22 @@ def test_what_is_not_known_is_no_problem():
         ),
         ({"bridges": {}}, ["No bridge of group 'shop' runs", "(1 min)", "12 records"]),
         ({"bridges": {"a:1": bridge(topics=[])}}, ["No bridge of group 'shop' consumes topic 'orders'"]),
+        (
+            {
+                "bridges": {
+                    "a:1": bridge(routes={"orders": ["other.h"]}),
+                    "b:2": bridge(routes={"orders": [CHARGE.name]}),
+                }
+            },
+            [
+                "Topic 'orders' has different handlers in one group, 'shop'",
+                "other.h (a:1)",
+                "(b:2)",
+                "own BRIDGE_GROUP",
+            ],
+        ),
+        # What is asked here is one more.
+        ({"bridges": {"a:1": bridge(routes={"orders": ["other.h"]})}}, [f"{CHARGE.name} (here)", "own BRIDGE_GROUP"]),
         ({"bridges": {"a:1": bridge(assigned=["orders-1"])}}, ["No bridge has partition 0 of 'orders'"]),
         (
             {
@@ -147,6 +163,13 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
     [
         # A bridge that has just started, or that stands before something, takes its partitions later.
         {"bridges": {"a:1": bridge(assigned=[], started=NOW - 5)}},
+        # Bridges of other topics, with the same handlers, or of a version that does not tell which.
+        {"bridges": {"a:1": bridge(routes={"orders": [CHARGE.name]}), "b:2": bridge(routes={"returns": ["other.h"]})}},
+        {"bridges": {"a:1": bridge(routes={"orders": [CHARGE.name]}), "b:2": bridge()}},
+        {
+            "bridges": {"a:1": bridge(routes={"orders": ["a", "b"]}), "b:2": bridge(routes={"orders": ["b", "a"]})},
+            "handlers": [],
+        },
         {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
         {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
         {"memory": [Memory("r:6379", 10**9, 0)]},
