@@ -196,7 +196,12 @@ def hide_password(url: str) -> str:
 
 
 def _file_settings(app: Celery, faults: list[str]) -> FileSettings:
-    given = {name: app.conf[name] for name in _own_names(app)}
+    given = {}
+    for name in _own_names(app):
+        try:
+            given[name] = app.conf[name]
+        except KeyError:
+            faults.append(f"celeryconfig: {name.upper()} is not read: write {name}.")
     try:
         file = FileSettings.model_validate(given)
     except ValidationError as error:

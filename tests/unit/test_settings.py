@@ -305,6 +305,16 @@ def test_an_app_of_ones_own_may_have_plain_tasks_as_it_likes():
         load(app, {})
 
 
+def test_a_setting_in_capitals_is_named_with_how_it_is_written():
+    class Config:
+        KAFKA_WINDOW = 3
+
+    app = Celery("capitals", set_as_current=False)
+    app.config_from_object(Config)
+    _, faults = read_settings(app, {})
+    assert "celeryconfig: KAFKA_WINDOW is not read: write kafka_window." in faults
+
+
 @pytest.mark.parametrize("typo", [{}, {"CELERY_KAFKA_PARKAFTER": 5}])
 def test_in_a_django_project_the_settings_are_written_as_djangos_are(typo: dict[str, int]):
     app = Celery("mysite", set_as_current=False)
