@@ -98,7 +98,7 @@ def import_handlers(app: Celery) -> list[str]:
         # Once more as a whole, for what Celery does besides (autodiscover_tasks).
         try:
             app.loader.import_default_modules()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             faults.append(f"the modules of handlers cannot be imported: {_told(error)}.")
     app.finalize()
     return faults
@@ -110,12 +110,12 @@ def import_each(app: Celery) -> list[str]:
     for module in app.loader.default_modules:
         try:
             app.loader.import_task_module(module)
-        except Exception as error:  # whatever a user's module raises
+        except (Exception, SystemExit) as error:  # whatever a user's module raises
             faults.append(f"the module {module!r} cannot be imported: {_told(error)}.")
     return faults
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """An error at import, with the file and the line that it came from: the user's own, where one is on the way."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"

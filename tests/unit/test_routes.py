@@ -28,6 +28,7 @@ BROKEN = {
     "syntax": ("import json\ndef f(:\n", "SyntaxError: ", 2),
     "library": ("import json\n\n\njson.loads('{')\n", "JSONDecodeError: ", 4),
     "option": ("from tasks import handler\n\n@handler('o', batch=0)\ndef f(o): ...\n", "HandlerError: ", 3),
+    "exit": ("import sys\n\nsys.exit(0)\n", "SystemExit: 0", 3),
     "missing": ("import nowhere_at_all\n", "ModuleNotFoundError: No module named", 1),
 }
 
