@@ -12,7 +12,7 @@ from bridge.topics import topic_fault
 from tasks.codec import decoder
 from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
-from tasks.options import NEEDED, RETRY_OPTIONS, check_names, policy_of
+from tasks.options import NEEDED, RETRY_OPTIONS, check_limits, check_names, policy_of
 from tasks.parameters import annotation_of, parameters_of
 
 _Function = Callable[..., Any]
@@ -44,6 +44,7 @@ def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: di
     aliases = _aliases(name, options.pop("aliases", ()))
     _refuse_generator(name, function)
     check_names(name, options, base)
+    check_limits(name, options)
     for known in (name, *aliases):
         _refuse_second(app, known, function)
     made = _attributes(name, function, options, base)

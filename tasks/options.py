@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypedDict
 
 from celery import Task
+from celery.utils.time import rate
 
 from tasks.codec import Codec
 from tasks.errors import LONGEST_DELAY, HandlerError
@@ -125,6 +126,24 @@ def check_names(name: str, options: Mapping[str, Any], base: type | None) -> Non
     for option in ("Request", "Strategy"):
         if _inherited(base, option):
             raise HandlerError(f"{name}: base= sets {option}, which is how a delivery is kept: leave it out.")
+
+
+def check_limits(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse limits that a worker would die of, or that would never be reached.
+
+    Raises:
+        HandlerError: with what is wrong.
+    """
+    limit: Any = options.get("rate_limit")
+    try:
+        rate(limit)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise HandlerError(
+            f'{name}: rate_limit takes a number a second, or one like "10/m" (s, m or h); it was given {limit!r}.'
+        ) from None
+    soft, hard = options.get("soft_time_limit"), options.get("time_limit")
+    if soft and hard and soft >= hard:
+        raise HandlerError(f"{name}: soft_time_limit ({soft!r}) must be less than time_limit ({hard!r}).")
 
 
 def policy_of(name: str, options: dict[str, Any], base: type | None) -> Policy:
