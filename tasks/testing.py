@@ -8,6 +8,8 @@
 The value goes through the handler's codec, model, function and policy, as it does in a worker.
 """
 
+import asyncio
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -67,7 +69,13 @@ def outcome(
 
     Raises:
         TypeError: the handler's codec reads bytes, and the value is none.
+        RuntimeError: the handler is async, and a loop runs here already: call this from a test that is not.
     """
+    if inspect.iscoroutinefunction(handler.run) and _in_loop():
+        raise RuntimeError(
+            f"{handler.name} is async, and outcome() runs it on a loop of its own, but one runs here already: "
+            "call outcome() from a test that is not async."
+        )
     if isinstance(value, Message):
         message = value
     else:
@@ -85,6 +93,14 @@ def outcome(
         except BaseException as error:
             return _outcome(handler.policy.decide(error, failures_of(handler), failing_for), error)
     return Outcome("done", returned)
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _outcome(decision: Decision, error: BaseException) -> Outcome:

@@ -126,6 +126,18 @@ def test_an_async_handler_is_awaited(handler):
     assert outcome(charge, 5).returned == 5
 
 
+def test_an_async_handler_cannot_be_tried_in_a_loop_that_runs_and_says_what_to_do(handler):
+    @handler("orders")
+    async def charge(order):
+        return order
+
+    async def in_a_loop():
+        with pytest.raises(RuntimeError, match="from a test that is not async"):
+            outcome(charge, {"id": 1})
+
+    asyncio.run(in_a_loop())
+
+
 def test_self_retry_and_the_time_budget_count(handler):
     @handler("orders", bind=True, max_retries=2)
     def bound(self: Any, order: Any) -> None:
