@@ -242,6 +242,10 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                 del self._put_off[next(iter(self._put_off))]
         self.qos._settled(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
 
+    def strange(self) -> None:
+        """Be told that the message which is being delivered is nothing for this worker: others come first then."""
+        self.taker.strange()
+
     # -- publishing
 
     def _inplace_augment_message(self, message: dict[str, Any], *args: Any) -> None:

@@ -168,7 +168,7 @@ class Consumer(consumer.Consumer):
         kombu's own transport knows no such call: an entry that is not JSON ends its worker.
         """
         if self._burial_wants is not None:
-            self._leave(delivery_tag, None, f"an entry of queue {queue} that is no message ({exc!r})")
+            self._leave(delivery_tag, None, f"an entry of queue {queue} that is no message ({exc!r})", hash(raw))
             return
         logger.error("An entry of queue %s is no message and is buried: %r", queue, exc)
         burial = burial_of_raw(raw, queue, Failure.of(exc))
@@ -183,7 +183,8 @@ class Consumer(consumer.Consumer):
             self._come_back(message, copy, again)
         elif not self._wanted(message) and not self._kills(message, reason):
             name = message.headers.get("task") if isinstance(message.headers, dict) else None
-            self._leave(message.delivery_tag, name, f"a message of task {name!r} ({error!r})", message)
+            what = f"a message of task {name!r} ({error!r})"
+            self._leave(message.delivery_tag, name, what, _which(message), message)
         else:
             logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
             bury(self.app, message, burial_of(message, reason, Failure.of(error)))
@@ -209,21 +210,23 @@ class Consumer(consumer.Consumer):
                 "at most, then it is buried. The last is %s.",
                 count, name, left + now - since, message.headers.get("id"),
             )  # fmt: skip
+        _leave_to_others(message.channel)
         why = f"its task {name!r} is not known here, again in {pause:.1f} s"
         # It is due by the broker's clock too, however wrong this host's is.
         due_in = pause + now - time.time()
         self._come_back(message, comeback_of(message, due_in, why, **{SINCE: int(since * 1000)}), pause)
 
-    def _leave(self, delivery_tag: str, name: object, what: str, message: Any = None) -> None:
+    def _leave(self, delivery_tag: str, name: object, what: str, which: object, message: Any = None) -> None:
         """Put a message that is not ours back into its queue, byte for byte, for whoever can read it."""
         now, channel = time.time(), self.task_consumer.channel
-        pause = self._seen.pause(name, now)
+        pause = self._seen.pause(name, which, now)
         if count := self._seen.to_say(name, now):
             logger.error(
                 "%d time(s) came what is not this application's, and went back to its queue: %s. Another application "
                 "uses this queue: give one of them another (task_default_queue).",
                 count, what,
             )  # fmt: skip
+        _leave_to_others(channel)
         if hasattr(channel, "put_off"):
             channel.put_off(delivery_tag, channel.now() + pause)
             if message is not None:
@@ -307,6 +310,18 @@ class Consumer(consumer.Consumer):
 
 class WorkersLost(Exception):
     """Whole workers died while they held a message."""
+
+
+def _which(message: Any) -> object:
+    """What tells a message from others, also after it was put back as it was."""
+    id_ = message.headers.get("id") if isinstance(message.headers, dict) else None
+    return id_ if isinstance(id_, str) else hash(repr(message.body))
+
+
+def _leave_to_others(channel: Any) -> None:
+    """Have others come first at a queue whose messages are nothing for this worker."""
+    if hasattr(channel, "strange"):
+        channel.strange()
 
 
 def _unstarted(buckets: Any) -> list[Any]:

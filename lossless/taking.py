@@ -19,6 +19,7 @@ from time import monotonic, time
 from typing import Any
 
 import redis
+from kombu.asynchronous import get_event_loop
 from kombu.log import get_logger
 
 from lossless.holding import Holder
@@ -28,6 +29,7 @@ from lossless.lookout import EVERYBODY
 from lossless.scripts import TAKE
 from lossless.stored import decoded, eta_of
 from lossless.working import free_processes
+from lossless.yielding import Yielding
 
 logger = get_logger("lossless.transport")
 
@@ -67,6 +69,8 @@ class Taker:
         self._hungry = True
         self._looked_at = 0.0
         self._known = False
+        self._yielding = Yielding()
+        self._strange = False
         # of the take under way
         self._acks: list[str] = []
         self._asked = 0
@@ -103,7 +107,10 @@ class Taker:
             return
         credit = self._credit()
         free = self._free(credit)
-        if monotonic() - self._looked_at > LOOK_AGAIN or (self._saturated and free):
+        now = monotonic()
+        if now - self._looked_at > LOOK_AGAIN or (self._saturated and free):
+            self._hungry = True
+        if self._yielding.over(self.channel.active_queues, now):
             self._hungry = True
         most = credit if self._hungry else 0
         acks = self.holder.acks_to_send() if self.holder is not None and self.holder.acks_ride else []
@@ -163,7 +170,8 @@ class Taker:
         in_turn = int(channel.queue_order_strategy == "round_robin")
         no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
         epoch, owner = ("", "") if holder is None else (holder.epoch, holder.owner if waits else "")
-        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner]
+        numbers = ",".join(str(self._yielding.most(queue, monotonic())) for queue in queues)
+        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers]
 
     def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
         """Return (queue, list key), highest priority first.
@@ -191,7 +199,7 @@ class Taker:
             if holder.stale:
                 holder.register()
             try:
-                alive, now, *taken = holder.run(TAKE, *self._take([queue], 1, 1, waits=False))
+                alive, now, _, *taken = holder.run(TAKE, *self._take([queue], 1, 1, waits=False))
             except UNAVAILABLE:
                 holder.doubt()
                 raise
@@ -209,7 +217,7 @@ class Taker:
 
     def _read_take(self, line: Line) -> None:
         try:
-            alive, now, *taken = line.read()
+            alive, now, lie, *taken = line.read()
         except redis.exceptions.NoScriptError:
             self._known = False
             self._acks_failed()
@@ -226,7 +234,14 @@ class Taker:
         if self._asked:
             self._hungry = len(taken) == 2 * self._asked
             self._looked_at = monotonic()
+            self._note_lengths(lie)
             self._note(taken, float(now))
+
+    def _note_lengths(self, lie: bytes) -> None:
+        # The lists of the highest priority come first, one a queue.
+        for (queue, _), length in zip(self._lists, lie.split(b",")[:-1], strict=False):
+            if int(length) >= 0:
+                self._yielding.lie(queue, int(length))
 
     def _note(self, taken: list[Any], now: float) -> None:
         self._ahead = now - time()
@@ -265,6 +280,7 @@ class Taker:
         if self.channel.on_unreadable is not None:
             try:
                 self.channel.on_unreadable(tag, raw, queue, exc)
+                self._note_strange(queue)
                 return
             except Exception:
                 logger.exception("An entry of queue %r that is no message could not be replaced", queue)
@@ -282,10 +298,27 @@ class Taker:
             if queue in self.channel.active_queues:
                 delivered = True
                 self._arrived.popleft()
+                self._strange = False
                 self.channel.connection._deliver(message, queue)
+                self._note_strange(queue)
             else:  # cancelled meanwhile
                 self._return_cancelled()
         return delivered
+
+    def strange(self) -> None:
+        """Be told that the message which is being delivered is nothing for this worker, and waits for another."""
+        self._strange = True
+
+    def _note_strange(self, queue: str) -> None:
+        """Leave a queue to others for a moment where this worker knows nothing of what it takes there."""
+        strange, self._strange = self._strange, False
+        now = monotonic()
+        before = self._yielding.most(queue, now)
+        pause = self._yielding.note(queue, strange, now)
+        if self._yielding.most(queue, now) != before or (strange and before > 0):
+            self._hungry = True  # it is idle there no longer, or again
+        if pause and (hub := get_event_loop()) is not None:
+            hub.call_later(pause, lambda: None)  # the loop sleeps for longer
 
     def _return_cancelled(self) -> None:
         """Put back what came from queues that are consumed no longer, the oldest last: it is next to run then."""

@@ -12,6 +12,8 @@ SAY_EVERY = 60.0
 SINCE = "unknown_since"
 #: Names that are remembered at most; what comes beyond them shares a place.
 NAMES = 1_000
+#: Messages that are remembered at most; what comes beyond them waits as long as its name has been seen.
+MESSAGES = 10_000
 
 
 def unknown_since(headers: Mapping[str, object], now: float) -> float:
@@ -34,13 +36,30 @@ class _Seen:
 
 @dataclass(slots=True)
 class Seen:
-    """What of other people's this worker has seen, by name; also, of which it has last written a line."""
+    """What of other people's this worker has seen; also, of which name it has last written a line."""
 
     _names: dict[object, _Seen] = field(default_factory=dict)
+    #: Of each message, when it was seen first and last, the one seen longest ago in front.
+    _messages: dict[object, tuple[float, float]] = field(default_factory=dict)
 
-    def pause(self, name: object, now: float) -> float:
-        """Seconds until the next look at messages of this name: the longer they have been seen, the more."""
-        return pause_for(now - self._of(name, now).since)
+    def pause(self, name: object, message: object, now: float) -> float:
+        """Seconds until the next look at a message: the longer it has been seen, the more. One that is new is looked
+        at again soon, whatever came before it; ``message`` tells it from others.
+        """
+        of_name = self._of(name, now).since
+        self._forget(now)
+        if message not in self._messages and len(self._messages) >= MESSAGES:
+            return pause_for(now - of_name)
+        since, _ = self._messages.pop(message, (now, now))
+        self._messages[message] = since, now
+        return pause_for(now - since)
+
+    def _forget(self, now: float) -> None:
+        while self._messages:
+            first = next(iter(self._messages))
+            if now - self._messages[first][1] <= 2 * LONGEST:
+                break
+            del self._messages[first]
 
     def to_say(self, name: object, now: float) -> int:
         """How many messages of this name came since the last line about them; 0 if it is too soon for another."""

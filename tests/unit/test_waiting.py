@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.waiting import LONGEST, NAMES, SAY_EVERY, SHORTEST, SINCE, Seen, pause_for, unknown_since
+from lossless.waiting import LONGEST, MESSAGES, NAMES, SAY_EVERY, SHORTEST, SINCE, Seen, pause_for, unknown_since
 
 SECONDS = st.floats(0, 1e6)
 
@@ -32,10 +32,18 @@ def test_one_line_a_minute_is_written_about_messages_of_one_name_with_their_numb
     assert seen.to_say("a", SAY_EVERY + 1) == 0
 
 
-def test_pauses_grow_by_name_and_not_every_name_is_remembered():
+def test_pauses_grow_by_message_and_a_new_one_is_looked_at_soon_again():
     seen = Seen()
-    assert [seen.pause("a", now) for now in (0, 1, 10, 1000)] == [SHORTEST, SHORTEST, 5, LONGEST]
-    assert seen.pause("b", 1000) == SHORTEST
-    for number in range(3 * NAMES):
-        seen.pause(number, 0)
+    assert [seen.pause("a", "first", now) for now in (0, 1, 10, 50, 100)] == [SHORTEST, SHORTEST, 5, 25, LONGEST]
+    assert seen.pause("a", "second", 100) == SHORTEST
+
+
+def test_not_every_name_and_message_is_remembered_and_what_is_not_waits_as_long_as_its_name():
+    seen = Seen()
+    for number in range(MESSAGES):
+        seen.pause(number, number, 0)
     assert len(seen._names) <= NAMES + 1
+    assert seen.pause(0, "one too many", 20) == 10
+    assert len(seen._messages) == MESSAGES
+    seen.pause("a", "much later", 1000)
+    assert len(seen._messages) == 1
