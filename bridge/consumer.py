@@ -43,6 +43,7 @@ QUEUES_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
 AUDIT_EVERY: Final = 30.0
+RENEW_EVERY: Final = 60.0
 TELL_EVERY: Final = 1.0
 #: Deliveries handed off after which the queues are looked at all the same.
 LOOK_AFTER: Final = 5_000
@@ -86,7 +87,7 @@ class Bridge:
         self._upkeep: Upkeep | None = None
         url = settings.ledger_url
         self._announcement = Announcement(url, settings.group, routes, self.metrics) if url else None
-        self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "tell"), 0.0)
+        self._next = dict.fromkeys(("commit", "fates", "queues", "kafka", "stuck", "audit", "renew", "tell"), 0.0)
         self._said_ready = False
         self._turned = clock()
 
@@ -282,6 +283,7 @@ class Bridge:
             ("kafka", KAFKA_EVERY, self._look_at_kafka),
             ("stuck", min(STUCK_EVERY, self._settings.file.kafka_stuck_after), self._look_for_stuck),
             ("audit", AUDIT_EVERY, self._audit),
+            ("renew", min(RENEW_EVERY, self._settings.file.kafka_ledger_days * 86_400 / 4), self._renew),
         ):
             if self._blocked and what != "kafka":
                 continue
@@ -345,6 +347,10 @@ class Bridge:
     def _audit(self) -> None:
         if self._upkeep is not None:
             self._upkeep.audit(self._watch.ends)
+
+    def _renew(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.renew()
 
     def _tell(self) -> None:
         """Also while nothing can be handed off: that is when somebody asks."""

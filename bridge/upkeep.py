@@ -67,6 +67,16 @@ class Upkeep:
         """
         return self._search.go_on(reread)
 
+    def renew(self) -> None:
+        """Let no page expire on which the commit still waits for something, however long that is under way."""
+        self._ledger.renew(
+            (account, window.start, window.stop - 1)
+            for partition in self._assignment.partitions
+            if partition.watched
+            for account in partition.accounts.values()
+            for window in partition.offsets.windows
+        )
+
     def audit(self, ends: Mapping[Place, int]) -> None:
         """Show the counts of `bridge audit` as metrics."""
         unaccounted: dict[tuple[str, int, str], int] = {}

@@ -7,7 +7,7 @@ entry is pushed only while its offsets are open.
 import hashlib
 import secrets
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
@@ -119,6 +119,15 @@ class Ledger:
                 there = pipe.execute()
             found = [span for span, known in zip(some, there, strict=True) if known or span[1:] != (0, PAGE - 1)]
             self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in found])
+
+    def renew(self, spans: Iterable[tuple[Account, int, int]]) -> None:
+        """Let the time to live begin anew of what there is between the first and last offset of each span."""
+        with self.asking("keep what is under way") as pipe:
+            for account, first, last in spans:
+                for page, _, _ in by_page(first, last):
+                    pipe.expire(self._key(account, page), self.keep)
+                pipe.expire(self.index_key(account), self.keep)
+            pipe.execute()
 
     def forget(self, account: Account, first: int, last: int) -> None:
         """Make every fate from `first` to `last` open, done too: for a person who asks to run again."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import redis
 
 from bridge.assignment import Assignment
 from bridge.beginnings import LOOK, Beginnings
@@ -16,10 +17,12 @@ from bridge.errors import KafkaUnavailable
 from bridge.extent import note
 from bridge.kafka import TopicPartition
 from bridge.kafkalogs import Logs
-from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark
+from bridge.ledger import Account, Accounts, Fate, HandOff, KnownLog, Ledger, Mark
+from bridge.ledger.pages import PAGE
 from bridge.metrics import BridgeMetrics, Place
 from bridge.routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.upkeep import Upkeep
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, ledger
 
@@ -347,3 +350,19 @@ def test_a_ledger_that_does_not_answer_when_partitions_are_assigned_is_asked_whe
         eventually(lambda: stack.waiting() == 23, 30, "what was lost is handed off again")
         assert fates.fates(account, 0, 19) == bytes([Fate.HANDED] * 20)
     assert audit(stack)["unaccounted"] == 0
+
+
+def test_no_page_expires_on_which_the_commit_still_waits_for_something(redis_url: str):
+    with closing(Ledger(redis_url, "cluster", "bridge", keep=1)) as fates, redis.Redis.from_url(redis_url) as client:
+        none: Any = None
+        assignment = assignment_of(Kafka(0, 30, 0, ""), fates, "completion")
+        assignment.open(("orders", 0))
+        assignment.begin(("orders", 0), 10, 0, None)
+        partition = assignment.at(("orders", 0))
+        partition.offsets.read([10, 11, 12])
+        fates.write([HandOff(CHARGE, [10, 11, 12], "celery", [b"entry"]), Mark(CHARGE, [3 * PAGE], Fate.DONE)])
+        keys = [fates.page_key(CHARGE, 0), fates.index_key(CHARGE), fates.page_key(CHARGE, 3)]
+        for each in keys:
+            client.expire(each, 100)
+        Upkeep(fates, none, none, assignment, BridgeMetrics(), 60).renew()
+        assert [client.ttl(each) > 80_000 for each in keys] == [True, True, False]
