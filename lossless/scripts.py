@@ -300,7 +300,12 @@ return 1
 #: Puts a waiting message back into its list before its time. KEYS: the queue's waiting set, the list. ARGV: the stored
 #: message, the message. Nothing happens where it does not wait any more.
 HURRY = Script("""
-if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then redis.call('LPUSH', KEYS[2], ARGV[2]) end
+redis.call('ZREM', KEYS[1], '')
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  local done = redis.pcall('LPUSH', KEYS[2], ARGV[2])
+  if type(done) == 'table' then return done end
+  redis.call('ZREM', KEYS[1], ARGV[1])
+end
 return 1
 """)
 

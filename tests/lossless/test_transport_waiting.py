@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
 from lossless import consumer, taking
+from lossless.scripts import HURRY
 from lossless.waiting import SINCE, Seen
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.servers.proxy import Proxy
@@ -161,3 +163,15 @@ def test_a_workers_wrong_clock_does_not_end_the_wait_for_a_task_that_it_does_not
             wait_until(lambda: broker.client.zcard("_waiting.celery") == 1)
     ((_, due),) = broker.client.zrange("_waiting.celery", 0, -1, withscores=True)
     assert 0 < due - right() <= 31
+
+
+def test_what_was_put_off_stays_waiting_where_its_list_is_refused(broker: Broker) -> None:
+    broker.client.set("celery", "no list")
+    broker.client.zadd("_waiting.celery", {b"celery\0message": 1e12})
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        broker.client.eval(HURRY.text, 2, "_waiting.celery", "celery", b"celery\0message", b"message")
+    assert broker.client.zcard("_waiting.celery") == 1
+    broker.client.delete("celery")
+    broker.client.eval(HURRY.text, 2, "_waiting.celery", "celery", b"celery\0message", b"message")
+    assert broker.client.lrange("celery", 0, -1) == [b"message"]
+    assert not broker.client.exists("_waiting.celery")
