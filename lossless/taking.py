@@ -55,7 +55,7 @@ class Taker:
         self._line: Line | None = None
         self._wait: Line | None = None
         #: The number of the connection that takes by waiting, and the queue of each list it waits for.
-        self._waits_as = 0
+        self._waits_as: int | None = None
         self._waits_for: dict[str, str] = {}
         #: The list keys of each queue consumed from, highest priority first.
         self._lists_kept: dict[str, list[str]] = {}
@@ -370,14 +370,20 @@ class Taker:
         if self._wait is None:
             self._wait = Line(self._connection(), self._on_wait_over)
             self._watch(self._wait)
-            self._wait.connection.send_command("CLIENT", "ID")
-            self._waits_as = self._wait.connection.read_response()
+            self._waits_as = self._number(self._wait)
         lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
         if self._wait.busy and lists.keys() != self._waits_for.keys():
             self._end_wait()
         if not self._wait.busy:
             self._waits_for = lists
             self._wait.send("BRPOP", *lists, WAIT_SECONDS)
+
+    def _number(self, line: Line) -> int | None:
+        """The number by which Redis knows a connection, None where this user may not ask for it."""
+        with suppress(redis.exceptions.NoPermissionError):
+            line.connection.send_command("CLIENT", "ID")
+            return int(line.connection.read_response())
+        return None
 
     def _on_wait_over(self, line: Line) -> bool:
         with self._redis():
@@ -397,7 +403,7 @@ class Taker:
     def _end_wait(self) -> None:
         """Have a wait that takes end at once, with what it may have taken."""
         line = self._wait
-        if line is not None and line.busy and not isinstance(line, Bell):
+        if line is not None and line.busy and self._waits_as is not None and not isinstance(line, Bell):
             with suppress(*UNAVAILABLE), self.channel.conn_or_acquire() as client:
                 client.client_unblock(self._waits_as)
                 self._read_wait(line)

@@ -1,5 +1,6 @@
 """A Redis user with an ACL: what the documentation lists is enough, and what is refused is named."""
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import pytest
 from celery import Celery
 from kombu import Connection
 
-from tests.lossless.harness import QUICK, TRANSPORT_APP, Broker, Worker, wait_until
+from tests.lossless.harness import QUICK, TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.processes import ROOT
 
 Ran = Callable[[], list[int]]
@@ -95,3 +96,17 @@ def test_an_answer_that_nobody_has_read_yet_is_not_owed(broker: Broker) -> None:
         wait_until(lambda: channel.taker._line.connection.can_read(timeout=0))
         time.sleep(0.3)
         channel.taker._check_overdue()
+
+
+def test_a_wait_without_acknowledgement_needs_no_number_of_its_connection(
+    broker: Broker, allow: Callable[..., str]
+) -> None:
+    url = allow(*documented(), "-client|id", "-client|unblock")
+    got: list[Any] = []
+    with Connection(url, transport_options=QUICK) as connection:
+        channel: Any = connection.default_channel
+        channel.basic_consume("celery", True, got.append, "tag")
+        channel.taker.turn()
+        broker.client.lpush("celery", json.dumps(entry("a", "1")))
+        connection.drain_events(timeout=5)
+    assert len(got) == 1
