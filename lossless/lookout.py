@@ -33,6 +33,9 @@ LEASE = 1.0
 #: Seconds between attempts to take a place that is free, all workers together.
 APPLY_EVERY = 0.25
 
+#: The longest that one worker waits between its attempts, however many there were: dead ones are counted for a while.
+APPLY_WITHIN = 1.0
+
 #: Seconds that a worker which was rung has to come; then another one is rung.
 COME_WITHIN = 0.1
 
@@ -82,7 +85,7 @@ class Lookout:
         now = monotonic()
         if now < self._apply_at or (self._thread is not None and self._thread.is_alive()):
             return
-        self._apply_at = now + APPLY_EVERY * max(1, rivals) * random.uniform(0.8, 1.2)
+        self._apply_at = now + min(APPLY_EVERY * max(1, rivals), APPLY_WITHIN) * random.uniform(0.8, 1.2)
         if self._ring(lambda keys, args: run(RING, keys, args)) is not None:
             self._thread = threading.Thread(target=self._work, name="transport-lookout", daemon=True)
             self._thread.start()
