@@ -217,7 +217,9 @@ def _refuse_shadow(name: str) -> None:
 
 
 def _not_found(name: str, error: Exception) -> str:
-    hint = "name the app's module with -A, and start where it can be imported."
+    hint = "mend that, and start again."
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == name.partition(".")[0]:
+        hint = "name the app's module with -A, and start where it can be imported."
     try:
         _refuse_shadow(name)
     except AppNotFound as shadow:
@@ -225,7 +227,7 @@ def _not_found(name: str, error: Exception) -> str:
     except Exception:
         # The import fails again: the first error, below, says why.
         hint = _shadow_hint(error) or hint
-    return f"The Celery app {name!r} could not be loaded: {type(error).__name__}: {error}. {hint}"
+    return f"The Celery app {name!r} could not be loaded: {_told(error)}: {hint}"
 
 
 def _shadow_hint(error: Exception) -> str | None:

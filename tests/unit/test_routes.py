@@ -8,7 +8,8 @@ import pytest
 from celery import Celery
 
 import tasks
-from bridge.routes import import_handlers, no_handler
+from bridge.errors import AppNotFound
+from bridge.routes import find_celery_app, import_handlers, no_handler
 
 
 @pytest.fixture
@@ -85,3 +86,11 @@ def test_handlers_that_were_declared_on_another_app_are_named_with_what_to_do():
         del tasks.app.tasks["declared.elsewhere"]
     assert "declared.elsewhere was declared on the app 'tasks'" in words
     assert "call tasks.use(app) where 'mysite' is made" in words
+
+
+def test_an_app_that_cannot_be_loaded_is_told_with_the_line_that_is_wrong(app: Celery, tmp_path: Path):
+    (tmp_path / "brokenapp.py").write_text("imports = (shop.handlers,)\n")
+    with pytest.raises(AppNotFound, match=rf"NameError: .*{tmp_path}/brokenapp\.py, line 1\): mend that"):
+        find_celery_app("brokenapp")
+    with pytest.raises(AppNotFound, match=r"No module named 'nowhere_at_all'.*name the app's module with -A"):
+        find_celery_app("nowhere_at_all")
