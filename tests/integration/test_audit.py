@@ -108,6 +108,7 @@ def test_what_was_handed_off_before_a_restored_ledger_knew_of_the_topic_is_named
     assert (found["forgotten"], found["clean"]) == (50, False)
 
 
+@pytest.mark.slow
 def test_what_was_handed_off_before_the_ledger_was_wiped_is_named_until_it_is_read_again(stack: Stack):
     choose(stack, {"orders": {"commit": "handoff"}})
     stack.make_topics("orders")

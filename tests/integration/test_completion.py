@@ -51,6 +51,7 @@ def test_bridge_worker_and_child_may_be_killed_and_only_what_was_running_runs_ag
     assert found["clean"]
 
 
+@pytest.mark.slow
 def test_redis_wiped_with_hundreds_in_flight_loses_nothing_and_what_runs_again_is_said(completion: Stack):
     stack = completion
     bridge, worker = stack.bridge(), stack.worker()

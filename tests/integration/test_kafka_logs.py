@@ -115,6 +115,7 @@ def test_what_comes_after_a_log_has_lost_its_end_is_handled(
     assert bridge.count("the log went back") == 2
 
 
+@pytest.mark.slow
 def test_what_retention_took_is_counted_and_nothing_that_is_left_is_jumped_over(stack: Stack):
     """KAFKA_AUTO_OFFSET_RESET=latest is for a group that has read nothing yet."""
     choose(stack, {"orders": {"commit": "completion"}})

@@ -70,6 +70,7 @@ def test_a_revoked_delivery_is_a_dead_letter_whether_it_runs_or_waits(deadly: St
     eventually(lambda: not deadly.held_ids() and not deadly.waiting(), 10)
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_held_is_taken_up_by_another_and_nothing_else_runs_twice(deadly: Stack):
     victim, other = deadly.worker(**SOON), deadly.worker(**SOON)
     coordinates = deadly.produce("orders", *({"seconds": 1.5} for _ in range(12)))

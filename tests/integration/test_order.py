@@ -5,6 +5,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, command, in_order, json_of, offset, twice
 
@@ -51,6 +53,7 @@ def test_a_partition_runs_one_message_at_a_time(calm: Stack):
             assert offset(before) == 6  # the dead one
 
 
+@pytest.mark.slow
 def test_without_a_limit_a_partition_blocks_in_place_until_it_can_go_on_and_says_so(calm: Stack, tmp_path: Path):
     gate = tmp_path / "open"
     placed = calm.produce("blocking", 1, {"until": str(gate)}, *range(12))

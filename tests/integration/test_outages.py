@@ -57,6 +57,7 @@ def test_redis_may_be_frozen_and_stopped_and_the_bridge_goes_on_by_itself(outage
     assert bridge.terminate() == 0
 
 
+@pytest.mark.slow
 def test_a_bridge_without_redis_still_ends_within_seconds_of_a_signal(outage: Stack, mortal_redis: RedisServer):
     bridge = outage.bridge()
     mortal_redis.freeze()

@@ -47,6 +47,7 @@ def test_a_queue_is_read_in_pieces_and_nothing_is_passed_over_while_it_moves(
         assert looking.PIECE >= 100
 
 
+@pytest.mark.slow
 def test_a_foreign_message_stops_no_search_and_what_is_nowhere_is_handed_off_again(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}}, kafka_stuck_after=1)
     stack.environ["HANDLERS"] = "tests.handlers.simple"

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.promises import audit, command, json_of
 from tests.servers.process import free_port
@@ -98,6 +100,7 @@ def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_
     assert "ConnectionError: always" in failing
 
 
+@pytest.mark.slow
 def test_with_kafka_away_status_tells_what_redis_knows(stack: Stack):
     stack.make_topics("orders")
     stack.worker()

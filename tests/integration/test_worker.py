@@ -8,6 +8,8 @@ import time
 import urllib.parse
 from typing import Any
 
+import pytest
+
 from tests.processes import Served, Stack, eventually
 from tests.promises import choose
 from tests.servers.process import free_port
@@ -155,6 +157,7 @@ def test_a_delivery_waits_for_a_worker_that_knows_its_handler(stack: Stack):
     assert stack.dead_letters("orders") == []
 
 
+@pytest.mark.slow
 def test_what_is_under_way_under_an_old_name_is_done_once_by_the_renamed_handler(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.environ["HANDLERS"] = "tests.handlers.simple"

@@ -78,6 +78,7 @@ def test_what_killed_workers_held_and_what_waits_is_drained_to_plain_workers(
         wait_until(lambda: broker.client.hlen("unacked") == 1, what="and holds what is not")
 
 
+@pytest.mark.slow
 def test_a_drain_leaves_a_living_worker_alone(broker: Broker, tmp_path: Path, send: Send, ran: Ran):
     with worker(broker.url, tmp_path, broker_transport_options={"dead_after": 1.5}) as living:  # it beats every 0.25 s
         send("nap", 3, 1)

@@ -12,7 +12,9 @@ ETA = datetime.now(UTC).replace(microsecond=5) + timedelta(hours=2)
 
 
 def listed(app: Celery) -> Any:
-    (found,) = (app.control.inspect(timeout=20, limit=1).scheduled() or {}).values()
+    """Asked until it is answered: a broadcast that comes before the worker listens is lost, as on any transport."""
+    answers = wait_until(lambda: app.control.inspect(timeout=2, limit=1).scheduled(), 20, "the worker answers")
+    (found,) = answers.values()
     return found
 
 

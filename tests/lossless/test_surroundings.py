@@ -97,6 +97,7 @@ def test_tls_with_a_certificate_that_is_checked(encrypted: int, certificates: Pa
         client.close()
 
 
+@pytest.mark.slow
 def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted: int, certificates: Path, tmp_path: Path):
     stranger = url(encrypted, 2, certificates / "stranger.pem")
     started = Worker(stranger, tmp_path, wait=False)

@@ -82,6 +82,7 @@ def test_closing_gives_back_in_order(broker: Broker, connection: Connection, pub
     wait_until(lambda: not broker.client.exists("_taken"))
 
 
+@pytest.mark.slow
 def test_acks_that_meet_a_cut_or_frozen_redis_are_repeated_and_free_their_slot(
     broker: Broker, connection: Connection, publish: Any
 ) -> None:

@@ -104,6 +104,7 @@ def _has(got: list[str], count: int) -> bool:
     return len(got) >= count
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_message_does_not_grow_with_the_idle(broker: Broker, publish: Callable[..., None]) -> None:
     _, few_sent = cost_of_a_message(broker, publish, 1)
     commands, sent = cost_of_a_message(broker, publish, 20)
