@@ -8,12 +8,12 @@ from functools import partial
 
 import redis
 
-from bridge.lanes import Lanes, Order
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import HandOff, Mark
-from bridge.offsets import Offsets
+from bridge.partitions.lanes import Lanes, Order
+from bridge.partitions.offsets import Offsets
 from tests.servers.redis import RedisServer
 
 BATCH = 200

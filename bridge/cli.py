@@ -13,25 +13,25 @@ from celery import Celery
 from rich.console import Console
 from rich.markup import escape
 
-from bridge import logs
-from bridge import report as report_table
-from bridge.audit import UnknownTopic
-from bridge.audit import audit as audit_of
-from bridge.check import Finding, setting_up
-from bridge.check import check as findings
-from bridge.consumer import Bridge
+from bridge.commands import tables as report_table
+from bridge.commands.audit import UnknownTopic
+from bridge.commands.audit import audit as audit_of
+from bridge.commands.check import Finding, setting_up
+from bridge.commands.check import check as findings
+from bridge.commands.find import find as find_record
+from bridge.commands.find import find_key, lines
+from bridge.commands.reset import CannotReset
+from bridge.commands.reset import reset as reset_of
+from bridge.commands.status import NothingAnswers
+from bridge.commands.status import status as status_of
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
-from bridge.find import find as find_record
-from bridge.find import find_key, lines
+from bridge.handlers import Routes, find_celery_app
 from bridge.http import Sidecar
-from bridge.printable import printable
-from bridge.reset import CannotReset
-from bridge.reset import reset as reset_of
-from bridge.routes import Routes, find_celery_app
+from bridge.loop.consumer import Bridge
+from bridge.records import log_lines as logs
+from bridge.records.printable import printable
 from bridge.settings import Settings, hide_password
-from bridge.status import NothingAnswers
-from bridge.status import status as status_of
-from bridge.versions import versions
+from bridge.settings.versions import versions
 
 #: Exit codes, for scripts.
 OK, FAULTS, NOT_FOUND = 0, 1, 2

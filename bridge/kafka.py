@@ -137,8 +137,8 @@ def headers_of(record: Record) -> Any:
 def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any) -> Consumer:
     """A consumer that commits only what it is told to.
 
-    Where a group that has committed nothing begins is the bridge's to decide (bridge.beginnings). The client itself
-    goes to the log's beginning where its position is no longer there: `latest` would pass over all that is.
+    Where a group that has committed nothing begins is the bridge's to decide (bridge.loop.beginnings). The client
+    itself goes to the log's beginning where its position is no longer there: `latest` would pass over all that is.
     """
     _debug(properties)
     taken = {name: value for name, value in properties.items() if name not in _PRODUCER_ONLY}

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
-from bridge.audit import Line
-
-Place = tuple[str, int]
+from bridge.ledger.tally import Line
+from bridge.records.place import Place
 
 
 class BridgeMetrics:

@@ -14,7 +14,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 from lossless import transport
-from lossless.draining import Drain, OwnersLive
+from lossless.transport.draining import Drain, OwnersLive
 
 HELP = """\
 Move everything that only this transport's workers would find into the queues, where kombu's own workers find it: what

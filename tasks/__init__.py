@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from bridge.message import Message
+from bridge.records.message import Message
 from tasks.celery import app
 from tasks.declaring import declare
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming

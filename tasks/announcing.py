@@ -16,7 +16,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
 from bridge.settings import Settings
-from bridge.versions import versions
+from bridge.settings.versions import versions
 
 logger = logging.getLogger(__name__)
 

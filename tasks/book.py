@@ -12,7 +12,7 @@ from bridge import settings
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
 from bridge.ledger.underway import note_waiting
-from bridge.message import Batch, Delivery, Message
+from bridge.records.message import Batch, Delivery, Message
 from tasks import observing
 
 logger = observing.log(__name__)

@@ -12,10 +12,10 @@ from typing import Any, Final
 from celery import Celery, Task
 
 from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
-from bridge.failure import Failure, cut
 from bridge.ledger import Fate
-from bridge.message import HEADER, Dead, Delivery, from_header
-from bridge.publisher import Publisher
+from bridge.records.failure import Failure, cut
+from bridge.records.message import HEADER, Dead, Delivery, from_header
+from bridge.topics.publisher import Publisher
 from tasks import metrics, observing, telling
 from tasks.book import Book, ended_as
 from tasks.defaults import DeliveryTask
@@ -32,7 +32,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     """Publish the dead letter of what the main process gave up; as long as Kafka cannot take it, try again.
 
     Parameters:
-        letter: a `lossless.burial.Burial`.
+        letter: a `lossless.worker.burial.Burial`.
     """
     try:
         batch = from_header(str(letter.get("task")), (letter.get("headers") or {}).get(HEADER))

@@ -8,7 +8,7 @@ from celery import Celery, Task
 from celery.app.annotations import resolve_all
 from celery.local import Proxy
 
-from bridge.topics import topic_fault
+from bridge.topics.names import topic_fault
 from tasks.codec import decoder
 from tasks.errors import HandlerError
 from tasks.handler import HandlerTask

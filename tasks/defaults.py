@@ -12,7 +12,7 @@ from bridge.settings import DEFAULT_GROUP
 DEFAULTS: Final[dict[str, Any]] = {
     "broker_url": "redis://localhost:6379/0",
     # What arrives and no task can be run with is dead-lettered through this task.
-    "worker_consumer": "lossless.consumer:Consumer",
+    "worker_consumer": "lossless.worker.consumer:Consumer",
     "burial_task": "tasks.bury",
     # What carries no record is not the bridge's: it stays in its queue, for whoever sent it there.
     "burial_wants": "tasks.burial:carries_record",
@@ -57,12 +57,12 @@ class DeliveryTask(Task[P, R_co], Generic[P, R_co]):
     """What carries deliveries, whatever its app has set for its other tasks."""
 
     abstract = True
-    Request = "lossless.request:Request"
+    Request = "lossless.worker.request:Request"
     # A delivery is acknowledged when it has ended, not when it is begun.
     acks_late = True
     # False loses or loops on Redis (celery/worker/request.py on_failure): failures are settled before.
     acks_on_failure = acks_on_timeout = True
-    # lossless.request counts lost processes itself: Celery's own ways loop for ever, or count them as failures.
+    # lossless.worker.request counts lost processes itself: Celery's own ways loop for ever, or count them as failures.
     reject_on_worker_lost = retry_on_worker_lost = False
     # Results are Kafka's and the ledger's business; a result backend that is down would fail a task before its
     # on_failure (celery/app/trace.py handle_failure).

@@ -11,12 +11,12 @@ from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from kombu.exceptions import KombuError
 
 from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
-from bridge.failure import Failure
 from bridge.ledger import Fate
-from bridge.message import HEADER, Batch, Dead, Delivery, Message, from_header, to_header
-from bridge.publisher import Publisher
-from bridge.settled import AlreadySettled
-from lossless.ending import ComeBack
+from bridge.records.failure import Failure
+from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, from_header, to_header
+from bridge.records.settled import AlreadySettled
+from bridge.topics.publisher import Publisher
+from lossless.worker.ending import ComeBack
 from tasks import metrics, observing, telling
 from tasks.book import ENDS, Book, ended_as
 from tasks.errors import DeadLettered, RetryAsked
@@ -77,7 +77,7 @@ def _leave_if_told_to(error: BaseException) -> None:
     """End the process if that is why the handler ended: a hard time limit, a revoke, a shutdown.
 
     billiard ends a child by SIGTERM, which raises SystemExit in whatever it runs. What becomes of the delivery is
-    then the main process's to say (lossless/request.py); settled here as well, it would run twice.
+    then the main process's to say (lossless/worker/request.py); settled here as well, it would run twice.
     """
     if terminate_handler_fired():
         raise error if isinstance(error, SystemExit) else SystemExit(os.EX_SOFTWARE)

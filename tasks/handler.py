@@ -15,7 +15,7 @@ from typing import Any, Generic
 
 from celery.exceptions import Retry
 
-from bridge.message import HEADER, Message
+from bridge.records.message import HEADER, Message
 from tasks import execution
 from tasks.awaiting import finished
 from tasks.codec import Codec, Decode, decoder

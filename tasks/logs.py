@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.logs import OneLine, json_formatter
-from bridge.message import Delivery
+from bridge.records.log_lines import OneLine, json_formatter
+from bridge.records.message import Delivery
 from tasks.errors import DeadLettered
 
 #: Lines of one kind that a process writes in a window, and its seconds; what comes beyond is counted.

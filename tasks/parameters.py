@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.message import Message
+from bridge.records.message import Message
 from tasks.errors import HandlerError
 
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 
-from bridge.message import HEADER
-from lossless import request
-from lossless.ending import raised
+from bridge.records.message import HEADER
+from lossless.worker import request
+from lossless.worker.ending import raised
 
 #: Seconds beyond its handlers' time that a task may take to settle its deliveries.
 SETTLE_WITHIN: Final = 300

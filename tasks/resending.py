@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from celery import Celery, Task
 from celery.exceptions import Reject
 
-from bridge.message import HEADER, Batch, label, to_header
+from bridge.records.message import HEADER, Batch, label, to_header
 from tasks.book import Book
 from tasks.errors import Failed
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
 PUBLISH_DELAY: Final = (2, 60)
-#: Headers in which lossless counts what a message has cost (lossless.request, lossless.consumer).
+#: Headers in which lossless counts what a message has cost (lossless.worker.request, lossless.worker.consumer).
 COUNTS: Final = ("lost", "restored", "paused")
 #: Seconds of a wait from which on the ledger is told of it, for those who ask what takes so long.
 NOTED_FROM: Final = 10.0

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from bridge.failure import Failure
-from bridge.message import Dead, Delivery
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery
 from tasks.logs import Sums
 from tasks.observing import harmless, log
 

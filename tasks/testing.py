@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from bridge.message import HEADER, Header, Message
-from bridge.settled import AlreadySettled
+from bridge.records.message import HEADER, Header, Message
+from bridge.records.settled import AlreadySettled
 from tasks.execution import failures_of
 from tasks.handler import HandlerTask
 from tasks.policy import Again, Bury, Decision, Drop, Hold

@@ -19,7 +19,7 @@ from celery.signals import (
 
 from bridge import settings
 from bridge.errors import SettingsError
-from bridge.routes import find_routes, import_each, no_handler
+from bridge.handlers import find_routes, import_each, no_handler
 from bridge.settings import Settings, is_redis
 from lossless.transport import risks
 from tasks import awaiting, logs, metrics, telling

@@ -384,7 +384,7 @@ class Stack:
         return sorted(json.loads(entry.partition(b"\0")[2])["headers"]["id"] for entry in entries)
 
 
-#: At one instant: what all owners hold (the field @ is no message), and what waits (lossless/scripts.py).
+#: At one instant: what all owners hold (the field @ is no message), and what waits (lossless/transport/scripts.py).
 _HELD = """
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '_taken.*')) do

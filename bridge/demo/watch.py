@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.demo.fates import Fates
 from bridge.demo.orders import TOPIC
 from bridge.kafka import Consumer, Record, TopicPartition, admin_client, consumer_client
-from bridge.topics import TopicNames
+from bridge.topics.names import TopicNames
 
 logger = logging.getLogger(__name__)
 

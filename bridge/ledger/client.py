@@ -23,7 +23,7 @@ from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate
 from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
 from bridge.ledger.writes import Call, HandOff, Mark, Written
-from lossless.replica import leaving
+from lossless.transport.replica import leaving
 
 _SHA = hashlib.sha1(script.WRITE.encode(), usedforsecurity=False).hexdigest()
 _PAGES_AT_ONCE = 32

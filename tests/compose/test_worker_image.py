@@ -7,8 +7,8 @@ import pytest
 from pytest_celery import CeleryTestSetup, CeleryWorkerContainer, RedisTestBroker
 from pytest_docker_tools import container, fxtr
 
-from bridge.handoff import Handoff, Outgoing
-from bridge.message import Batch, Delivery, Message, label, to_header
+from bridge.handoff.broker import Handoff, Outgoing
+from bridge.records.message import Batch, Delivery, Message, label, to_header
 from tasks.celery import app
 
 # pytest-celery leaves its client of the broker open.

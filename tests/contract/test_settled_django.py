@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from bridge.errors import BridgeError
-from bridge.message import Message
-from bridge.settled import CREATE_TABLE, TABLE, AlreadySettled
+from bridge.records.message import Message
+from bridge.records.settled import CREATE_TABLE, TABLE, AlreadySettled
 from tests.servers import postgres
 from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bridge.failure import Failure
 from bridge.ledger import Accounts, Fate, Mark
-from bridge.message import Dead, Delivery, Message
-from bridge.publisher import Publisher
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.publisher import Publisher
 from tests.processes import Stack, eventually
 from tests.promises import AUDITED, all_settled, audit, choose, command, json_of, ledger
 from tests.servers.redis import RedisServer

@@ -9,20 +9,21 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
-from bridge.assignment import Assignment
-from bridge.beginnings import LOOK, Beginnings
-from bridge.catalog import Catalog
-from bridge.commits import Commits
 from bridge.errors import KafkaUnavailable
-from bridge.extent import note
+from bridge.handlers import Handler, Routes
 from bridge.kafka import TopicPartition
-from bridge.kafkalogs import Logs
 from bridge.ledger import Account, Accounts, Fate, HandOff, KnownLog, Ledger, Mark
 from bridge.ledger.pages import PAGE
-from bridge.metrics import BridgeMetrics, Place
-from bridge.routes import Handler, Routes
+from bridge.loop.beginnings import LOOK, Beginnings
+from bridge.loop.commits import Commits
+from bridge.loop.kafka_logs import Logs
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.assignment import Assignment
+from bridge.records.place import Place
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.upkeep import Upkeep
+from bridge.topics.catalog import Catalog
+from bridge.topics.extents import note
+from bridge.upkeep.upkeep import Upkeep
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, ledger
 

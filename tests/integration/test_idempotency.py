@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 from celery import Celery
 
-from bridge.failure import Failure
 from bridge.ledger import Fate
-from bridge.message import Batch, Dead, Delivery, Message, to_header
+from bridge.records.failure import Failure
+from bridge.records.message import Batch, Dead, Delivery, Message, to_header
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, command, ledger, twice
 

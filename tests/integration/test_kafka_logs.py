@@ -7,11 +7,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bridge.errors import PublishFailed
-from bridge.failure import Failure
-from bridge.letters import letters
-from bridge.message import Dead, Delivery, Message
-from bridge.publisher import Publisher
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.letters import letters
+from bridge.topics.publisher import Publisher
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, delete_topic, json_of
 from tests.servers.kafka import KafkaServer

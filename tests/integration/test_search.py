@@ -7,8 +7,9 @@ import pytest
 import redis
 from kombu import Connection
 
-from lossless import looking, transport
-from lossless.looking import PIECE_BYTES, sightings
+from lossless import transport
+from lossless.transport import looking
+from lossless.transport.looking import PIECE_BYTES, sightings
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose
 

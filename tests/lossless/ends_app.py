@@ -19,7 +19,7 @@ if os.environ.get("TEST_TRANSPORT") != "kombu":
 
 app = Celery("ends", broker=os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0"))
 app.conf.update(
-    worker_consumer="lossless.consumer:Consumer",
+    worker_consumer="lossless.worker.consumer:Consumer",
     burial_task="bury",
     unknown_for=0,
     task_acks_late=True,
@@ -40,7 +40,7 @@ def note(key: str, value: Any) -> None:
 
 
 class Noted(Task[Any, Any]):
-    Request = "lossless.request:Request"
+    Request = "lossless.worker.request:Request"
     abstract = True
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
@@ -80,7 +80,7 @@ class OwnBase(BaseException):
     pass
 
 
-@app.task(name="bury", Request="lossless.request:Request")
+@app.task(name="bury", Request="lossless.worker.request:Request")
 def bury(burial: dict[str, Any]) -> None:
     note("buried", burial)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from lossless import scheduled, transport
+from lossless import transport
+from lossless.worker import scheduled
 
 _ends_at = time.monotonic() + float(os.environ["RECORD_SECONDS"])
 

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from lossless.__main__ import main
-from lossless.draining import Drain
-from lossless.stored import Keys, stored
+from lossless.transport.draining import Drain
+from lossless.transport.stored import Keys, stored
 from tests.lossless.harness import TRANSPORT_APP, Broker, entry, wait_until, worker
 from tests.processes import ROOT
 

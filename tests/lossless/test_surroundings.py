@@ -14,7 +14,7 @@ from celery.concurrency.base import BasePool
 from celery.exceptions import ImproperlyConfigured
 from kombu.exceptions import OperationalError
 
-from lossless import pool
+from lossless.worker import pool
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until, worker
 from tests.processes import ROOT
 from tests.servers.missing import need

@@ -12,7 +12,7 @@ import pytest
 from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
-from lossless.taking import Taker
+from lossless.transport.taking import Taker
 from tests.lossless.harness import QUICK, Broker, Worker, wait_until
 
 Start = Callable[..., Worker]

@@ -11,11 +11,11 @@ import pytest
 import redis
 from kombu import Connection
 
-from lossless.holding import Holder
-from lossless.keeping import Keeper
-from lossless.owners import new_owner
-from lossless.scripts import MOVE_DUE
-from lossless.stored import Keys, stored
+from lossless.transport.holding import Holder
+from lossless.transport.keeping import Keeper
+from lossless.transport.owners import new_owner
+from lossless.transport.scripts import MOVE_DUE
+from lossless.transport.stored import Keys, stored
 from tests.lossless.harness import Broker, entry, wait_until
 
 RAW = json.dumps(entry("any", "id")).encode()

@@ -11,9 +11,10 @@ from celery import Celery
 from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
-from lossless import consumer, taking
-from lossless.scripts import HURRY
-from lossless.waiting import SINCE, Seen
+from lossless.transport import taking
+from lossless.transport.scripts import HURRY
+from lossless.worker import consumer
+from lossless.worker.waiting import SINCE, Seen
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.servers.proxy import Proxy
 

@@ -88,7 +88,7 @@ def mark(number: int) -> None:
     note("ran", [number, time.time()])
 
 
-@app.task(Request="lossless.request:Request")
+@app.task(Request="lossless.worker.request:Request")
 def mark_due(number: int) -> None:
     """The same, with this package's request."""
     note("ran", [number, time.time()])

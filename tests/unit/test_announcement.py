@@ -1,7 +1,7 @@
 """What a bridge tells of deliveries that none of its handlers has."""
 
-from bridge.announcement import beside
 from bridge.ledger import Account
+from bridge.upkeep.announcement import beside
 
 
 def test_handlers_that_were_renamed_are_looked_at_where_the_log_is_the_same():

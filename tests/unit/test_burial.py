@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.burial import (
+from lossless.worker.burial import (
     MESSAGE_LENGTH,
     TRACEBACK_LENGTH,
     Failure,

@@ -1,8 +1,8 @@
 """What messages that wait say of why they do."""
 
-from bridge.carriers import Waiting, waiting_of
-from bridge.failure import Failure
-from bridge.message import HEADER, Batch, Dead, Delivery, Message, to_header
+from bridge.handoff.carriers import Waiting, waiting_of
+from bridge.records.failure import Failure
+from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, to_header
 from tasks.errors import StopConsuming
 
 

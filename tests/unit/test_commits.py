@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bridge import commits
-from bridge.commits import Commits
 from bridge.errors import KafkaUnavailable, LedgerNotSynced
 from bridge.kafka import KafkaError, KafkaException, TopicPartition
 from bridge.ledger import KnownLog
+from bridge.loop import commits
+from bridge.loop.commits import Commits
 from bridge.metrics import BridgeMetrics
 
 PLACE = ("orders", 0)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Message as Record
 
-from bridge.dispatch import MESSAGE_BYTES, Dispatch
 from bridge.errors import LedgerUnavailable
-from bridge.handoff import Outgoing
+from bridge.handlers import Handler
+from bridge.handoff.broker import Outgoing
+from bridge.handoff.dispatch import MESSAGE_BYTES, Dispatch
 from bridge.ledger import Fate
 from bridge.metrics import BridgeMetrics
-from bridge.partition import Partition
-from bridge.routes import Handler
+from bridge.partitions.partition import Partition
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
 

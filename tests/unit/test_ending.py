@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.exceptions import EncodeError, OperationalError
 
-from lossless.ending import REQUEUE_PAUSES, Ending, ending_of, pause_after
-from lossless.request import LOST_LIMIT, LOST_PAUSES
+from lossless.worker.ending import REQUEUE_PAUSES, Ending, ending_of, pause_after
+from lossless.worker.request import LOST_LIMIT, LOST_PAUSES
 
 AWAY = OperationalError("away")
 

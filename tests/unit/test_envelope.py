@@ -7,7 +7,7 @@ from celery import Celery
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.envelope import ETA_LIMIT, fault_in, fault_in_call, fault_in_eta
+from lossless.worker.envelope import ETA_LIMIT, fault_in, fault_in_call, fault_in_eta
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 JSON = st.recursive(

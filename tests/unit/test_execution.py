@@ -11,10 +11,10 @@ from celery.exceptions import Reject, Retry
 
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Account, Fate, Mark
-from bridge.message import HEADER, Batch, Delivery, Message, from_header, to_header
-from bridge.publisher import Publisher
+from bridge.records.message import HEADER, Batch, Delivery, Message, from_header, to_header
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from lossless.ending import ComeBack
+from bridge.topics.publisher import Publisher
+from lossless.worker.ending import ComeBack
 from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics
 from tasks.book import Book
 from tasks.errors import DeadLettered

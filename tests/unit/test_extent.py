@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from bridge import extent
+from bridge.topics import extents as extent
 
 
 class Coordinator:

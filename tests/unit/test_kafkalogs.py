@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.kafkalogs import Met, Said, Step, meet, step
 from bridge.ledger import KnownLog
+from bridge.loop.kafka_logs import Met, Said, Step, meet, step
 
 ID = "abc"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.lanes import Doomed, Group, Lanes, Order
 from bridge.ledger.fates import Fate
+from bridge.partitions.lanes import Doomed, Group, Lanes, Order
 
 DONE, PARKED = Fate.DONE, Fate.PARKED
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bridge.failure import Failure
-from bridge.letters import Letter, _letter
-from bridge.message import Dead, Delivery, Message
-from bridge.publisher import dead_letter_headers
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery, Message
+from bridge.topics.letters import Letter, _letter
+from bridge.topics.publisher import dead_letter_headers
 
 
 def delivery(log: str, timestamp: int | None = 5) -> Delivery:

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from bridge.kafkalogs import Said, meet, step
 from bridge.ledger import KnownLog
+from bridge.loop.kafka_logs import Said, meet, step
 
 
 class Model(RuleBasedStateMachine):

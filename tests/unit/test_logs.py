@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bridge.failure import Failure
-from bridge.logs import OneLine, json_formatter
-from bridge.message import Dead, Delivery, Message
+from bridge.records.failure import Failure
+from bridge.records.log_lines import OneLine, json_formatter
+from bridge.records.message import Dead, Delivery, Message
 from tasks import logs, telling
 from tasks.logs import LINES, WINDOW, Sums, WithDelivery, about
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lossless.lookout import APPLY_WITHIN, Lookout
-from lossless.stored import Keys
+from lossless.transport.lookout import APPLY_WITHIN, Lookout
+from lossless.transport.stored import Keys
 
 
 @pytest.mark.parametrize("rivals", [0, 1, 3, 50])

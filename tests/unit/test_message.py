@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import MalformedDelivery
-from bridge.failure import Failure
-from bridge.message import Batch, Dead, Delivery, Message, batch_id, from_header, label, to_header
+from bridge.records.failure import Failure
+from bridge.records.message import Batch, Dead, Delivery, Message, batch_id, from_header, label, to_header
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 payloads = st.none() | st.binary(max_size=50)

@@ -1,6 +1,6 @@
 """What the bridge's metrics show, and that alerts on them see what happens first."""
 
-from bridge.audit import Line
+from bridge.ledger.tally import Line
 from bridge.metrics import BridgeMetrics
 from tasks import metrics as worker_metrics
 

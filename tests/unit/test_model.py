@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.lanes import Doomed, Lanes, Order
 from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import HandOff, Mark
-from bridge.offsets import Offsets
+from bridge.partitions.lanes import Doomed, Lanes, Order
+from bridge.partitions.offsets import Offsets
 from tests.memory_ledger import MemoryLedger
 
 ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)

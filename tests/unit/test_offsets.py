@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.ledger.fates import Fate
-from bridge.offsets import NEAR, Change, Commit, Offsets
+from bridge.partitions.offsets import NEAR, Change, Commit, Offsets
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import tracemalloc
 import pytest
 from confluent_kafka import Message as Record
 
+from bridge.handlers import Handler
 from bridge.ledger import Fate
-from bridge.partition import HELD_BYTES, WAITING, Partition
-from bridge.routes import Handler
+from bridge.partitions.partition import HELD_BYTES, WAITING, Partition
 from bridge.settings import TopicSettings
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"

@@ -6,9 +6,9 @@ import tomllib
 import pytest
 import redis
 
-from lossless import scripts, versions
-from lossless.permissions import is_refusal, needed, refusal
-from lossless.stored import Keys
+from lossless.transport import scripts, versions
+from lossless.transport.permissions import is_refusal, needed, refusal
+from lossless.transport.stored import Keys
 from tests.processes import ROOT
 
 ASKED = needed(Keys("team."), ["team.a", "team.b"])

@@ -7,7 +7,7 @@ import pytest
 from billiard.pool import ACK, RUN
 from celery.concurrency import asynpool as _asynpool
 
-from lossless.pool import Pool
+from lossless.worker.pool import Pool
 
 asynpool: Any = _asynpool  # its stubs do not know its queues
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pressure import Length, Limits, label, reason, too_long
+from bridge.pauses.pressure import Length, Limits, label, reason, too_long
 
 limits = Limits(high=100, low=50)
 

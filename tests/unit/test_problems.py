@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from bridge.carriers import Waiting
+from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
-from bridge.problems import Facts, HandlerFacts, Letters, Memory, problems, span
+from bridge.upkeep.problems import Facts, HandlerFacts, Letters, Memory, problems, span
 
 NOW = 1_769_860_805.0
 CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")

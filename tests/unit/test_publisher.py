@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge import publisher
 from bridge.errors import PublishFailed
-from bridge.failure import Failure
-from bridge.message import Dead, Delivery, Message
-from bridge.publisher import Publisher
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics import publisher
+from bridge.topics.publisher import Publisher
 
 FATAL = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence desynchronization", fatal=True)
 DELIVERY = Delivery(Message("orders", 0, 7), "work")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bridge.message import from_header, header_of
-from bridge.reading import row_of
+from bridge.records.message import from_header, header_of
+from bridge.records.row import row_of
 
 
 class Record:

@@ -5,9 +5,10 @@ from typing import Any
 
 from rich.console import Console
 
-from bridge.audit import Audit, Deaths, Line
-from bridge.find import lines
-from bridge.report import print_audit, print_status
+from bridge.commands.audit import Audit, Deaths
+from bridge.commands.find import lines
+from bridge.commands.tables import print_audit, print_status
+from bridge.ledger.tally import Line
 
 
 def printed(width: int = 80) -> Console:

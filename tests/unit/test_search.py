@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridge.carriers import Owner, carried, offsets_in
 from bridge.errors import HandoffFailed, LedgerUnavailable
-from bridge.handoff import _headers_in
-from bridge.search import SLICE, SUSPECTS, Search
+from bridge.handoff.broker import _headers_in
+from bridge.handoff.carriers import Owner, carried, offsets_in
+from bridge.upkeep.stuck import SLICE, SUSPECTS, Search
 
 STUCK_AFTER = 3_600.0
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge import properties
 from bridge.errors import SettingsError
+from bridge.handlers import Handler, Routes
 from bridge.kafka import property_fault
-from bridge.routes import Handler, Routes
-from bridge.settings import OWN_APP, Settings, check_routes, hide_password, is_redis, load
+from bridge.settings import OWN_APP, Settings, check_routes, hide_password, is_redis, load, properties
 from bridge.settings import read as read_settings
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 

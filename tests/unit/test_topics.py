@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.topics import MAX_TOPIC_NAME, TopicNames, tier
+from bridge.topics.names import MAX_TOPIC_NAME, TopicNames, tier
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 

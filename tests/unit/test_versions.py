@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bridge.ledger import Fate
-from bridge.message import from_header, to_header
-from bridge.problems import Facts, HandlerFacts, problems
+from bridge.records.message import from_header, to_header
+from bridge.upkeep.problems import Facts, HandlerFacts, problems
 
 #: A message as the first version put it into the queue, whole: never changed here.
 FIRST = """{"topic": "orders", "partition": 3, "cluster": "c", "group": "g", "topic_id": "t", "messages": [

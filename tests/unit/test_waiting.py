@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.waiting import LONGEST, MESSAGES, NAMES, SAY_EVERY, SHORTEST, SINCE, Seen, pause_for, unknown_since
+from lossless.worker.waiting import LONGEST, MESSAGES, NAMES, SAY_EVERY, SHORTEST, SINCE, Seen, pause_for, unknown_since
 
 SECONDS = st.floats(0, 1e6)
 

@@ -1,6 +1,6 @@
 """A worker that knows nothing of what it takes leaves the queue to others for a moment."""
 
-from lossless.yielding import ANY, IN_A_ROW, LONGEST, PART, SHORTEST, Yielding
+from lossless.transport.yielding import ANY, IN_A_ROW, LONGEST, PART, SHORTEST, Yielding
 
 
 def strange(yielding: Yielding, count: int, now: float) -> float:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django.db import migrations, models
 
-from bridge.settled import CREATE_TABLE, TABLE
+from bridge.records.settled import CREATE_TABLE, TABLE
 
 
 class Migration(migrations.Migration):

@@ -1,0 +1,1 @@
+"""The commands that ask and mend, a file each, and the tables that they print."""

@@ -1,0 +1,210 @@
+"""`bridge audit TOPIC`: the fate of every offset, counted; what is unaccounted for must be nothing.
+
+It goes over what the ledger has, handlers that were renamed or removed among it.
+"""
+
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from bridge.commands.opened import opened
+from bridge.errors import BridgeError
+from bridge.handlers import Routes
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
+from bridge.ledger.tally import NAMED, Line, line
+from bridge.ledger.underway import handed_at
+from bridge.settings import Settings
+from bridge.topics.extents import Extent, extents
+from bridge.topics.letters import Death, letters
+
+#: A delivery: partition, offset, handler.
+Which = tuple[int, int, str]
+
+
+class UnknownTopic(BridgeError):
+    """No handler names this topic, and none ever did."""
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """Deliveries of one handler that are dead for one reason; the error of the last, times as ISO 8601."""
+
+    handler: str
+    reason: str
+    count: int
+    error: str
+    since: str
+    last: str
+
+
+@dataclass(frozen=True)
+class LogChange:
+    """What happened to a partition's log: `made anew`, `went back`, or `expired` (bridge.ledger.Change), ISO 8601."""
+
+    partition: int
+    what: str
+    first: int
+    end: int
+    lost: int
+    at: str
+
+
+_COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
+
+
+@dataclass
+class Audit:
+    """The report on one topic."""
+
+    topic: str
+    lines: list[Line]
+    deaths: list[Deaths] = field(default_factory=list)
+    log_changes: list[LogChange] = field(default_factory=list)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Offsets by fate, over all handlers and partitions."""
+        return {name: sum(getattr(line, name) for line in self.lines) for name in _COUNTED}
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is unaccounted for, forgotten or taken unread, and every dead letter lies where it should."""
+        if any(change.lost for change in self.log_changes):
+            return False
+        return not any(line.unaccounted or line.forgotten or line.letters_missing for line in self.lines)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON-able data, the totals at the top."""
+        lines = [asdict(line) for line in self.lines]
+        deaths = [asdict(deaths) for deaths in self.deaths]
+        changes = [asdict(change) for change in self.log_changes]
+        return {
+            "topic": self.topic,
+            **self.totals,
+            "clean": self.clean,
+            "deaths": deaths,
+            "log_changes": changes,
+            "lines": lines,
+        }
+
+
+def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
+    """Count the fates of every offset that Kafka has of a topic.
+
+    Raises:
+        UnknownTopic: the ledger has nothing of it, and no handler names it.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
+    """
+    imported = [handler.name for handler in routes.of(topic)]
+    lines, dead = [], []
+    logs: dict[int, str] = {}
+    with opened(settings, [topic]) as (ledger, catalog):
+        changes = _log_changes(ledger, topic)
+        known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
+        if not imported and not known:
+            raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
+        for extent in extents(settings, [topic]):
+            log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+            logs[extent.partition] = log
+            gone = [
+                each
+                for each in known
+                if (each.partition, each.topic_id) == (extent.partition, log) and each.handler not in imported
+            ]
+            now = [Account(name, topic, log, extent.partition) for name in imported]
+            wiped_below = _wiped_below(settings, ledger, extent, now)
+            unread = 0
+            for account in [*now, *gone]:
+                made = line(ledger, account, extent, account in now, wiped_below)
+                _show_ages(ledger, account, made)
+                lines.append(made)
+                unread = max(unread, _unread(ledger, account, extent) if account in now else 0)
+                dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
+            # A bridge that has told of it may not have committed yet.
+            if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
+                changes.insert(0, _taken(extent, unread))
+    # After the fates: a letter is written before its delivery is marked, so that now each must be there.
+    read = letters(settings, topic)
+    there = {
+        (letter.partition, letter.offset, letter.handler): death
+        for letter, death in read.found.items()
+        if letter.is_of(logs.get(letter.partition, ""))
+    }
+    for each, runs in zip(lines, dead, strict=True):
+        names = (each.handler, *_before(settings, topic, each.handler))
+        each.letters_missing = _missing(runs, each.partition, names, there) if read.whole else []
+    deaths = _deaths(there, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
+    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes)
+
+
+def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
+    return [
+        LogChange(each.partition, each.what, each.first, each.end, each.lost, _iso(each.at))
+        for each in LogBook(ledger).told()
+        if each.topic == topic
+    ]
+
+
+def _unread(ledger: Ledger, account: Account, extent: Extent) -> int:
+    """How much from the committed offset on retention took, and no bridge was there yet to say so."""
+    if extent.committed is None or extent.committed >= extent.first:
+        return 0
+    count = ledger.count(account, extent.committed, extent.first - 1)
+    return count.fates[Fate.OPEN] + count.pageless
+
+
+def _taken(extent: Extent, lost: int) -> LogChange:
+    assert extent.committed is not None
+    return LogChange(extent.partition, "expired", extent.committed, extent.first, lost, _iso(time.time()))
+
+
+def _show_ages(ledger: Ledger, account: Account, made: Line) -> None:
+    """Say since when the oldest of a line is in flight."""
+    if made.oldest and (at := handed_at(ledger, account, made.oldest)):
+        made.oldest_since = _iso(min(at.values()))
+
+
+def _wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
+    """What was committed on the ground of a ledger that is no more, if it need not have been settled by then.
+
+    One that has the epoch of the commit, and never heard of the partition, is older than what was committed.
+    """
+    if extent.epoch is None or not accounts:
+        return 0
+    there = extent.epoch == ledger.state().epoch and Accounts(ledger).reached(accounts) is not None
+    if there or settings.topic(extent.topic).commit != "handoff":
+        return 0
+    return extent.committed or 0
+
+
+def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[Which]) -> list[int]:
+    """The first dead offsets without a letter, of this handler or of one before it in a `sequence`."""
+    offsets = (offset for run in runs for offset in run)
+    return list(islice((o for o in offsets if not any((partition, o, name) in there for name in names)), NAMED))
+
+
+def _deaths(there: Mapping[Which, Death], dead: dict[tuple[str, int], list[range]]) -> list[Deaths]:
+    """Why those that are dead still died, by handler and reason."""
+    found: dict[tuple[str, str], list[Death]] = {}
+    offsets = {key: {offset for run in runs for offset in run} for key, runs in dead.items()}
+    for (partition, offset, handler), death in there.items():
+        if offset in offsets.get((handler, partition), ()):
+            found.setdefault((handler, death.reason), []).append(death)
+    made = []
+    for (handler, reason), deaths in sorted(found.items()):
+        deaths.sort(key=lambda death: death.at)
+        last = deaths[-1]
+        made.append(Deaths(handler, reason, len(deaths), last.error, _iso(deaths[0].at), _iso(last.at)))
+    return made
+
+
+def _before(settings: Settings, topic: str, handler: str) -> Sequence[str]:
+    sequence = settings.topic(topic).sequence
+    return sequence[: sequence.index(handler)] if handler in sequence else ()
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

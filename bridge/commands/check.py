@@ -1,0 +1,199 @@
+"""`bridge check`: everything that is wrong, at once, with what to do about it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
+
+from celery import Celery
+
+from bridge import settings
+from bridge.commands.status import facts_of
+from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
+from bridge.handlers import Routes, find_routes, import_handlers, no_handler
+from bridge.handoff.broker import connection_to
+from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, consumer_client
+from bridge.ledger import Ledger
+from bridge.settings import Settings, hide_password, is_redis
+from bridge.upkeep.problems import divided_topics, unconsumed_queues, unknown_handlers
+from lossless.transport import risks
+
+#: Seconds for each connection.
+ANSWER_WITHIN: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence of the report: a `fault` stops the start, a `warning` does not."""
+
+    level: Literal["ok", "warning", "fault"]
+    text: str
+
+    def to_data(self) -> dict[str, str]:
+        """As JSON-able data."""
+        return asdict(self)
+
+
+def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Import the handlers; check settings, handlers and connections. A fault of one does not hide those of another."""
+    chosen, routes, faults, _ = setting_up(app, environ)
+    found = [Finding("fault", fault) for fault in faults]
+    found.extend(_settings(chosen, routes))
+    if not any(fault.startswith("KAFKA_") for fault in faults):
+        found.extend(_kafka(chosen, routes))
+    found.extend(_broker(app, routes))
+    if not any(fault.startswith("LEDGER_URL") for fault in faults):
+        found.extend(_ledger(chosen))
+        if not any(finding.level == "fault" for finding in found):
+            found.extend(_workers(app, chosen, routes))
+    return found
+
+
+def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Routes, list[str], bool]:
+    """What can be known without a connection.
+
+    Returns:
+        the settings, with defaults where they are wrong; the handlers that were found; everything that is wrong, a
+        sentence each; and whether every module of handlers could be imported.
+    """
+    broken = import_handlers(app)
+    chosen, wrong = settings.read(app, environ)
+    routes, lost = find_routes(app)
+    faults = [*broken, *wrong, *lost]
+    if not routes.topics and not faults:
+        faults.append(no_handler(app, environ))
+    elif routes.topics:
+        try:
+            settings.check_routes(chosen, routes)
+        except SettingsError as error:
+            faults.extend(error.faults)
+    return chosen, routes, faults, not broken
+
+
+def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    for handler in routes:
+        yield Finding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
+    if chosen.ignored:
+        yield Finding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
+    yield from (Finding("warning", text) for text in chosen.misspelt)
+    for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
+        yield Finding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
+
+
+def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    place = chosen.kafka["bootstrap.servers"]
+    try:
+        # Some properties are only read when a client is made: a certificate's file, for instance.
+        consumer_client(chosen.kafka, chosen.group).close()
+        admin = admin_client(chosen.kafka)
+        known = admin.list_topics(timeout=ANSWER_WITHIN).topics
+    except (KafkaException, KafkaUnavailable) as error:
+        yield Finding("fault", f"Kafka at {place}: {_words(error)}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?")
+        return
+    yield Finding("ok", f"Kafka at {place} answers.")
+    for topic in routes.topics:
+        if topic not in known:
+            yield Finding("warning", f"topic {topic!r} does not exist yet: it is consumed as soon as it does.")
+        elif (dead := chosen.names.dead_letters(topic)) not in known and not chosen.file.kafka_create_topics:
+            yield Finding(
+                "warning",
+                f"topic {dead!r} does not exist and kafka_create_topics is False: "
+                f"dead letters of {topic!r} wait until you make it.",
+            )
+    if there := [name for topic in routes.topics if (name := chosen.names.dead_letters(topic)) in known]:
+        yield from _kept(admin, there)
+
+
+def _kept(admin: AdminClient, names: list[str]) -> Iterator[Finding]:
+    """How long dead letters are kept, where Kafka tells."""
+    asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in names])
+    for resource, future in asked.items():
+        try:
+            config = future.result(ANSWER_WITHIN)
+            kept, cleanup = int(config["retention.ms"].value), str(config["cleanup.policy"].value)
+        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError):
+            continue
+        if "compact" in cleanup:
+            yield Finding(
+                "warning",
+                f"topic {resource.name!r} is compacted: of the dead letters of a key only the last is kept. "
+                "Set its cleanup.policy to delete.",
+            )
+        shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
+        yield Finding("ok", f"dead letters in {resource.name!r} are kept {shown} (retention.ms).")
+
+
+def _words(error: Exception) -> str:
+    return str(error.args[0].str() if isinstance(error, KafkaException) else error).rstrip(". ")
+
+
+def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
+    url = str(app.conf.broker_url)
+    shown = hide_password(url)
+    connection = connection_to(app)
+    try:
+        connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
+        yield Finding("ok", f"the Celery broker at {shown} answers.")
+        if is_redis(url):
+            yield from (Finding("warning", f"Redis: {risk}.") for risk in risks(connection))
+        else:
+            yield from _visibility(app, routes, connection.default_channel)
+    except Exception as error:
+        # Whatever the transport raises: the report must go on, and name it.
+        words = hide_password(str(error))
+        yield Finding(
+            "fault",
+            f"the Celery broker at {shown}: {type(error).__name__}: {words}. "
+            "Is CELERY_BROKER_URL right, and does it run?",
+        )
+    finally:
+        connection.release()
+
+
+def _ledger(chosen: Settings) -> Iterator[Finding]:
+    if chosen.ledger_url is None:
+        yield Finding(
+            "ok", "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only."
+        )
+        return
+    shown = hide_password(chosen.ledger_url)
+    ledger = Ledger(chosen.ledger_url, "check", chosen.group, timeout=ANSWER_WITHIN, named=chosen.ledger_named)
+    try:
+        ledger.state()
+        yield Finding("ok", f"the ledger at {shown} answers.")
+        if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):
+            ledger.fsync(ANSWER_WITHIN - 1)
+    except (LedgerCannotFsync, LedgerUnavailable) as error:
+        yield Finding("fault", str(error))
+    finally:
+        ledger.close()
+
+
+def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    """Who consumes the queues, which handlers nobody knows, and who else consumes the topics for other handlers."""
+    facts = facts_of(app, chosen, routes).facts
+    yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())
+    if facts.workers is None:
+        return
+    for queue in routes.queues:
+        count = sum(queue in state["queues"] for state in facts.workers.values())
+        if count:
+            yield Finding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
+    for queue, sentence in unconsumed_queues(facts).items():
+        # A check comes before the first start, too.
+        yield Finding("warning" if f"queue {queue}" in facts.seen else "ok", sentence)
+    for sentence in unknown_handlers(facts).values():
+        yield Finding("warning", sentence)
+
+
+def _visibility(app: Celery, routes: Routes, channel: object) -> Iterator[Finding]:
+    """Where a transport has a visibility timeout (SQS, for one), a message held for longer runs again."""
+    # SQS has a default of its own (kombu/transport/SQS.py Channel.visibility_timeout).
+    timeout = app.conf.broker_transport_options.get("visibility_timeout", getattr(channel, "visibility_timeout", None))
+    for handler in routes:
+        if timeout is not None and handler.longest_wait >= timeout:
+            yield Finding(
+                "fault",
+                f"{handler.name} may hold a message for {handler.longest_wait:g} s (a time limit or a delay), but "
+                f"after {timeout:g} s it is run a second time: raise broker_transport_options['visibility_timeout'].",
+            )

@@ -1,0 +1,274 @@
+"""`bridge find`: where one record stands for each handler, and where it lies now."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from celery import Celery
+
+from bridge.commands.opened import opened
+from bridge.errors import HandoffFailed
+from bridge.handlers import Routes
+from bridge.handoff.broker import Handoff
+from bridge.handoff.carriers import Carrier, Which
+from bridge.kafka import Record
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.underway import handed_at
+from bridge.records.printable import printable
+from bridge.settings import Settings
+from bridge.topics.extents import extents
+from bridge.topics.latest import DeadLetter, latest
+from bridge.topics.readback import records
+
+#: Offsets of each partition that are looked through for a key, the latest.
+LOOKED_THROUGH: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `bridge find` found of some records of one topic; `data` as the command prints it."""
+
+    data: list[dict[str, Any]]
+    looked_from: Mapping[int, int]
+
+
+def find(app: Celery, settings: Settings, routes: Routes, topic: str, partition: int, offset: int) -> Found:
+    """Say where one record stands for each handler.
+
+    Raises:
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    there = [each for each in extents(settings, [topic]) if each.partition == partition and offset < each.end]
+    starts = {(each.topic, each.partition): max(offset, each.first) for each in there}
+    ends = dict.fromkeys(starts, offset + 1)
+    read = {(record.partition() or 0, record.offset() or 0): record for record in records(settings, starts, ends)}
+    place = (partition, offset)
+    return Found(_standing(app, settings, routes, topic, {place: read.get(place)} if there else {}), {})
+
+
+def find_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> Found:
+    """Say the same of every record with this key, of the latest million of each partition.
+
+    Raises:
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    there = extents(settings, [topic])
+    starts = {(topic, each.partition): max(each.first, each.end - LOOKED_THROUGH) for each in there}
+    ends = {(topic, each.partition): each.end for each in there}
+    wanted = key.encode()
+    read: dict[tuple[int, int], Record | None] = {
+        (record.partition() or 0, record.offset() or 0): record
+        for record in records(settings, starts, ends)
+        if record.key() == wanted
+    }
+    looked_from = {e.partition: starts[(topic, e.partition)] for e in there if starts[(topic, e.partition)] > e.first}
+    return Found(_standing(app, settings, routes, topic, dict(sorted(read.items()))), looked_from)
+
+
+def _standing(
+    app: Celery, settings: Settings, routes: Routes, topic: str, found: Mapping[tuple[int, int], Record | None]
+) -> list[dict[str, Any]]:
+    if not found:
+        return []
+    with opened(settings, [topic]) as (ledger, catalog):
+        topic_id = catalog.topic_ids.get(topic, "")
+        names = [handler.name for handler in routes.of(topic)]
+        names += sorted(
+            {
+                account.handler
+                for account in Accounts(ledger).everyone()
+                if (account.topic, KnownLog.of(account.topic_id).topic_id) == (topic, topic_id)
+            }
+            - {*names}
+        )
+        book = LogBook(ledger)
+        asked = [
+            (Account(name, topic, book.log_id(topic, topic_id, place[0]), place[0]), place[1])
+            for place in found
+            for name in names
+        ]
+        fates = ledger.fates_many([(account, offset, offset) for account, offset in asked])
+        standing = {
+            (account.partition, offset, account.handler): Fate(fate[0])
+            for (account, offset), fate in zip(asked, fates, strict=True)
+        }
+        before = _before(ledger, asked, standing)
+        since = _since(ledger, [(account, offset) for account, offset in asked], standing)
+    queues = {name: handler.queue for name, handler in routes.handlers.items()}
+    wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
+    carriers, why = _carriers(app, routes, topic, wanted)
+    logs = {account.partition: account.topic_id for account, _ in asked}
+    letters = _letters(settings, topic, standing, logs)
+    return [
+        {
+            "record": _record(topic, place, record),
+            "deliveries": [
+                _delivery(settings, topic, which, standing[which], since, carriers, letters, queues, why, before)
+                for name in names
+                for which in [(*place, name)]
+            ],
+        }
+        for place, record in found.items()
+    ]
+
+
+def _before(ledger: Ledger, asked: Sequence[tuple[Account, int]], standing: Mapping[Which, Fate]) -> frozenset[Which]:
+    """What a handler does not get: it began above, or never on that partition though others had the record."""
+    accounts = list({account for account, _ in asked})
+    joined = {account: each.joined for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    had = {which[:2] for which, fate in standing.items() if fate is not Fate.OPEN}
+    return frozenset(
+        (account.partition, offset, account.handler)
+        for account, offset in asked
+        if ((account.partition, offset) in had if (first := joined[account]) is None else offset < first)
+    )
+
+
+def _since(ledger: Ledger, asked: Iterable[tuple[Account, int]], standing: Mapping[Which, Fate]) -> dict[Which, float]:
+    by_account: dict[Account, list[int]] = {}
+    for account, offset in asked:
+        if standing[(account.partition, offset, account.handler)] is Fate.HANDED:
+            by_account.setdefault(account, []).append(offset)
+    return {
+        (account.partition, offset, account.handler): at
+        for account, offsets in by_account.items()
+        for offset, at in handed_at(ledger, account, offsets).items()
+    }
+
+
+def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tuple[dict[Which, Carrier], str | None]:
+    """The Celery messages that carry these deliveries; or why that cannot be told."""
+    if not wanted:
+        return {}, None
+    handoff = Handoff(app)
+    try:
+        found = handoff.carriers(routes.queues, topic, wanted)
+    except HandoffFailed as error:
+        return {}, f"the Celery broker does not answer: {error}"
+    finally:
+        handoff.close()
+    return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
+
+
+def _letters(
+    settings: Settings, topic: str, standing: Mapping[Which, Fate], logs: Mapping[int, str]
+) -> dict[Which, DeadLetter]:
+    """The last dead letter of each, of the logs (ids by partition) that the topic has now."""
+    if Fate.DEAD not in standing.values():
+        return {}
+    return {
+        (each.partition, each.offset, each.handler): each
+        for each in latest(settings, topic).letters
+        if each.topic_id in ("", logs.get(each.partition))
+    }
+
+
+# As JSON
+
+
+def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[str, Any]:
+    kind, at = record.timestamp() if record is not None else (0, 0)
+    key = record.key() if record is not None else None
+    return {
+        "topic": topic,
+        "partition": place[0],
+        "offset": place[1],
+        "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
+        "timestamp": at if kind else None,
+    }
+
+
+def _delivery(
+    settings: Settings,
+    topic: str,
+    which: Which,
+    fate: Fate,
+    since: Mapping[Which, float],
+    carriers: Mapping[Which, Carrier],
+    letters: Mapping[Which, DeadLetter],
+    queues: Mapping[str, str],
+    why: str | None,
+    before: Collection[Which],
+) -> dict[str, Any]:
+    attempts: dict[str, int | None] = dict.fromkeys(("failed", "lost", "postponed", "replayed"))
+    where: str | None = None
+    error: str | None = None
+    at = since.get(which)
+    match fate:
+        case Fate.OPEN:
+            why_not = "before this handler joined" if which in before else "not handed off"
+            where = f"{topic}-{which[0]}, {why_not}"
+        case Fate.PARKED:
+            where = "a retry topic"
+        case Fate.HANDED:
+            carrier = carriers.get(which)
+            if carrier is not None:
+                where, error = _lies(carrier), carrier.error or None
+                attempts = {
+                    "failed": carrier.failed,
+                    "lost": carrier.lost,
+                    "postponed": carrier.postponed,
+                    "replayed": carrier.number,
+                }
+            elif why:
+                where = why
+            else:
+                queue = queues.get(which[2], "its queue")
+                again = settings.file.kafka_stuck_after
+                where = (
+                    f"in no message of {queue}: just taken, or lost; handed off again {again:g} s after its hand-off"
+                )
+        case Fate.DEAD:
+            letter = letters.get(which)
+            where = letter.place if letter else settings.names.dead_letters(topic)
+            if letter:
+                at, error = letter.failed_at, f"{letter.reason}: {letter.error}"
+                attempts["lost" if letter.reason == "poison" else "failed"] = letter.attempts
+    return {
+        "handler": which[2],
+        "fate": fate.name.lower(),
+        "where": where,
+        "since": None if at is None else _iso(at),
+        "attempts": attempts,
+        "last_error": error,
+    }
+
+
+def _lies(carrier: Carrier) -> str:
+    lies = _place(carrier)
+    return f"{lies}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else lies
+
+
+def _place(carrier: Carrier) -> str:
+    match carrier.where:
+        case "waiting":
+            until = f" until {_iso(carrier.due)}" if carrier.due else ""
+            return f"queue {carrier.queue}, waits{until}"
+        case "taken":
+            return f"queue {carrier.queue}, taken by a worker: it runs or is next"
+    return f"queue {carrier.queue}"
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What was found, for people: keys and errors are others' texts, and end no line."""
+    yield from map(printable, _lines(found))
+
+
+def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for each in found:
+        record = each["record"]
+        key = "" if record["key"] is None else f", key {record['key']}"
+        at = "?" if record["timestamp"] is None else _iso(record["timestamp"] / 1000)
+        yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
+        for delivery in each["deliveries"]:
+            since = f" since {delivery['since']}" if delivery["since"] else ""
+            where = f": {delivery['where']}" if delivery["where"] else ""
+            counts = ", ".join(f"{count} {what}" for what, count in delivery["attempts"].items() if count)
+            yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
+            if delivery["last_error"]:
+                yield f"    {delivery['last_error']}"

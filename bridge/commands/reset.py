@@ -1,0 +1,154 @@
+"""`bridge reset`: moves the group's committed offsets; with `--again`, what was settled from there on runs again."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bridge.commands.opened import opened
+from bridge.errors import BridgeError, KafkaUnavailable
+from bridge.handlers import Routes
+from bridge.kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    TopicPartition,
+    admin_client,
+)
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook, Mark
+from bridge.ledger.fates import runs
+from bridge.ledger.pages import PAGE
+from bridge.settings import Settings
+from bridge.topics.extents import Extent, extents
+
+#: Seconds for one question to Kafka; its client must live until the answer is there.
+ANSWER_WITHIN: Final = 10.0
+#: Offsets of one look at the ledger.
+PAGES: Final = 8 * PAGE
+OPEN: Final = frozenset({Fate.OPEN})
+
+
+class CannotReset(BridgeError):
+    """The offsets of a group cannot be moved as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A partition whose committed offset was moved."""
+
+    partition: int
+    before: int | None
+    after: int
+
+
+def reset(settings: Settings, routes: Routes, topic: str, to: str, *, again: bool) -> list[Moved]:
+    """Move the committed offset of every partition of a topic. All bridges of the group must be stopped.
+
+    Parameters:
+        to: `earliest`, `latest`, an offset, or a time as ISO 8601.
+        again: forget the fates from the new offset on, done too, so that they run again. Without it, what is
+            settled is skipped. What lies between the old offset and a later new one is discarded.
+
+    Raises:
+        CannotReset: a bridge runs, the topic does not exist, or `to` cannot be read.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    found = extents(settings, [topic])
+    if not found:
+        raise CannotReset(f"topic {topic!r} does not exist.")
+    targets = _targets(settings, found, to)
+    _check_stopped(settings)
+    # Before the offsets: moved without their fates, what is to be skipped would run, and a second try see nothing.
+    _write_fates(settings, routes, topic, found, targets, again)
+    _move(settings, topic, targets)
+    return [Moved(extent.partition, extent.committed, targets[extent.partition]) for extent in found]
+
+
+def _targets(settings: Settings, found: list[Extent], to: str) -> dict[int, int]:
+    if to == "earliest":
+        return {extent.partition: extent.first for extent in found}
+    if to == "latest":
+        return {extent.partition: extent.end for extent in found}
+    if to.isdecimal():
+        return {extent.partition: min(max(int(to), extent.first), extent.end) for extent in found}
+    try:
+        moment = int(datetime.fromisoformat(to).astimezone().timestamp() * 1000)
+    except ValueError:
+        raise CannotReset(f"{to!r} is no offset, no time (2026-01-31T12:00), neither earliest nor latest.") from None
+    at = {TopicPartition(extent.topic, extent.partition): OffsetSpec.for_timestamp(moment) for extent in found}
+    ends = {extent.partition: extent.end for extent in found}
+    admin = admin_client(settings.kafka)
+    try:
+        answers = admin.list_offsets(at, request_timeout=ANSWER_WITHIN)
+        offsets = {place.partition: int(future.result(ANSWER_WITHIN).offset) for place, future in answers.items()}
+    except (KafkaException, TimeoutError) as error:
+        raise KafkaUnavailable(f"Kafka does not say which offsets {to} means: {error}.") from None
+    return {partition: ends[partition] if offset < 0 else offset for partition, offset in offsets.items()}
+
+
+def _check_stopped(settings: Settings) -> None:
+    """Ask first: librdkafka tries for a minute to move the offsets of a group that has members."""
+    admin = admin_client(settings.kafka)
+    (future,) = admin.describe_consumer_groups([settings.group]).values()
+    try:
+        members = future.result(ANSWER_WITHIN).members
+    except (KafkaException, TimeoutError):
+        # No such group yet; or Kafka is away, which moving the offsets will say.
+        return
+    if members:
+        raise _running(settings)
+
+
+def _running(settings: Settings) -> CannotReset:
+    return CannotReset(
+        f"a bridge of group {settings.group!r} runs: stop all of them, then try again "
+        "(one that was killed counts until its session has timed out)."
+    )
+
+
+def _move(settings: Settings, topic: str, targets: dict[int, int]) -> None:
+    asked = ConsumerGroupTopicPartitions(
+        settings.group, [TopicPartition(topic, partition, offset) for partition, offset in targets.items()]
+    )
+    admin = admin_client(settings.kafka)
+    try:
+        (future,) = admin.alter_consumer_group_offsets([asked]).values()
+        answer = future.result(ANSWER_WITHIN)
+    except TimeoutError:
+        raise KafkaUnavailable("Kafka did not answer when the offsets were to be moved.") from None
+    except KafkaException as error:
+        raise _refused(settings, error.args[0]) from None
+    for partition in answer.topic_partitions:
+        if partition.error is not None:
+            raise _refused(settings, partition.error)
+
+
+def _refused(settings: Settings, error: KafkaError) -> CannotReset:
+    if error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+        return _running(settings)
+    return CannotReset(f"Kafka did not move the offsets of group {settings.group!r}: {error.str()}.")
+
+
+def _write_fates(
+    settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int], again: bool
+) -> None:
+    """What is skipped is discarded: a person said so. With `again`, what comes is open, done or not."""
+    if settings.ledger_url is None:
+        return
+    with opened(settings, [topic]) as (ledger, catalog):
+        for extent in found:
+            for handler in routes.of(topic):
+                log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+                account = Account(handler.name, topic, log, extent.partition)
+                _discard_open(ledger, account, extent, targets[extent.partition])
+                Accounts(ledger).accept(account, targets[extent.partition])
+                if again and targets[extent.partition] < extent.end:
+                    ledger.forget(account, targets[extent.partition], extent.end - 1)
+
+
+def _discard_open(ledger: Ledger, account: Account, extent: Extent, target: int) -> None:
+    first = max(extent.first, extent.committed or 0)
+    for start in range(first, target, PAGES):
+        fates = ledger.fates(account, start, min(target, start + PAGES) - 1)
+        marks = [Mark(account, range(start + run.start, start + run.stop), Fate.DISCARDED) for run in runs(fates, OPEN)]
+        ledger.write(marks)

@@ -1,0 +1,242 @@
+"""`bridge status`: how the group stands, read from Kafka and Redis; no bridge or worker need be reachable.
+
+Each is asked for itself: what one does not answer hides nothing of what the other knows.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeVar
+
+from celery import Celery
+
+from bridge.commands.opened import opened
+from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUnavailable
+from bridge.handlers import Routes
+from bridge.handoff.broker import Handoff
+from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.health import health
+from bridge.ledger.members import Members
+from bridge.ledger.underway import oldest
+from bridge.settings import Settings
+from bridge.topics.extents import Extent, extents
+from bridge.topics.latest import latest
+from bridge.upkeep.problems import Facts, HandlerFacts, Letters, Memory, problems
+
+Found = TypeVar("Found")
+
+
+class NothingAnswers(BridgeError):
+    """Neither Kafka nor Redis could be asked."""
+
+
+@dataclass
+class _Asked:
+    """What was found so far, and why the rest could not be."""
+
+    facts: Facts
+    extents: list[Extent] | None = None
+    silent: list[str] = field(default_factory=list)
+
+    def ask(self, question: Callable[[], Found]) -> Found | None:
+        """The answer, or None where there is none."""
+        try:
+            return question()
+        except KafkaUnavailable as error:
+            why = f"{error} Start it, or mend the network or KAFKA_BOOTSTRAP_SERVERS: until then nothing new is read."
+        except LedgerUnavailable as error:
+            why = str(error)
+        except HandoffFailed as error:
+            why = f"The Celery broker does not answer: {error}. Start it, or mend the network or CELERY_BROKER_URL."
+        if why not in self.silent:
+            self.silent.append(why)
+        return None
+
+
+def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
+    """What the group consumes and how far, what bridges and workers say of themselves, and what needs a person.
+
+    Returns:
+        `group`; `problems`: what needs a person, a sentence each; `topics`: per topic and partition `committed`,
+        `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`: what each announces, or `None`
+        without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`: per topic and handler the
+        seconds that the oldest delivery has been under way; `halted`: per topic `why` and `since`, empty when
+        nothing is; `unanswered`: what could not be asked, a sentence each.
+
+    Raises:
+        NothingAnswers: nothing could be told.
+    """
+    asked = facts_of(app, settings, routes)
+    asked.extents = asked.ask(lambda: extents(settings, routes.topics))
+    if asked.extents is None and asked.facts.bridges is None and asked.facts.queues is None:
+        raise NothingAnswers("\n".join(asked.silent))
+    if asked.extents is not None:
+        _take_in(asked, settings, routes)
+    asked.facts = replace(asked.facts, silent=tuple(asked.silent))
+    return _shown(asked, settings, routes)
+
+
+def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
+    """What Redis and the broker know."""
+    handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
+    asked = _Asked(Facts(time.time(), settings.group, handlers))
+    if settings.ledger_url is not None:
+        with closing(Ledger(settings.ledger_url, "", settings.group, named=settings.ledger_named)) as ledger:
+            asked.ask(lambda: _members(asked, ledger))
+    asked.ask(lambda: _queues(asked, app, routes))
+    return asked
+
+
+def _members(asked: _Asked, ledger: Ledger) -> None:
+    bridges, workers = Members(ledger, "bridges"), Members(ledger, "workers")
+    facts = replace(asked.facts, bridges=bridges.living(), workers=workers.living())
+    ages: dict[tuple[str, str], float] = {}
+    for state in (facts.bridges or {}).values():
+        for each in state.get("oldest", ()):
+            where = (each["topic"], each["handler"])
+            ages[where] = max(ages.get(where, 0.0), each["seconds"])
+    found = health(ledger)
+    memory = (Memory(ledger.where, found.used, found.allowed, found.disk),)
+    seen = {**bridges.last_seen(), **workers.last_seen()}
+    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
+
+
+def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
+    handoff = Handoff(app)
+    try:
+        lengths, failing = handoff.lengths(routes.queues), tuple(handoff.failing(routes.queues))
+        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=handoff.waiting(routes.queues))
+    finally:
+        handoff.close()
+
+
+def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:
+    """What Kafka knows, and what only both of them do."""
+    lag: dict[str, int] = dict.fromkeys(routes.topics, 0)
+    partitions: dict[str, int] = {}
+    for extent in asked.extents or ():
+        lag[extent.topic] += extent.lag
+        partitions[extent.topic] = partitions.get(extent.topic, 0) + 1
+    asked.facts = replace(asked.facts, lag=lag, partitions=partitions)
+    if settings.ledger_url is None or asked.facts.bridges is None:
+        return
+    there = asked.ask(lambda: _in_ledger(asked, settings, routes))
+    if there is not None:
+        asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2])
+
+
+def _in_ledger(
+    asked: _Asked, settings: Settings, routes: Routes
+) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...]]:
+    with opened(settings, routes.topics) as (ledger, catalog):
+        letters = tuple(
+            each for topic in catalog.topic_ids for each in _dead(settings, ledger, topic, catalog.topic_ids[topic])
+        )
+        ages = dict(asked.facts.oldest)
+        for account in Accounts(ledger).everyone():
+            # Bridges tell of the handlers that they have; of those that were renamed or removed none does.
+            told = asked.facts.bridges and any(h.name == account.handler for h in routes.of(account.topic))
+            if told or catalog.topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
+                continue
+            if (found := oldest(ledger, account)) is not None:
+                where = (account.topic, account.handler)
+                ages[where] = max(ages.get(where, 0.0), found.seconds)
+        changes = tuple(each for each in LogBook(ledger).told() if each.topic in catalog.topic_ids)
+        return letters, ages, changes
+
+
+def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:
+    """The dead letters of a topic whose deliveries are dead still, by handler."""
+    found = latest(settings, topic)
+    by_account: dict[Account, dict[int, Any]] = {}
+    log_of = cache(LogBook(ledger).log_id)
+    for letter in found.letters:
+        account = Account(letter.handler, topic, log_of(topic, topic_id, letter.partition), letter.partition)
+        if letter.topic_id not in ("", account.topic_id):
+            continue
+        by_account.setdefault(account, {})[letter.offset] = letter
+    by_handler: dict[str, list[Any]] = {}
+    accounts = list(by_account)
+    fates = ledger.fates_of([(account, sorted(by_account[account])) for account in accounts])
+    for account, known in zip(accounts, fates, strict=True):
+        for offset, fate in zip(sorted(by_account[account]), known, strict=True):
+            if fate == Fate.DEAD:
+                by_handler.setdefault(account.handler, []).append(by_account[account][offset])
+    for handler, letters in sorted(by_handler.items()):
+        letters.sort(key=lambda letter: letter.failed_at)
+        last = letters[-1]
+        name = settings.names.dead_letters(topic)
+        since = letters[0].failed_at
+        yield Letters(name, handler, len(letters), since, last.reason, last.error[:300], found.more)
+
+
+# As JSON
+
+
+def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
+    facts = asked.facts
+    return {
+        "group": settings.group,
+        "problems": problems(facts),
+        "topics": None if asked.extents is None else _topics(routes.topics, asked.extents),
+        "bridges": _with_times(facts.bridges),
+        "workers": _with_times(facts.workers),
+        "queues": None
+        if facts.queues is None
+        else {
+            queue: {
+                "messages": length,
+                "workers": None
+                if facts.workers is None
+                else sum(queue in state["queues"] for state in facts.workers.values()),
+            }
+            for queue, length in facts.queues.items()
+        },
+        "oldest": [
+            {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
+            for (topic, handler), seconds in sorted(facts.oldest.items())
+        ],
+        "halted": {},
+        "unanswered": asked.silent,
+    }
+
+
+def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {topic: {} for topic in names}
+    for extent in found:
+        topics[extent.topic][str(extent.partition)] = {
+            "committed": extent.committed,
+            "end": extent.end,
+            "lag": extent.lag,
+        }
+    return topics
+
+
+#: Where what is announced holds times.
+_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted")
+
+
+def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any] | None:
+    """What members announce, its times as people and programs read them."""
+    if members is None:
+        return None
+    return {name: {key: _timed(value, key in _TIMES) for key, value in s.items()} for name, s in members.items()}
+
+
+def _timed(value: Any, times: bool) -> Any:
+    match value:
+        case dict():
+            return {key: _timed(each, times and key not in ("partition", "count")) for key, each in value.items()}
+        case list():
+            return [_timed(each, times) for each in value]
+        case float() | int() if times:
+            return iso(value)
+    return value
+
+
+def iso(at: float) -> str:
+    """A Unix time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,133 @@
+"""Audit and status as tables for people."""
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from bridge.commands.audit import Audit
+from bridge.ledger.tally import Line
+from bridge.records.printable import printable
+
+_COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
+
+
+def print_audit(console: Console, audit: Audit) -> None:
+    """A row a handler and partition, the totals, and the offsets that need a person."""
+    table = Table("handler", title=f"audit of {_cell(audit.topic)}", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("partition", *_COLUMNS):
+        table.add_column(name, justify="right")
+    for line in audit.lines:
+        table.add_row(_cell(line.handler), str(line.partition), *(f"{getattr(line, name):,}" for name in _COLUMNS))
+    table.add_section()
+    table.add_row("total", "", *(f"{count:,}" for count in audit.totals.values()))
+    _show(console, table)
+    for line in audit.lines:
+        _print_line(console, f"{audit.topic}-{line.partition} {line.handler}", line)
+    for deaths in audit.deaths:
+        _say(
+            console,
+            f"{audit.topic} {deaths.handler}: {deaths.count:,} dead, {deaths.reason}, since {deaths.since}; "
+            f"the last at {deaths.last}: {deaths.error}",
+        )
+    for change in audit.log_changes:
+        lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
+        what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention took unread offsets"
+        _say(
+            console,
+            f"{audit.topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
+            "red" if change.lost else "yellow",
+        )
+    if audit.clean:
+        _say(console, "nothing is unaccounted for", "green")
+
+
+def _print_line(console: Console, place: str, line: Line) -> None:
+    if not line.imported:
+        _say(console, f"{place}: no handler here has this name; asked for as far as it came", "yellow")
+    if line.oldest:
+        since = f" (since {line.oldest_since})" if line.oldest_since else ""
+        _say(console, f"{place}: oldest in flight: {_shown(line.oldest)}{since}")
+    if line.forgotten:
+        _say(
+            console,
+            f"{place}: forgotten: {line.forgotten:,}, handed off and committed before the ledger was wiped; "
+            "what was not settled by then is lost, unless `bridge reset` reads it again",
+            "red",
+        )
+    if line.unaccounted:
+        _say(console, f"{place}: unaccounted for: {line.unaccounted:,}, from {_shown(line.unaccounted_at)}", "red")
+    if line.letters_missing:
+        _say(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
+
+
+def print_status(console: Console, status: dict[str, Any]) -> None:
+    """What needs a person; then topics with their lag, queues, bridges and workers."""
+    for problem in status["problems"]:
+        _say(console, f"! {problem}", "red")
+    if not status["problems"]:
+        _say(console, "nothing needs a person", "green")
+    if status["topics"] is not None:
+        _print_topics(console, status["group"], status["topics"])
+    for queue, at in (status["queues"] or {}).items():
+        workers = "" if at["workers"] is None else f", {at['workers']} workers"
+        _say(console, f"queue {queue}: {at['messages']:,} messages{workers}")
+    for each in status["oldest"]:
+        if each["seconds"]:
+            oldest = "oldest delivery under way for {seconds} s".format(**each)
+            _say(console, f"{each['topic']} {each['handler']}: {oldest}")
+    for name, state in (status["bridges"] or {}).items():
+        _print_bridge(console, name, state)
+    for name, state in (status["workers"] or {}).items():
+        queues, count = ", ".join(state["queues"]), len(state["handlers"])
+        _say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers")
+    if status["bridges"] is None and not status["unanswered"]:
+        _say(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
+
+
+def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:
+    table = Table("topic", "partition", "committed", "end", "lag", title=f"group {_cell(group)}")
+    for topic, partitions in topics.items():
+        if not partitions:
+            table.add_row(topic, "does not exist yet", "", "", "")
+        for number, at in partitions.items():
+            committed = "none" if at["committed"] is None else f"{at['committed']:,}"
+            table.add_row(topic, number, committed, f"{at['end']:,}", f"{at['lag']:,}")
+    _show(console, table)
+
+
+def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
+    _say(console, f"bridge {name}: {len(state['assigned'])} partitions")
+    for place, why in state["paused"].items():
+        since = state.get("paused_since", {}).get(place)
+        _say(console, f"  {place} is paused{f' since {since}' if since else ''}: {why}", "yellow")
+    for each in state.get("waiting", ()):
+        _say(
+            console,
+            "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
+            "what comes after it in its order waits".format(**each),
+        )
+    for obstacle in state["obstacles"]:
+        _say(console, f"  {obstacle}", "red")
+
+
+def _show(console: Console, table: Table) -> None:
+    """As wide as it is, also in a pipe of 80 columns: a name or a number that is cut is of no use."""
+    table.width = Measurement.get(console, console.options.update(max_width=1_000), table).maximum
+    console.print(table, crop=False)
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    """One line, whatever others have put into it: what is in square brackets is no colour, and an escape none."""
+    console.print(printable(text), style=style, markup=False, soft_wrap=True)
+
+
+def _cell(text: str) -> str:
+    return escape(printable(text))
+
+
+def _shown(offsets: list[int]) -> str:
+    return ", ".join(map(str, offsets))

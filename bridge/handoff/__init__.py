@@ -1,0 +1,1 @@
+"""From what may go out to the Celery broker, through the ledger."""

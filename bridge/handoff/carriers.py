@@ -1,0 +1,133 @@
+"""Which Celery message carries a delivery now, and what that message says of it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from bridge.records.message import HEADER
+
+#: A delivery: partition, offset, handler.
+Which = tuple[int, int, str]
+#: Whose deliveries: handler, topic, partition.
+Owner = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Where a message lies, and what it says of one delivery.
+
+    Attributes:
+        where: in the queue, with a worker, or waiting until `due` (Unix time).
+        failed, postponed: runs that spent a retry and that did not; `lost`: processes and workers that died with it.
+        number: how often it was parked or replayed.
+        error: the last failure in words.
+        first_failed: when it failed first (Unix time), or None.
+        dead: why it is dead, where Kafka has not taken its dead letter; else empty.
+    """
+
+    queue: str
+    where: Literal["queue", "taken", "waiting"]
+    due: float | None
+    failed: int
+    postponed: int
+    lost: int
+    number: int
+    error: str
+    first_failed: float | None = None
+    dead: str = ""
+
+
+def carried(
+    headers: Mapping[str, Any], topic: str, wanted: Collection[Which]
+) -> Iterator[tuple[Which, Mapping[str, Any]]]:
+    """Those of the wanted deliveries that a message with these headers carries, with what it says of each."""
+    header = headers.get(HEADER)
+    if not isinstance(header, Mapping) or header.get("topic") != topic:
+        return
+    for which, more in _rows(headers, header):
+        if which in wanted:
+            yield which, more
+
+
+def offsets_in(headers: Mapping[str, Any]) -> list[tuple[Owner, list[int]]]:
+    """What a message with these headers carries; a `kafka` header that is none of ours carries nothing."""
+    header = headers.get(HEADER)
+    if not isinstance(header, Mapping):
+        return []
+    by_partition: dict[int, list[int]] = {}
+    for (partition, offset, _), _ in _rows(headers, header):
+        by_partition.setdefault(partition, []).append(offset)
+    handler, topic = str(headers.get("task")), str(header.get("topic"))
+    return [((handler, topic, partition), offsets) for partition, offsets in by_partition.items()]
+
+
+def _rows(headers: Mapping[str, Any], header: Mapping[str, Any]) -> list[tuple[Which, Mapping[str, Any]]]:
+    try:
+        partition, handler = int(header["partition"]), str(headers.get("task"))
+        return [
+            ((partition, int(row[0]), handler), row[5] if len(row) > 5 else {}) for row in header.get("messages") or ()
+        ]
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        # Another's header of that name.
+        return []
+
+
+def carrier(
+    headers: Mapping[str, Any],
+    more: Mapping[str, Any],
+    queue: str,
+    where: Literal["queue", "taken", "waiting"],
+    due: float | None,
+) -> Carrier:
+    """What is known of a delivery from the message that carries it."""
+    runs, failed = int(more.get("attempts", 0)), int(more.get("failures", 0))
+    lost = sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
+    number, error = int(more.get("number", 0)), str(more.get("error", ""))
+    first, dead = more.get("first_failed_at"), more.get("dead") or {}
+    at = int(first) / 1000 if first else None
+    return Carrier(queue, where, due, failed, runs - failed, lost, number, error, at, str(dead.get("reason", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Deliveries of one handler that wait after a failure, of those messages of its queue that were looked at.
+
+    Attributes:
+        kind: `failed`, `held` (StopConsuming) or `unpublished` (Kafka refuses the dead letter).
+        since: when the first of them failed first (Unix time), where that is known.
+        error: the last one's, of those looked at.
+        more: whether there are messages that were not looked at.
+    """
+
+    handler: str
+    kind: Literal["failed", "held", "unpublished"]
+    count: int
+    since: float | None
+    error: str
+    more: bool = False
+
+
+#: How the words of a failure begin where a handler asks to stop its topic.
+_STOPS: Final = "tasks.errors.StopConsuming"
+
+
+def waiting_of(messages: Iterable[tuple[Mapping[str, Any], float | None]], more: bool) -> list[Waiting]:
+    """Sum up by handler and kind what messages that wait until a time say of themselves (pure).
+
+    Parameters:
+        messages: the headers of each, and when it is due.
+    """
+    found: dict[tuple[str, Literal["failed", "held", "unpublished"]], list[Carrier]] = {}
+    for headers, due in messages:
+        header = headers.get(HEADER)
+        for (_, _, handler), row in _rows(headers, header) if isinstance(header, Mapping) else ():
+            each = carrier(headers, row, "", "waiting", due)
+            if each.dead or each.error:
+                kind: Any = "unpublished" if each.dead else "held" if each.error.startswith(_STOPS) else "failed"
+                found.setdefault((handler, kind), []).append(each)
+    made = []
+    for (handler, kind), carriers in sorted(found.items()):
+        since = min((each.first_failed for each in carriers if each.first_failed), default=None)
+        last = max(carriers, key=lambda each: each.due or 0.0)
+        made.append(Waiting(handler, kind, len(carriers), since, last.error or last.dead, more))
+    return made

@@ -1,0 +1,101 @@
+"""The fates of one handler on one partition, counted."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.ledger.accounts import Accounts
+from bridge.ledger.client import Ledger
+from bridge.ledger.fates import Fate
+from bridge.ledger.pages import Account
+from bridge.topics.extents import Extent
+
+#: How many offsets of each kind a report names.
+NAMED: Final = 10
+
+
+@dataclass
+class Line:
+    """One handler on one partition.
+
+    Attributes:
+        imported: whether the handler is one of the settings; one that was renamed or removed is not, and owes
+            nothing that came after it.
+        first, end: offsets that Kafka has.
+        joined: the first offset that the handler was there for.
+        gaps: offsets without a record (compaction, transaction markers), and those of which a page knew that has
+            expired and was written again.
+        expired: committed offsets, from `joined` on, without a page: it has expired, or nothing lay there. No fault.
+        forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
+            settled: they may be lost.
+        unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
+        oldest: the oldest offsets in flight, and `oldest_since`, when the first of these was handed off (ISO 8601).
+        letters_missing: offsets that are dead, but have no dead letter in the topic.
+    """
+
+    handler: str
+    partition: int
+    first: int
+    end: int
+    committed: int | None
+    joined: int | None
+    imported: bool = True
+    done: int = 0
+    handed: int = 0
+    parked: int = 0
+    dead: int = 0
+    discarded: int = 0
+    open: int = 0
+    gaps: int = 0
+    expired: int = 0
+    forgotten: int = 0
+    unaccounted: int = 0
+    unaccounted_at: list[int] = field(default_factory=list)
+    oldest: list[int] = field(default_factory=list)
+    oldest_since: str | None = None
+    letters_missing: list[int] = field(default_factory=list)
+
+
+def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0) -> Line:
+    """Count one handler on one partition.
+
+    Parameters:
+        imported: a handler that is not is asked for as far as it came, no further.
+        wiped_below: what was committed below was handed off with another ledger than this.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    first, last = extent.first, extent.end - 1
+    (known,) = Accounts(ledger).known([account])
+    committed = extent.committed if imported else known.reached
+    count = ledger.count(account, first, last)
+    made = Line(account.handler, account.partition, first, extent.end, extent.committed, known.joined, imported)
+    made.done, made.handed, made.parked = (count.fates[fate] for fate in (Fate.DONE, Fate.HANDED, Fate.PARKED))
+    made.dead, made.discarded = count.fates[Fate.DEAD], count.fates[Fate.DISCARDED]
+    made.gaps = count.fates[Fate.GAP]
+    asked = count if imported else ledger.count(account, first, min(last, (committed or 0) - 1))
+    made.open = asked.fates[Fate.OPEN] + asked.pageless
+    if committed is not None:
+        lost_below = min(committed, max(known.lost or 0, wiped_below if imported else 0))
+        gone = ledger.count(account, first, lost_below - 1)
+        made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
+        # Of a handler that never began here nothing has expired: others got what was committed.
+        begun = committed if known.joined is None else known.joined
+        made.expired = ledger.count(account, max(first, lost_below, begun), committed - 1).pageless
+        made.open -= made.forgotten + made.expired
+    if committed is not None and known.joined is not None:
+        lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))
+        made.unaccounted = sum(map(len, lost))
+        made.unaccounted_at = _some(lost)
+    made.oldest = _some(ledger.runs(account, {Fate.HANDED}, first, last))
+    return made
+
+
+def _some(runs: Iterable[range]) -> list[int]:
+    found: list[int] = []
+    for run in runs:
+        found += run[: NAMED - len(found)]
+        if len(found) >= NAMED:
+            break
+    return found

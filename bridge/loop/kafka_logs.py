@@ -1,0 +1,265 @@
+"""Tells whether a partition's log is still the one that was read, and what follows where it is not.
+
+Offsets begin anew in a topic that was made again. In a log that lost its end (an unclean election, a disk that had
+promised more than it kept) other records come to lie where some were read. Kafka's client goes on in both, no
+rebalance comes, and by offsets alone the new records count as handled.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from bridge.errors import LedgerUnavailable
+from bridge.kafka import Consumer, KafkaException, Record, TopicPartition
+from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook, Mark
+from bridge.ledger.fates import SETTLED, runs
+from bridge.loop.commits import Commits
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.assignment import Assignment
+from bridge.partitions.partition import WINDOW, Partition
+from bridge.records.place import Place
+
+logger = logging.getLogger(__name__)
+
+#: What a record was given that was read; a gap is what was not there to be read.
+_READ: Final = frozenset(Fate) - {Fate.OPEN, Fate.GAP}
+
+
+class Met(NamedTuple):
+    """What a commit is worth on the log as it is now.
+
+    Attributes:
+        offset: where to go on; `None` where nobody has been yet.
+        kept: whether the commit stands as it is.
+        epoch: the leader epoch up to which the log was read, for Kafka's client to check; -1 if it is not known.
+    """
+
+    offset: int | None
+    kept: bool
+    epoch: int
+
+
+class Said(NamedTuple):
+    """What the group has committed on a partition, as far as it concerns the log.
+
+    Attributes:
+        offset: `None` if nothing.
+        log: the id of the log that it is of; `None` if it was not a bridge that committed.
+        epoch: the leader epoch that wrote the record before it; -1 if it is not known.
+    """
+
+    offset: int | None
+    log: str | None
+    epoch: int
+
+
+class Step(NamedTuple):
+    """What records say of the log that they were read from.
+
+    Attributes:
+        anew: whether where to begin is to be found out anew, before any of them is taken in.
+        cut: the first offset that is written by a leader epoch of which nothing was read yet.
+        epoch: the last leader epoch of these records.
+    """
+
+    anew: bool
+    cut: int | None
+    epoch: int
+
+
+def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int) -> tuple[KnownLog, Met, str | None]:
+    """Decide which log a partition has, and where to go on in it (pure).
+
+    Parameters:
+        known: the log that it had as far as bridges knew; `None` if none ever was here.
+        low, high: the first offset that Kafka has, and one more than the last.
+
+    Returns:
+        the log; what the commit is worth; and what happened to the log, if anything did.
+    """
+    told = KnownLog.of(said.log) if said.log else None
+    before = told or known
+    if before is not None and before.topic_id != topic_id:
+        return KnownLog(topic_id), Met(low, False, -1), "made anew"
+    same = [log for log in (told, known) if log is not None and log.topic_id == topic_id]
+    epoch = max((each.epoch for each in same), default=-1)
+    epoch = said.epoch if epoch < 0 else epoch
+    log = KnownLog(topic_id, max((each.turn for each in same), default=0), epoch)
+    if said.offset is not None and said.offset > high:
+        return log._replace(turn=log.turn + 1), Met(high, False, epoch), "went back"
+    ours = told is not None and told.id == log.id
+    return log, Met(said.offset, ours, epoch), None
+
+
+def step(known: KnownLog, expected: int, low: int, records: Sequence[tuple[int, int]]) -> Step:
+    """Decide what records say of their log (pure).
+
+    Parameters:
+        expected: one more than the last offset that was read.
+        low: the first offset that Kafka had, as its client last heard.
+        records: offset and leader epoch of each, ascending.
+    """
+    (first, _), (_, last) = records[0], records[-1]
+    cut = None
+    if last > known.epoch:
+        cut = next(offset for offset, epoch in records if epoch > known.epoch)
+    # Below the window: another log. Above it, and below what Kafka has: it expired while nobody read it.
+    return Step(first < expected or first > expected < low, cut, last)
+
+
+class Logs:
+    """The logs of the assigned partitions (`Assignment.logs`)."""
+
+    def __init__(self, ledger: Ledger | None, assignment: Assignment, commits: Commits, metrics: BridgeMetrics) -> None:
+        self._ledger, self._assignment, self._commits, self._metrics = ledger, assignment, commits, metrics
+        self._book = LogBook(ledger) if ledger is not None else None
+
+    def meet(self, place: Place, topic_id: str, said: Said, low: int, high: int) -> Met:
+        """See at a partition's beginning which log it has.
+
+        Raises:
+            LedgerUnavailable: it is not known.
+        """
+        known = self._assignment.logs.get(place)
+        if self._book is not None:
+            known = self._book.known([place]).get(place, known)
+        log, met, what = meet(known, topic_id, said, low, high)
+        if what is not None:
+            self._tell(place, what, met.offset or 0, said.offset or 0)
+        if self._book is not None and log != known:
+            self._book.note(place, log)
+        self._assignment.logs[place] = log
+        return met
+
+    def check(self, consumer: Consumer, held: Mapping[Place, Sequence[Record]]) -> list[Place]:
+        """See whether records that were read are of the logs that are known, before any of them is taken in.
+
+        Returns:
+            the partitions that must begin anew, and whose records come again.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: none may be taken in.
+        """
+        return [
+            place for place, records in held.items() if not self._goes_on(consumer, self._assignment.at(place), records)
+        ]
+
+    def expired(self, place: Place, first: int, low: int, count: int) -> None:
+        """Say what Kafka's retention took before it was handled."""
+        if not count:
+            return
+        logger.error(
+            "%s-%d: offsets %d to %d are no longer in Kafka (its retention has passed): %d of them were never handled.",
+            *place,
+            first,
+            low - 1,
+            count,
+        )
+        self._metrics.expired.labels(*place).inc(count)
+        self._note(Change(*place, "expired", first, low, count, time.time()))
+
+    def _goes_on(self, consumer: Consumer, partition: Partition, records: Sequence[Record]) -> bool:
+        place, known = partition.place, self._assignment.logs[partition.place]
+        expected, first = partition.offsets.window.stop, records[0].offset() or 0
+        if first == expected and _epoch(records[0]) == _epoch(records[-1]) == known.epoch:
+            self._assignment.wrote(place, first, known.epoch)
+            return True
+        low = _low(consumer, place) if first > expected else -1
+        found = step(known, expected, low, [(record.offset() or 0, _epoch(record)) for record in records])
+        if found.cut is not None and known.epoch >= 0 and (found.cut < expected or self._read(partition, found.cut)):
+            self._went_back(consumer, partition, found.cut, found.epoch)
+            return False
+        if found.anew:
+            return False
+        for record in records:
+            self._assignment.wrote(place, record.offset() or 0, _epoch(record))
+        if found.cut is not None:
+            log = known._replace(epoch=found.epoch)
+            if self._book is not None:
+                self._book.note(place, log)
+            self._assignment.logs[place] = log
+        return True
+
+    def _read(self, partition: Partition, first: int) -> bool:
+        """Whether the ledger has a fate of something from there on: then what it is of lies there no more."""
+        if self._ledger is None:
+            return False
+        last = first + 2 * WINDOW
+        return any(next(self._ledger.runs(a, _READ, first, last), None) for a in partition.accounts.values())
+
+    def _went_back(self, consumer: Consumer, partition: Partition, cut: int, epoch: int) -> None:
+        """What lies from `cut` on is another log, with accounts of its own.
+
+        So nothing that still runs for what was lost marks, and nothing that was done of it hides, what came instead.
+        The commit goes back before the ledger knows of the new epoch: only the old one tells that it must.
+        """
+        place, before = partition.place, self._assignment.logs[partition.place]
+        log = before._replace(turn=before.turn + 1, epoch=epoch)
+        start = min(cut, partition.safe())
+        if self._ledger is not None:
+            self._carry_over(self._ledger, partition, log, start, cut)
+        self._assignment.logs[place] = log
+        try:
+            self._commits.move(consumer, place, start)
+            if self._book is not None:
+                self._book.note(place, log)
+        except BaseException:
+            self._assignment.logs[place] = before
+            raise
+        self._tell(place, "went back", cut, max(cut, partition.offsets.window.stop))
+
+    def _carry_over(self, ledger: Ledger, partition: Partition, log: KnownLog, start: int, cut: int) -> None:
+        """What is settled below the cut is settled in the new log too."""
+        for account in partition.accounts.values():
+            made = Account(account.handler, account.topic, log.id, account.partition)
+            fates = ledger.fates(account, start, cut - 1) if start < cut else b""
+            Accounts(ledger).join(made, start)
+            Accounts(ledger).reach({made: start})
+            ledger.write(
+                [
+                    Mark(made, range(start + run.start, start + run.stop), fate)
+                    for fate in sorted(SETTLED | {Fate.GAP})
+                    for run in runs(fates, {fate})
+                ]
+            )
+
+    def _tell(self, place: Place, what: str, first: int, end: int) -> None:
+        if what == "made anew":
+            logger.error(
+                "%s-%d: the topic was deleted and made again: it is another log, and is read from its offset %d on.",
+                *place,
+                first,
+            )
+        else:
+            logger.error(
+                "%s-%d: the log went back: what was read from offset %d on is no longer there (an unclean election, "
+                "or a disk that kept less than it had promised). From there on it is another log, and is read anew.",
+                *place,
+                first,
+            )
+        self._metrics.log_changes.labels(*place, what).inc()
+        self._note(Change(*place, what, first, end, 0, time.time()))
+
+    def _note(self, change: Change) -> None:
+        """For `bridge status` and `bridge audit`; nothing rests on it."""
+        if self._book is None:
+            return
+        try:
+            self._book.tell(change)
+        except LedgerUnavailable as error:
+            logger.warning("%s", error)
+
+
+def _epoch(record: Record) -> int:
+    epoch: Any = record.leader_epoch()
+    return -1 if epoch is None else int(epoch)
+
+
+def _low(consumer: Consumer, place: Place) -> int:
+    """As the last fetch said; nobody is asked."""
+    try:
+        known: Any = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+    except KafkaException:
+        return -1
+    return -1 if known is None else int(known[0])

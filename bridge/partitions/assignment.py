@@ -1,0 +1,119 @@
+"""The partitions that this bridge has."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from bridge.handlers import Routes
+from bridge.ledger import Accounts, KnownLog, Ledger
+from bridge.partitions.partition import Partition
+from bridge.records.place import Place
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+
+#: Leader epochs that are remembered of what was read and is not yet safe to commit.
+EPOCHS: Final = 100
+
+
+class Assignment:
+    """The assigned partitions by topic and number, begun or not (bridge.loop.beginnings)."""
+
+    def __init__(self, settings: Settings, routes: Routes, catalog: Catalog, ledger: Ledger | None) -> None:
+        self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
+        self._partitions: dict[Place, Partition | None] = {}
+        #: The committed offset of each, and the first that Kafka had when it was taken over.
+        self.committed: dict[Place, int] = {}
+        self.low: dict[Place, int] = {}
+        #: The log of each partition, as far as it is known, also of those that are another bridge's by now.
+        self.logs: dict[Place, KnownLog] = {}
+        #: From which offset on which leader epoch wrote what was read, ascending.
+        self._epochs: dict[Place, list[tuple[int, int]]] = {}
+
+    def __contains__(self, place: Place) -> bool:
+        return place in self._partitions
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._partitions)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Those that have begun."""
+        return [partition for partition in self._partitions.values() if partition is not None]
+
+    def at(self, place: Place) -> Partition:
+        """The state of a partition that has begun."""
+        found = self._partitions[place]
+        assert found is not None
+        return found
+
+    def open(self, place: Place) -> None:
+        """A partition is ours, and nothing else is known of it."""
+        self._partitions[place] = None
+        self._epochs.pop(place, None)
+
+    def begin(self, place: Place, start: int, low: int, committed: int | None) -> None:
+        """Let a partition begin.
+
+        Parameters:
+            start: the offset at which reading begins.
+            low: the first offset that Kafka has.
+            committed: `None` if the group has committed nothing there.
+        """
+        self.low[place] = low
+        self.committed.pop(place, None)
+        if committed is not None:
+            self.committed[place] = committed
+        self._partitions[place] = self.made(place, start)
+
+    def wrote(self, place: Place, first: int, epoch: int) -> None:
+        """Note that a leader epoch wrote what was read from an offset on."""
+        known = self._epochs.setdefault(place, [])
+        if epoch >= 0 and (not known or known[-1][1] != epoch):
+            self._epochs[place] = [*known[-EPOCHS:], (first, epoch)]
+
+    def epoch_below(self, place: Place, offset: int) -> int:
+        """The leader epoch that wrote the last record below an offset; -1 if that is not known."""
+        return next((epoch for first, epoch in reversed(self._epochs.get(place, [])) if first < offset), -1)
+
+    def restart(self, place: Place, first: int) -> None:
+        """Begin a partition anew at an offset: all that is known of it is in Kafka and in the ledger.
+
+        Raises:
+            KafkaUnavailable: the topic's id is not known yet.
+            LedgerUnavailable: the ledger did not take from where on it is asked.
+        """
+        made = self.made(place, first)
+        if self._ledger is not None:
+            accounts, ours = Accounts(self._ledger), list(made.accounts.values())
+            known = dict(zip(ours, accounts.known(ours), strict=True))
+            # Less only: a ledger that went back says by how far it had come what it has lost.
+            further = [account for account, each in known.items() if each.reached is not None and each.reached > first]
+            for account in further:
+                accounts.join(account, first)
+            accounts.reach(dict.fromkeys(further, first))
+        self._partitions[place] = made
+
+    def made(self, place: Place, first: int) -> Partition:
+        """A partition as it is at its beginning.
+
+        Raises:
+            KafkaUnavailable: the topic's id is not known yet.
+        """
+        topic, number = place
+        if place not in self.logs:
+            self.logs[place] = KnownLog(self._catalog.id_of(topic))
+        return Partition(
+            topic,
+            number,
+            first,
+            self._routes.of(topic),
+            self._settings.topic(topic),
+            self.logs[place].id,
+            self._settings.file.kafka_window,
+        )
+
+    def remove(self, places: Iterable[Place]) -> None:
+        """Forget partitions that another bridge has now."""
+        for place in places:
+            self._partitions.pop(place, None)
+            self.committed.pop(place, None)
+            self.low.pop(place, None)

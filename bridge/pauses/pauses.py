@@ -1,0 +1,64 @@
+"""Which partitions are paused, and why."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from bridge.kafka import Consumer, TopicPartition
+from bridge.loop.beginnings import Beginnings
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.assignment import Assignment
+from bridge.pauses.queues import Queues
+from bridge.records.place import Place
+
+HANDOFF_BLOCKED: Final = "handoff"
+BEGINNING: Final = "where to begin is not known yet"
+
+
+class Pauses:
+    """What is paused in librdkafka, kept as it should be."""
+
+    def __init__(self, assignment: Assignment, beginnings: Beginnings, queues: Queues, metrics: BridgeMetrics) -> None:
+        self._assignment, self._beginnings, self._queues, self._metrics = assignment, beginnings, queues, metrics
+        self._reasons: dict[Place, str] = {}
+
+    @property
+    def reasons(self) -> Mapping[Place, str]:
+        """Why each partition that is paused is."""
+        return self._reasons
+
+    def apply(self, consumer: Consumer, *, blocked: bool) -> None:
+        """Bring what is paused to what should be; what is newly assigned is paused or resumed too.
+
+        Parameters:
+            blocked: nothing can be handed off.
+        """
+        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted()
+        if wanted.keys() != self._reasons.keys():
+            pause = wanted.keys() - self._reasons.keys()
+            resume = {place for place in self._reasons.keys() - wanted.keys() if place in self._assignment}
+            if pause:
+                consumer.pause([TopicPartition(*place) for place in pause])
+            if resume:
+                consumer.resume([TopicPartition(*place) for place in resume])
+        if wanted != self._reasons:
+            self._metrics.show_paused(wanted)
+        self._reasons = wanted
+
+    def begin(self, consumer: Consumer, places: Collection[Place]) -> None:
+        """Pause what is newly assigned: where it begins is to be found out first."""
+        self._reasons |= dict.fromkeys(places, BEGINNING)
+        consumer.pause([TopicPartition(*place) for place in places])
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """A pause outlives a revocation (librdkafka issue 1849): after this it is put or lifted anew."""
+        for place in places:
+            self._reasons.pop(place, None)
+
+    def _wanted(self) -> dict[Place, str]:
+        wanted = {
+            partition.place: reason
+            for partition in self._assignment.partitions
+            if (reason := partition.pressure()) is not None
+        }
+        wanted.update(self._queues.pauses(self._assignment))
+        return wanted | dict.fromkeys(self._beginnings, BEGINNING)

@@ -1,0 +1,1 @@
+"""What travels: a place, message, failure; the forms in which they go through Celery and through Kafka."""

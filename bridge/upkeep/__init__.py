@@ -1,0 +1,1 @@
+"""What a running bridge does now and then, a job a file."""

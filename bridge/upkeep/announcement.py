@@ -1,0 +1,221 @@
+"""What a bridge says of itself in Redis, and what it shows of the workers and of what is under way.
+
+It only tells: nothing that a bridge does rests on it.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from bridge.errors import LedgerUnavailable
+from bridge.handlers import Routes
+from bridge.ledger import Account, Accounts, Ledger
+from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.ledger.underway import oldest
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.partition import Partition
+from bridge.records.place import Place
+from bridge.settings.versions import versions
+from bridge.upkeep.problems import Facts, HandlerFacts, divided_topics, unconsumed_queues, unknown_handlers
+
+logger = logging.getLogger(__name__)
+
+#: Announcements between two looks at workers and at what is under way.
+LOOK_EVERY: Final = 3
+#: Seconds without news from the loop after which nothing more is announced: it does not turn.
+STALE_AFTER: Final = 60.0
+#: Seconds that taking the announcement back may take.
+LEAVE_WITHIN: Final = 1.0
+
+Key = TypeVar("Key")
+
+
+class Since:
+    """Since when each of some things has been so (Unix time): it goes on as long as each look finds it."""
+
+    def __init__(self) -> None:
+        self._first: dict[Any, float] = {}
+
+    def look(self, found: Iterable[Key]) -> dict[Key, float]:
+        """Take in what is so now; return since when."""
+        now = time.time()
+        known, self._first = self._first, {}
+        times = {key: known.get(key, now) for key in found}
+        self._first = {**times}
+        return times
+
+
+class Announcement:
+    """Tells from a thread of its own, so that a Redis that is frozen costs the loop nothing.
+
+    Parameters:
+        url: the ledger's Redis.
+    """
+
+    def __init__(self, url: str, group: str, routes: Routes, metrics: BridgeMetrics) -> None:
+        self._group, self._routes, self._metrics = group, routes, metrics
+        # Kafka may be away at the start too: which cluster it is need not be known for this.
+        here = Ledger(url, "", group)
+        self._members, self._workers = Members(here, "bridges"), Members(here, "workers")
+        self._ledger: Ledger | None = None
+        self._member = f"{socket.gethostname()}:{os.getpid()}"
+        self._started = time.time()
+        self._paused, self._obstacles, self._waiting, self._unaccounted = Since(), Since(), Since(), Since()
+        self._state: dict[str, Any] = {}
+        self._accounts: list[Account] = []
+        self._oldest: Mapping[tuple[str, str], float] = {}
+        self._uncared_for: frozenset[str] = frozenset()
+        self._divided: frozenset[str] = frozenset()
+        self._taken_in = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="announcement", daemon=True)
+
+    # For the loop
+
+    def know(self, ledger: Ledger) -> None:
+        """Which ledger knows what is under way."""
+        self._ledger = ledger
+
+    def take_in(
+        self,
+        obstacles: list[str],
+        partitions: Sequence[Partition] = (),
+        assigned: Iterable[Place] = (),
+        paused: Mapping[Place, str] = MappingProxyType({}),
+        unaccounted: Mapping[tuple[str, int, str], int] = MappingProxyType({}),
+    ) -> None:
+        """Note how this bridge is, for `bridge status`; the thread says it.
+
+        Parameters:
+            partitions: those of which something was read.
+            unaccounted: committed offsets whose fate is open, by topic, partition and handler.
+        """
+        # An error's own words may change from try to try; what it is about does not.
+        since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
+        pauses = self._paused.look(paused)
+        lost = self._unaccounted.look(unaccounted)
+        self._accounts = [account for partition in partitions for account in partition.accounts.values()]
+        self._state = {
+            "cluster": self._ledger.cluster if self._ledger else None,
+            "versions": versions(),
+            "started": self._started,
+            "topics": self._routes.topics,
+            "handlers": sorted(handler.name for handler in self._routes),
+            "routes": {topic: [handler.name for handler in self._routes.of(topic)] for topic in self._routes.topics},
+            "assigned": sorted(map(_shown, assigned)),
+            "paused": {_shown(place): why for place, why in sorted(paused.items())},
+            "paused_since": {_shown(place): at for place, at in sorted(pauses.items())},
+            "obstacles": obstacles,
+            "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
+            "waiting": self._waits(partitions),
+            "unaccounted": [
+                {"topic": topic, "partition": number, "handler": handler, "count": count, "since": lost[where]}
+                for where, count in sorted(unaccounted.items())
+                for topic, number, handler in [where]
+            ],
+        }
+        self._taken_in = time.monotonic()
+        if not self._thread.is_alive() and not self._ended.is_set():
+            self._thread.start()
+
+    def leave(self) -> None:
+        """Take back what was announced; where Redis does not answer it ends by itself."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(LEAVE_WITHIN)
+
+    # The thread
+
+    def _run(self) -> None:
+        turn = 0
+        while not self._ended.is_set():
+            # A loop that does not turn is no living bridge.
+            if time.monotonic() - self._taken_in < STALE_AFTER:
+                self._quietly(self._announce)
+            if turn % LOOK_EVERY == 0:
+                self._quietly(self._look)
+            turn += 1
+            self._ended.wait(ANNOUNCE_EVERY)
+        self._quietly(lambda: self._members.leave(self._member))
+
+    def _quietly(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
+        except Exception:
+            logger.exception("this bridge cannot say how it is.")
+
+    def _announce(self) -> None:
+        ages = [
+            {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
+            for (topic, handler), seconds in sorted(self._oldest.items())
+        ]
+        self._members.announce(self._member, {**self._state, "oldest": ages}, seen=[f"group {self._group}"])
+
+    def _look(self) -> None:
+        """Show who consumes the queues, and how long what was handed off has been under way."""
+        workers = self._workers.living()
+        counts = {queue: sum(queue in w["queues"] for w in workers.values()) for queue in self._routes.queues}
+        self._metrics.show_workers(counts)
+        self._warn(workers)
+        if self._ledger is None:
+            return
+        ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}
+        gone = beside(self._accounts, Accounts(self._ledger).everyone())
+        ages.update({(account.topic, account.handler): 0.0 for account in gone})
+        for account in (*self._accounts, *gone):
+            if (found := oldest(self._ledger, account)) is not None:
+                where = (account.topic, account.handler)
+                ages[where] = max(ages.get(where, 0.0), found.seconds)
+        self._metrics.show_oldest(ages)
+        self._oldest = ages
+
+    def _warn(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Say once of what workers and the other bridges do not take care of, and that they do again."""
+        handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in self._routes)
+        bridges = self._members.living()
+        facts = Facts(
+            time.time(), self._group, handlers, bridges=bridges, workers=workers, seen=self._workers.last_seen()
+        )
+        found = {**unconsumed_queues(facts), **unknown_handlers(facts)}
+        for name in found.keys() - self._uncared_for:
+            logger.warning("%s", found[name])
+        for name in self._uncared_for - found.keys():
+            logger.info("%s: workers take care of it.", name)
+        self._uncared_for = frozenset(found)
+        divided = divided_topics(facts)
+        for topic in sorted(divided.keys() - self._divided):
+            logger.warning("%s", divided[topic])
+        self._divided = frozenset(divided)
+
+    def _waits(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+        """What others of its order have waited for since the last announcement or longer."""
+        now = time.time()
+        found = [
+            (partition.topic, partition.number, handler, offset)
+            for partition in partitions
+            for handler, offset in partition.oldest()
+        ]
+        names = ("topic", "partition", "handler", "offset")
+        return [
+            {**dict(zip(names, delivery, strict=True)), "seconds": round(now - since, 1)}
+            for delivery, since in self._waiting.look(found).items()
+            if since < now
+        ]
+
+
+def beside(here: Sequence[Account], everyone: Iterable[Account]) -> list[Account]:
+    """Accounts of the logs of those here whose handlers are not: they were renamed or removed (pure)."""
+    logs = {(each.topic, each.topic_id, each.partition) for each in here}
+    known = {*here}
+    return [each for each in everyone if each not in known and (each.topic, each.topic_id, each.partition) in logs]
+
+
+def _shown(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

@@ -1,0 +1,120 @@
+"""Looks for deliveries that were handed off long ago and whose task is nowhere: a slice at a time."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from bridge.errors import HandoffFailed, LedgerUnavailable
+from bridge.handoff.broker import Handoff
+from bridge.handoff.carriers import Owner
+from bridge.handoff.dispatch import Dispatch
+from bridge.partitions.assignment import Assignment
+from bridge.partitions.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that one slice may take: the bridge hands off between two of them.
+SLICE: Final = 0.1
+#: Deliveries of one queue that one search looks for; the next goes on behind them.
+SUSPECTS: Final = 50_000
+#: How much longer than a search the pause after it is; and the part of `stuck_after` that it is at least.
+REST: Final = 20
+PART: Final = 0.1
+
+#: Told of a partition, and the offset from which it must be read again.
+Reread = Callable[[Partition, int], object]
+
+
+class Search:
+    """A search after another, each through the queues that may hold what is suspected, and through no other.
+
+    Nothing of it grows with the queue: messages are read in pieces, and only the offsets that are looked for are kept.
+
+    Parameters:
+        stuck_after: seconds since the hand-off from which on a delivery that is not settled is suspected.
+    """
+
+    def __init__(
+        self,
+        handoff: Handoff,
+        dispatch: Dispatch,
+        assignment: Assignment,
+        stuck_after: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._handoff, self._dispatch, self._assignment = handoff, dispatch, assignment
+        self._stuck_after, self._clock = stuck_after, clock
+        self._steps: Iterator[None] | None = None
+        self._next = 0.0
+        self._taken = 0.0
+        self._read = False
+        self._from: dict[Owner, int] = {}
+
+    def go_on(self, reread: Reread) -> bool:
+        """Search for a slice of time, if it is time to; return whether there is more to do.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer; the next search begins anew.
+        """
+        begun = self._clock()
+        if self._steps is None:
+            if begun < self._next:
+                return False
+            self._steps, self._taken, self._read = self._search(reread), 0.0, False
+        more = False
+        try:
+            while not more:
+                next(self._steps)
+                more = self._clock() - begun >= SLICE
+        except StopIteration:
+            pass
+        except HandoffFailed as error:
+            logger.warning("stuck deliveries could not be looked for: %s", str(error))
+        finally:
+            self._taken += self._clock() - begun
+            if not more:
+                self._steps = None
+                if self._read:
+                    # What was found there will be there for a while: not the whole queue again in a minute.
+                    self._next = self._clock() + max(REST * self._taken, PART * self._stuck_after)
+        return more
+
+    def _search(self, reread: Reread) -> Iterator[None]:
+        for queue in sorted({each.queue for partition in self._assignment.partitions for each in partition.handlers}):
+            suspects: dict[Owner, set[int]] = {}
+            for partition in list(self._assignment.partitions):
+                self._suspect(partition, queue, suspects)
+                yield
+            if suspects:
+                self._read = True
+                yield from self._handoff.search(queue, suspects)
+            for partition in list(self._assignment.partitions):
+                self._reopen(partition, suspects, reread)
+
+    def _suspect(self, partition: Partition, queue: str, suspects: dict[Owner, set[int]]) -> None:
+        """Add what of this partition may be stuck; one that cannot be looked at stops no other."""
+        for handler in partition.handlers:
+            room = SUSPECTS - sum(map(len, suspects.values()))
+            if handler.queue != queue or room <= 0:
+                continue
+            owner = (handler.name, *partition.place)
+            try:
+                offsets = self._dispatch.suspects(partition, handler.name, self._stuck_after)
+            except LedgerUnavailable:
+                raise
+            except Exception:
+                logger.exception("%s-%d: what is stuck could not be looked for.", *partition.place)
+                continue
+            behind = [offset for offset in offsets if offset >= self._from.get(owner, 0)] or offsets
+            self._from[owner] = behind[room] if len(behind) > room else 0
+            if behind:
+                suspects[owner] = set(behind[:room])
+
+    def _reopen(self, partition: Partition, suspects: dict[Owner, set[int]], reread: Reread) -> None:
+        for handler in partition.handlers:
+            if nowhere := sorted(suspects.pop((handler.name, *partition.place), ())):
+                # Told before anything is opened: a write whose answer is lost may have been done, and what is open
+                # already is not found again.
+                reread(partition, nowhere[0])
+                self._dispatch.reopen(partition, handler.name, nowhere, self._stuck_after)

@@ -1,0 +1,109 @@
+"""What a bridge does with the ledger now and then: looks for what is stuck, shows the audit."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.errors import LedgerUnavailable
+from bridge.handoff.broker import Handoff
+from bridge.handoff.dispatch import Dispatch
+from bridge.ledger import Ledger
+from bridge.ledger.tally import line
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.assignment import Assignment
+from bridge.partitions.partition import Partition
+from bridge.records.place import Place
+from bridge.topics.extents import Extent
+from bridge.upkeep.stuck import Reread, Search
+
+logger = logging.getLogger(__name__)
+
+#: Offsets below the committed one that the metrics count, and at most: back to where the last count ended, or to the
+#: first that is unaccounted for. `bridge audit` counts all.
+AUDITED: Final = 262_144
+AUDITED_AT_MOST: Final = 4_194_304
+
+
+def audit_from(low: int, committed: int, before: int | None) -> int:
+    """Where a count for the metrics begins.
+
+    No offset is passed over between two counts, and what is unaccounted for is counted until it is not, as long as
+    this bridge has the partition.
+
+    Parameters:
+        low: the first offset that Kafka had when the partition was taken over.
+        before: the offset committed at the last count, or the first that was unaccounted for in it.
+    """
+    wanted = committed - AUDITED if before is None else min(committed - AUDITED, before)
+    return max(low, wanted, committed - AUDITED_AT_MOST)
+
+
+class Upkeep:
+    """Each of these raises LedgerUnavailable where Redis does not answer.
+
+    Attributes:
+        unaccounted: by topic, partition and handler, the committed offsets whose fate is open or was lost with the
+            ledger; only where there are.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        handoff: Handoff,
+        dispatch: Dispatch,
+        assignment: Assignment,
+        metrics: BridgeMetrics,
+        stuck_after: float,
+    ) -> None:
+        self._ledger, self._assignment, self._metrics = ledger, assignment, metrics
+        self._search = Search(handoff, dispatch, assignment, stuck_after)
+        self._audited: dict[Place, int] = {}
+        self.unaccounted: dict[tuple[str, int, str], int] = {}
+
+    def reopen_stuck(self, reread: Reread) -> bool:
+        """Open deliveries handed out long ago whose task is nowhere; return whether there is more to look at at once.
+
+        Parameters:
+            reread: told from where to read a partition again.
+        """
+        return self._search.go_on(reread)
+
+    def renew(self) -> None:
+        """Let no page expire on which the commit still waits for something, however long that is under way."""
+        self._ledger.renew(
+            (account, window.start, window.stop - 1)
+            for partition in self._assignment.partitions
+            if partition.watched
+            for account in partition.accounts.values()
+            for window in partition.offsets.windows
+        )
+
+    def audit(self, ends: Mapping[Place, int]) -> None:
+        """Show the counts of `bridge audit` as metrics."""
+        unaccounted: dict[tuple[str, int, str], int] = {}
+        for partition in self._assignment.partitions:
+            if (end := ends.get(partition.place)) is None:
+                continue
+            try:
+                unaccounted.update(self._audit(partition, end))
+            except LedgerUnavailable:
+                raise
+            except Exception:
+                logger.exception("%s-%d could not be audited.", *partition.place)
+        self.unaccounted = unaccounted
+
+    def _audit(self, partition: Partition, end: int) -> dict[tuple[str, int, str], int]:
+        place = partition.place
+        committed = self._assignment.committed.get(place)
+        low = self._assignment.low.get(place, 0)
+        first = audit_from(low, committed or 0, self._audited.get(place))
+        extent = Extent(*place, first, end, committed)
+        lines = [line(self._ledger, account, extent) for account in partition.accounts.values()]
+        for each in lines:
+            self._metrics.show_fates(partition.topic, each)
+        lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
+        # What is forgotten has no page to find its first by: all of this range is counted again.
+        lost += [first for each in lines if each.forgotten]
+        self._audited[place] = min(lost, default=committed or 0)
+        counts = {(*place, each.handler): each.unaccounted + each.forgotten for each in lines}
+        return {which: count for which, count in counts.items() if count}

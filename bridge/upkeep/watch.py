@@ -1,0 +1,109 @@
+"""Whether Kafka answers, which topics there are, and where partitions end."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from bridge.errors import KafkaUnavailable
+from bridge.kafka import KafkaError, TopicPartition
+from bridge.ledger import KnownLog
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.assignment import Assignment
+from bridge.records.place import Place
+from bridge.topics.catalog import Catalog
+
+logger = logging.getLogger(__name__)
+
+
+class Watch:
+    """What a running bridge knows of Kafka besides its records.
+
+    Attributes:
+        down: why Kafka cannot be reached, a sentence; `None` while it answers. Logged when it changes.
+        ends: the end offset of each partition, as last heard.
+    """
+
+    def __init__(self, catalog: Catalog, metrics: BridgeMetrics) -> None:
+        self._catalog, self._metrics = catalog, metrics
+        self.down: str | None = None
+        self.ends: dict[Place, int] = {}
+
+    def answers(self) -> None:
+        """Kafka has answered something."""
+        if self.down:
+            logger.info("Kafka answers again.")
+        self.down = None
+
+    def silent(self, why: str) -> None:
+        """Kafka has not answered."""
+        if not self.down:
+            logger.error("%s The bridge waits for it.", why)
+        self.down = why
+
+    def look_at_topics(self) -> bool:
+        """Find the source topics, make those of ours that are missing; return whether Kafka answered."""
+        try:
+            self._catalog.prepare()
+        except KafkaUnavailable as error:
+            self.silent(str(error))
+            return False
+        self.answers()
+        return True
+
+    def ask(self, places: Iterable[Place]) -> None:
+        """Look for topics that are missing, and ask where partitions end, without waiting for the answer."""
+        if not self._catalog.complete or self._catalog.missing:
+            self.look_at_topics()
+        known = list(places)
+        self._catalog.ask_ends(TopicPartition(*place) for place in known)
+        self._catalog.ask_ids(topic for topic, _ in known)
+
+    def made_anew(self, logs: Mapping[Place, KnownLog]) -> list[Place]:
+        """The partitions whose topic has another id than their log: it was deleted and made again.
+
+        Kafka's client goes on in the new one where it was in the old, and no rebalance comes.
+        """
+        ids = self._catalog.new_ids()
+        return [place for place, log in logs.items() if ids.get(place[0], log.topic_id) != log.topic_id]
+
+    def began(self, assignment: Assignment, place: Place, end: int) -> None:
+        """A partition begins, and Kafka has said where it ends."""
+        self.ends[place] = end
+        self.show(assignment)
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """These partitions are another bridge's now."""
+        for place in places:
+            self.ends.pop(place, None)
+
+    def hear(self, assignment: Assignment) -> None:
+        """Take in the answer, if it is there."""
+        try:
+            ends = self._catalog.ends()
+        except KafkaUnavailable as error:
+            self.silent(str(error))
+            return
+        if ends is None:
+            return
+        self.answers()
+        self.ends.update({place: end for place, end in ends.items() if place in assignment})
+        self.show(assignment)
+
+    def show(self, assignment: Assignment) -> None:
+        """Show how far the committed offsets are behind; where nothing is committed, all that Kafka has is."""
+        for place, low in assignment.low.items():
+            if place in self.ends:
+                behind = self.ends[place] - max(low, assignment.committed.get(place, low))
+                self._metrics.lag.labels(*place).set(max(0, behind))
+
+    def failed(self, error: KafkaError) -> bool:
+        """Take in what librdkafka reports, which goes on by itself after all but fatal errors.
+
+        Returns:
+            whether it is worth looking at once.
+        """
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.silent(f"Kafka does not answer: {error.str()}.")
+            return True
+        if error.code() != KafkaError._TRANSPORT:
+            logger.warning("Kafka: %s", error.str())
+        return False

@@ -1,0 +1,106 @@
+"""kombu's Redis transport, made to lose nothing.
+
+A message is at every instant in its queue, with an owner that shows that it lives, or waiting in Redis for
+its time. `use` has every connection of the process to a ``redis://``, ``rediss://`` or ``sentinel://`` URL
+use it; queues and messages stay kombu's own, so plain Celery clients and Flower share them. It needs Redis
+6.2.
+
+Options, in ``broker_transport_options`` (beside kombu's own):
+
+``dead_after`` (30)
+    Seconds without a sign of life after which what a worker held is put back. What a living worker holds is
+    never given away, however long it runs: kombu's ``visibility_timeout`` has no part in it.
+``due_interval`` (0.1)
+    Seconds between looks for waiting messages (countdown, eta) that are due, all workers together.
+``wait_from`` (0.1)
+    A message due in more than this many seconds waits in Redis, one due sooner in the worker.
+``take_limit`` (100)
+    The most messages that one trip takes. The prefetch limit bounds it too.
+``socket_timeout`` (10), ``socket_connect_timeout`` (5), ``socket_keepalive`` (True)
+    kombu's, with defaults that a Redis which does not answer cannot block for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from kombu import transport as _kombu_transport
+from kombu.exceptions import OperationalError
+from kombu.transport import redis as _kombu_redis
+
+from lossless.transport.channel import Channel, SentinelChannel
+from lossless.transport.polling import Poller
+from lossless.transport.versions import refuse_other_versions
+from lossless.transport.working import follow_worker
+
+kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
+kombu_redis: Any = _kombu_redis
+
+__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport", "risks", "use"]
+
+
+def use() -> None:
+    """Have this process's connections to ``redis://``, ``rediss://`` and ``sentinel://`` URLs use this
+    transport.
+
+    Call it where the Celery app is made, so that workers, their child processes and producers all come by
+    it. URLs stay as they are. It is process-wide (kombu's own table of transports), because kombu looks a
+    transport up by the URL's scheme again at every failover of a broker list.
+
+    Raises `VersionMismatch` for versions of Celery, kombu and redis-py that this is not made for.
+    """
+    refuse_other_versions()
+    for scheme in ("redis", "rediss"):
+        kombu_transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
+    kombu_transport.TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"
+    kombu_transport._transport_cache.clear()
+    follow_worker()
+
+
+def risks(connection: Any) -> list[str]:
+    """Return what about a broker's Redis would lose messages, one sentence each.
+
+    Parameters:
+        connection: a `kombu.Connection` to it.
+
+    Raises redis-py's errors where Redis cannot be reached; a server that hides its settings has none.
+    """
+    found: list[str] = []
+    try:
+        settings = connection.default_channel.client.config_get("appendonly", "maxmemory-policy")
+    except redis.ResponseError:
+        return found
+    if settings.get("appendonly") == "no":
+        found.append("appendonly is no: a restart of Redis loses every queued, taken and waiting message")
+    policy = settings.get("maxmemory-policy", "noeviction")
+    if policy != "noeviction":
+        found.append(f"maxmemory-policy is {policy}: a full Redis throws queues away (set noeviction)")
+    return found
+
+
+class Transport(kombu_redis.Transport):  # type: ignore[misc]
+    """The transport for ``redis://`` and ``rediss://``."""
+
+    Channel = Channel
+    #: kombu makes this of a connection that is lost while it publishes: what a worker's steps publish (mingle, events)
+    #: would end it, since Celery begins anew at these errors alone.
+    connection_errors = (*kombu_redis.Transport.connection_errors, OperationalError)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cycle = Poller()
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Poll by the event loop, which also waits out failures of Redis."""
+        self.cycle.endures = True
+        self.cycle.fails_over = self.Channel.chooses and len(set(self.client.alt)) > 1
+        self.cycle.watched = loop.readers
+        super().register_with_event_loop(connection, loop)
+
+
+class SentinelTransport(Transport):
+    """The transport for ``sentinel://``."""
+
+    default_port = 26379
+    Channel = SentinelChannel

@@ -1,0 +1,403 @@
+"""The channel: what kombu's Redis channel does, with taking, settling and waiting done by `lossless.transport.taking`,
+`lossless.transport.holding` and `lossless.transport.keeping`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from time import time
+from typing import Any
+
+import redis
+from kombu.exceptions import VersionMismatch
+from kombu.log import get_logger
+from kombu.transport import redis as _kombu_redis
+from kombu.utils.json import dumps
+from kombu.utils.uuid import uuid
+
+from lossless.transport.broadcast import Broadcasts
+from lossless.transport.holding import Holder
+from lossless.transport.keeping import UNAVAILABLE, Keeper, keeper_of
+from lossless.transport.polling import Poller
+from lossless.transport.prefetch import QoS
+from lossless.transport.replica import leaving
+from lossless.transport.scripts import HURRY, WAIT
+from lossless.transport.stored import Keys, decoded, eta_of, stored
+from lossless.transport.taking import Taker
+from lossless.transport.working import started_tags, stopping
+
+logger = get_logger("lossless.transport")
+kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
+
+OLDEST_REDIS = (6, 2)
+#: How many messages that were put off a channel brings back when it closes; older ones come when they are due.
+PUT_OFF_KNOWN = 10_000
+
+
+OWN_OPTIONS = ("dead_after", "due_interval", "wait_from", "take_limit")
+
+
+def refuse_old_redis(info: dict[str, Any]) -> None:
+    """Raise `VersionMismatch` for a Redis older than 6.2, given the answer to ``INFO server``."""
+    version = str(info.get("redis_version", ""))
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers and numbers < OLDEST_REDIS:
+        raise VersionMismatch(f"The broker is Redis {version}; this transport needs Redis 6.2 or newer, as kombu does")
+
+
+class Channel(kombu_redis.Channel):  # type: ignore[misc]
+    """A channel to ``redis://`` and ``rediss://``."""
+
+    QoS = QoS
+    #: Whether several addresses are several brokers, of which the first master that answers is taken.
+    chooses = True
+    dead_after = 30.0
+    due_interval = 0.1
+    wait_from = 0.1
+    take_limit = 100
+    socket_timeout = 10.0
+    socket_connect_timeout = 5.0
+    socket_keepalive = True
+    _sentinel_manager: Any = None
+    _async_sentinel_manager: Any = None
+
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, *OWN_OPTIONS)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.holder: Holder | None = None
+        self.keeper: Keeper | None = None
+        self.no_ack_queues: set[str] = set()
+        #: Told of an entry that is no message: its tag (for `replace`), its bytes, its queue, and what is wrong.
+        #: Without one, and where it raises, the entry is moved to `_undecodable`.
+        self.on_unreadable: Callable[[str, bytes, str, Exception], None] | None = None
+        self._kept_client: Any = None
+        super().__init__(*args, **kwargs)
+        if not self.ack_emulation:
+            raise ValueError("ack_emulation=False loses messages; this transport does not support it")
+        for name in ("dead_after", "due_interval", "take_limit"):
+            if not 0 < float(getattr(self, name)) < math.inf:
+                raise ValueError(f"broker_transport_options[{name!r}] must be more than 0, and finite")
+        self.keys = Keys(self.global_keyprefix)
+        self.poller: Poller = self.connection.cycle
+        self.taker = Taker(self)
+        self.broadcasts = Broadcasts(self)
+        #: What was put off and may still wait, as it is stored, with its queue.
+        self._put_off: dict[bytes, str] = {}
+        if self.chooses and len(set(self.connection.client.alt)) > 1:
+            self._refuse_replica()
+
+    def _refuse_replica(self) -> None:
+        """Raise `redis.ConnectionError` for a server that is no master: another of the list may be one."""
+        with contextlib.suppress(redis.exceptions.NoPermissionError):
+            role = self.client.info("replication").get("role", "master")
+            if role != "master":
+                self.connection.cycle.discard(self)
+                self._disconnect_pools()
+                raise redis.ConnectionError(f"{self.connection.client.as_uri()} is no master but a {role}")
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        params: dict[str, Any] = super()._connparams(asynchronous)
+        params["connection_class"] = leaving(params["connection_class"])
+        return params
+
+    # -- one client, instead of one per command
+
+    def conn_or_acquire(self, client: Any = None) -> Any:
+        """Return a context manager of ``client``, or of a client that is kept while its pool is."""
+        if client is None:
+            if self._kept_client is None or self._kept_client.connection_pool is not self._pool:
+                self._kept_client = self._create_client()
+            client = self._kept_client
+        return _Given(client)
+
+    # -- consuming
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        """Consume from a queue. Raises `VersionMismatch` where Redis is too old."""
+        if queue not in self._fanout_queues:
+            if no_ack:
+                self.no_ack_queues.add(queue)
+            else:
+                self.no_ack_queues.discard(queue)
+                self._hold().acks_ride = self.poller.endures
+                if self.keeper is not None:
+                    self.keeper.check_permissions(self.list_key(queue, step) for step in self.priority_steps)
+        return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def _hold(self) -> Holder:
+        if self.holder is None:
+            with contextlib.suppress(redis.exceptions.NoPermissionError):
+                refuse_old_redis(self.client.info("server"))
+            broker = (self.connection.client.as_uri(include_password=True), self.global_keyprefix)
+            self.keeper = self.poller.keeper = keeper_of(broker, self._make_keeper)
+            self.holder = self.keeper.holder()
+        return self.holder
+
+    def _make_keeper(self) -> Keeper:
+        managers: tuple[Any, Any] = (self._sentinel_manager, self._async_sentinel_manager)
+        try:
+            client = redis.Redis(connection_pool=self._get_pool())
+        finally:
+            self._sentinel_manager, self._async_sentinel_manager = managers  # the keeper outlives this channel
+        return Keeper(client, self.keys, float(self.dead_after), float(self.due_interval))
+
+    def queues_in_turn(self) -> list[str]:
+        """Return the queues consumed from, the one to serve first in front."""
+        return list(self._queue_cycle.consume(len(self.active_queues)))
+
+    def served(self, queue: str) -> None:
+        """Note which queue was served last."""
+        self._queue_cycle.rotate(queue)
+
+    def list_key(self, queue: str, step: int) -> str:
+        """Return the full key of the list of a queue's priority step."""
+        return f"{self.global_keyprefix}{self._q_for_pri(queue, step)}"
+
+    def now(self) -> float:
+        """Return the server's time (Unix), which is one for all workers."""
+        return self.taker.now()
+
+    def check_body(self, message: dict[str, Any]) -> None:
+        """Raise unless a message's body can be decoded."""
+        self.decode_body(message.get("body"), message["properties"].get("body_encoding"))
+
+    def settle_soon(self) -> None:
+        """Without an event loop, settle now; if that fails the keeper repeats it."""
+        if self.holder is not None and not self.poller.endures:
+            try:
+                self.holder.settle()
+            except UNAVAILABLE as exc:
+                logger.warning("Settling failed: %r. It is repeated until Redis answers", exc)
+
+    def basic_cancel(self, consumer_tag: str) -> Any:
+        """Cancel a consumer. After the last one, acks no longer wait for a take: the keeper sends them at
+        once.
+
+        A worker that stops gives back at once what no process has begun, instead of after its last task.
+        """
+        result = super().basic_cancel(consumer_tag)
+        if self.holder is not None and not self._active_queues:
+            self.holder.acks_ride = False
+            if stopping():
+                self.taker.close()
+                self.qos.give_back_all_but(started_tags())
+            self.holder.wake()
+        return result
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        """Take one message without waiting for it, None if there is none."""
+        if no_ack:
+            return super().basic_get(queue, no_ack=True, **kwargs)
+        self._hold()
+        payload = self.taker.take_one(queue)
+        with self.conn_or_acquire() as client:
+            self._maybe_update_queues_expire(client, queue)
+        if payload is None:
+            return None
+        message = self.Message(payload, channel=self)
+        self.qos.append(message, message.delivery_tag)
+        return message
+
+    # -- the request's ends
+
+    def replace(
+        self, delivery_tag: str, message: dict[str, Any], queue: str | None = None, eta: float | None = None
+    ) -> None:
+        """Put ``message`` into a queue and remove the taken one, in one step: both happen, or neither.
+
+        Parameters:
+            delivery_tag: of the taken message.
+            message: in kombu's wire form, its body encoded as its property ``body_encoding`` says.
+            queue: the queue to put into, past all exchanges; None: the one that the taken message came from.
+            eta: seconds since the epoch before which it must not be delivered, None: at once.
+
+        It is decided when this returns and done soon after: the taken message stays in Redis until then, and the
+        step is repeated until Redis has answered, on a closed channel too. What is no longer this worker's (it was
+        believed dead, and its messages were given to others) is left alone, and nothing is put.
+
+        A broadcast message lies in no queue: see lossless/transport/broadcast.py. Raises redis-py's errors for one.
+        """
+        message["properties"]["delivery_tag"] = uuid()
+        taken = self.holder.taken.get(delivery_tag) if self.holder is not None else None
+        if taken is None:
+            if self.broadcasts.holds(delivery_tag):
+                self.broadcasts.replace(delivery_tag, message, queue, eta)
+            return
+        name = taken.queue if queue is None else queue
+        key = self.list_key(name, self._get_message_priority(message, reverse=False))
+        raw = dumps(message).encode()
+        self.qos._settled(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))
+
+    def put_off(self, delivery_tag: str, due: float) -> None:
+        """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch), or when this closes.
+
+        It waits in Redis. Where no other process of this transport is left then, nobody would bring it back.
+        """
+        taken = self.holder.taken.get(delivery_tag) if self.holder is not None else None
+        if taken is not None:
+            self._put_off[stored(taken.key, taken.raw)] = taken.queue
+            while len(self._put_off) > PUT_OFF_KNOWN:
+                del self._put_off[next(iter(self._put_off))]
+        self.qos._settled(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
+
+    def strange(self) -> None:
+        """Be told that the message which is being delivered is nothing for this worker: others come first then."""
+        self.taker.strange()
+
+    # -- publishing
+
+    def _inplace_augment_message(self, message: dict[str, Any], *args: Any) -> None:
+        before = message["properties"].get("delivery_tag")
+        super()._inplace_augment_message(message, *args)
+        if isinstance(before, _Tried):
+            message["properties"]["delivery_tag"] = before
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> Any:
+        """Put a message into its queue, or among the waiting ones if it is due later."""
+        due = eta_of(message) if message.get("headers") else None
+        if due is None or due - time() <= self.wait_from:
+            return super()._put(queue, message, **kwargs)
+        properties = message["properties"]
+        # If only the answer is lost, it waits already: what kombu puts on a next try is the same entry then.
+        properties["delivery_tag"] = _Tried(properties["delivery_tag"])
+        key = self.list_key(queue, self._get_message_priority(message, reverse=False))
+        keys = [self.keys.waiting(queue), self.keys.waiting_queues]
+        args = [repr(due), stored(key, dumps(message).encode()), queue]
+        batch = kwargs.get("_publish_batch")
+        if batch is not None:
+            return batch.add("eval", WAIT.text, len(keys), *keys, *args)
+        with self.conn_or_acquire() as client:
+            client.eval(WAIT.text, len(keys), *keys, *args)
+        properties["delivery_tag"] = str(properties["delivery_tag"])
+        return None
+
+    def put_back(self, queue: str, message: dict[str, Any]) -> None:
+        """Put a message that nobody holds back into its list, next to be taken."""
+        key = self.list_key(queue, self._get_message_priority(message, reverse=False))
+        with contextlib.suppress(*UNAVAILABLE):
+            self._bare().rpush(key, dumps(message))
+
+    # -- queues
+
+    def waiting(self, queue: str, most: int) -> list[dict[str, Any]]:
+        """Return the messages of a queue that wait for their time, in kombu's wire form, the first due in front."""
+        found = []
+        client: Any = self._bare()
+        for entry in client.zrange(self.keys.waiting(queue), 0, most - 1):
+            with contextlib.suppress(ValueError):
+                message = decoded(entry.partition(b"\0")[2])
+                if isinstance(message, dict) and isinstance(message.get("headers"), dict) and "properties" in message:
+                    found.append(message)
+        return found
+
+    def waiting_count(self, queue: str) -> int:
+        """Return how many messages of a queue wait for their time."""
+        return int(self._bare().zcard(self.keys.waiting(queue)))
+
+    def _bare(self) -> redis.Redis:
+        """A client that prefixes nothing."""
+        return redis.Redis(connection_pool=self.pool)
+
+    def _purge(self, queue: str) -> int:
+        return int(super()._purge(queue)) + self._drop_waiting(queue)
+
+    def _drop_waiting(self, queue: str) -> int:
+        with self._bare().pipeline() as pipe:
+            pipe.zcard(self.keys.waiting(queue))
+            pipe.delete(self.keys.waiting(queue))
+            pipe.srem(self.keys.waiting_queues, queue)
+            return int(pipe.execute()[0])
+
+    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        super()._delete(queue, *args, **kwargs)
+        self._drop_waiting(queue)
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> Any:
+        """Delete a queue, with what waits for it; ``if_empty``, only if nothing waits either."""
+        if if_empty and self.waiting_count(queue):
+            return None
+        return super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        keys = [self.list_key(queue, step) for step in self.priority_steps]
+        return bool(self._bare().exists(*keys, self.keys.waiting(queue)))
+
+    # -- connections
+
+    def stop_listening(self) -> None:
+        """Drop the connection of published messages; it is made again when Redis answers."""
+        self._in_listen = False
+        subclient = self.__dict__.get("subclient")
+        if subclient is not None and subclient.connection is not None:
+            subclient.connection.disconnect()
+
+    def forget_connections(self) -> None:
+        """Close idle connections, so that the next one asks again who is the master."""
+        if self._pool is not None:
+            self._pool.disconnect()
+
+    def close(self) -> None:
+        """Close; what was delivered and is not being worked on goes back to its queue at once."""
+        if not self.closed:
+            self.taker.close()
+            self._bring_back()
+        super().close()
+        holder, keeper = self.holder, self.keeper
+        if holder is None or keeper is None or holder.orphaned:
+            return
+        holder.acks_ride = False
+        try:
+            holder.settle()
+            if holder.stale and holder.epoch:
+                holder.register()
+            if not holder.epoch or holder.leave():
+                keeper.forget(holder)
+        except UNAVAILABLE as exc:
+            logger.warning("Giving back failed: %r. It is repeated until Redis answers", exc)
+        holder.orphaned = True
+        keeper.wake()
+
+    def _bring_back(self) -> None:
+        """Put what was put off back into its queue."""
+        if not self._put_off or self.holder is None:
+            return
+        try:
+            self.holder.settle()
+            with self._bare().pipeline(transaction=False) as pipe:
+                for payload, queue in self._put_off.items():
+                    key, _, raw = payload.partition(b"\0")
+                    pipe.eval(HURRY.text, 2, self.keys.waiting(queue), key, payload, raw)
+                pipe.execute()
+            self._put_off.clear()
+        except UNAVAILABLE as exc:
+            logger.warning("What was put off stays so until its time: %r", exc)
+
+
+class _Tried(str):
+    """The delivery tag of a message of which it is not known whether it was put among the waiting ones."""
+
+    __slots__ = ()
+
+
+class _Given:
+    """A context manager of something that is not to be closed."""
+
+    __slots__ = ("client",)
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def __enter__(self) -> Any:
+        return self.client
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+class SentinelChannel(Channel, kombu_redis.SentinelChannel):  # type: ignore[misc]
+    """A channel to ``sentinel://``."""
+
+    chooses = False  # the addresses are the sentinels'
+    from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, *OWN_OPTIONS)

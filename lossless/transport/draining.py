@@ -1,0 +1,151 @@
+"""Going back to kombu's own transport: what is held and what waits goes into the queues, which every client knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from lossless.transport.scripts import Script
+from lossless.transport.stored import Keys, marked
+
+#: Messages per call of a script: keeps one call to some milliseconds.
+CHUNK = 500
+
+#: Puts back what an owner that has stopped holds. KEYS: its hash, the owners, the list. ARGV: owner, the beat it
+#: stopped at, then two a message, newest first: field, message. Returns how many were put back, -1 if it lives.
+GIVE_BACK = Script("""
+if (redis.call('HGET', KEYS[2], ARGV[1]) or '') ~= ARGV[2] then return -1 end
+redis.call('HDEL', KEYS[1], '')
+local n = 0
+for i = 3, #ARGV, 2 do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then
+    redis.call('RPUSH', KEYS[3], ARGV[i + 1])
+    redis.call('HDEL', KEYS[1], ARGV[i])
+    n = n + 1
+  end
+end
+return n
+""")
+
+#: Moves waiting messages to the back of their list. KEYS: the waiting set, the list. ARGV: two a message, the first due
+#: in front: as it is stored, message. Returns how many were moved.
+WAIT_NO_MORE = Script("""
+redis.call('ZREM', KEYS[1], '')
+local n = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+    redis.call('LPUSH', KEYS[2], ARGV[i + 1])
+    redis.call('ZREM', KEYS[1], ARGV[i])
+    n = n + 1
+  end
+end
+return n
+""")
+
+
+class OwnersLive(Exception):
+    """Workers still run on this transport: what they hold is theirs."""
+
+
+class Drain:
+    """Empties the transport's own keys into the queues.
+
+    Parameters:
+        client: a redis-py client that prefixes nothing and decodes nothing.
+        keys: the names of the keys.
+    """
+
+    def __init__(self, client: Any, keys: Keys) -> None:
+        self.client = client
+        self.keys = keys
+
+    def beats(self) -> dict[str, bytes]:
+        """Return each owner's last sign of life; the owners that have only a hash left have none."""
+        beats = {owner.decode(): beat for owner, beat in self.client.hgetall(self.keys.owners).items()}
+        start = self.keys.taken("")
+        for key in self._keys_from(start):
+            beats.setdefault(key.removeprefix(start), b"")
+        return beats
+
+    def held(self, beats: dict[str, bytes]) -> Counter[str]:
+        """Put back what the owners hold, next to run, marked as redelivered; return how many, by list.
+
+        Parameters:
+            beats: each owner's beat, as it was when the owner was seen to have stopped.
+
+        Raises `OwnersLive` for an owner that has shown since that it lives.
+        """
+        moved: Counter[str] = Counter()
+        for owner, beat in beats.items():
+            entries = self.client.hgetall(self.keys.taken(owner))
+            newest_first = sorted((name for name in entries if name.isdigit()), key=int, reverse=True)
+            for key, names in _by_list((entries[name], name) for name in newest_first):
+                for some in _chunks(names):
+                    args = [part for name in some for part in (name, marked(_message(entries[name]), restored=True))]
+                    count = self._run(GIVE_BACK, [self.keys.taken(owner), self.keys.owners, key], [owner, beat, *args])
+                    if count < 0:
+                        raise OwnersLive(f"{owner} lives")
+                    moved[key] += count
+            if not any(not name.startswith(b"@") for name in self.client.hkeys(self.keys.taken(owner))):
+                self.client.delete(self.keys.taken(owner))
+                self.client.hdel(self.keys.owners, owner)
+        return moved
+
+    def waiting(self) -> Counter[str]:
+        """Put what waits into its list, those first that are due first; return how many, by list."""
+        moved: Counter[str] = Counter()
+        start = self.keys.waiting("")
+        for waiting in self._keys_from(start):
+            for key, entries in _by_list((entry, entry) for entry in self.client.zrange(waiting, 0, -1)):
+                for some in _chunks(entries):
+                    args = [part for entry in some for part in (entry, _message(entry))]
+                    moved[key] += self._run(WAIT_NO_MORE, [waiting, key], args)
+            if not self.client.exists(waiting):
+                self.client.srem(self.keys.waiting_queues, waiting.removeprefix(start))
+        return moved
+
+    def idle(self) -> None:
+        """Forget who was idle: it holds no message, and nobody here rings any more."""
+        queues = self.client.smembers(self.keys.idle_queues)
+        names = [queue.partition(b"\0")[0] for queue in queues]
+        self.client.delete(self.keys.idle_queues, self.keys.lookout, *names)
+
+    def left(self) -> list[str]:
+        """Return what is still in keys of this transport, one sentence each."""
+        found = [
+            f"{count} entries of {key} are no messages of this transport"
+            for key in [*self._keys_from(self.keys.taken("")), *self._keys_from(self.keys.waiting(""))]
+            if (count := self._size(key))
+        ]
+        if count := self.client.llen(self.keys.undecodable):
+            found.append(f"{count} entries of {self.keys.undecodable} are no messages: kombu's workers end at such")
+        return found
+
+    def _size(self, key: str) -> int:
+        return int(self.client.zcard(key) if self.client.type(key) == b"zset" else self.client.hlen(key))
+
+    def _keys_from(self, start: str) -> list[str]:
+        pattern = "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in start) + "*"
+        return sorted({key.decode() for key in self.client.scan_iter(pattern, count=1000)})
+
+    def _run(self, script: Script, keys: list[str], args: list[Any]) -> int:
+        return int(self.client.eval(script.text, len(keys), *keys, *args))
+
+
+def _by_list(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
+    """Group names by the list that their stored messages came from; what is no stored message is left out."""
+    names: dict[str, list[bytes]] = {}
+    for stored, name in entries:
+        key, cut, _ = stored.partition(b"\0")
+        if cut:
+            names.setdefault(key.decode(), []).append(name)
+    yield from names.items()
+
+
+def _message(stored: bytes) -> bytes:
+    return stored.partition(b"\0")[2]
+
+
+def _chunks(items: list[bytes]) -> Iterator[list[bytes]]:
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

@@ -1,0 +1,274 @@
+"""What one channel has taken and not yet settled: the owner's side of ``_taken.<owner>`` in Redis.
+
+A holder knows each message that it took, and what shall become of it. Nothing that it is told is forgotten
+before Redis has answered: acknowledgements and moves are kept, and repeated by the keeper's thread, so that
+a lost answer costs neither a message nor a prefetch slot. All of them act on the owner's own hash alone, so
+an owner that was believed dead and wakes up can do no harm: what was given away is not there any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kombu.log import get_logger
+
+from lossless.transport.owners import in_order, new_owner
+from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE, Script
+from lossless.transport.stored import Keys, marked, stored
+
+logger = get_logger("lossless.transport")
+
+#: ``run(script, keys, args)`` against Redis, on a connection that any thread may use.
+Run = Callable[[Script, list[str], list[Any]], Any]
+
+#: Messages per call of a script: keeps one call to some milliseconds.
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A taken message: its field in the owner's hash, the queue and the list that it came from, its bytes."""
+
+    field: str
+    queue: str
+    key: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What shall become of a taken message: the arguments of the SETTLE script."""
+
+    how: str
+    field: str
+    key: str = ""
+    payload: str | bytes = b""
+    due: float = 0.0
+    queue: str = ""
+
+
+class Holder:
+    """The owner of what one channel takes.
+
+    Parameters:
+        keys: the names of the keys.
+        run: calls a script, raises redis-py's errors.
+        wake: asks the keeper's thread to settle soon.
+        dead_after: seconds after which others may take this owner for dead.
+    """
+
+    def __init__(self, keys: Keys, run: Run, wake: Callable[[], None], dead_after: float) -> None:
+        self.owner = new_owner(dead_after)
+        self.keys = keys
+        self.run = run
+        self.wake = wake
+        self.taken: dict[str, Taken] = {}
+        self.epoch = 0
+        #: True once the channel is closed: the rest is kept until its tasks end.
+        self.orphaned = False
+        #: True while acks ride with the event loop's next take.
+        self.acks_ride = False
+        self._acks: list[str] = []
+        self._settlements: list[Settlement] = []
+        self._decided: set[str] = set()
+        self._ids = itertools.count(1)
+        #: How often it was doubted that Redis holds what is held here, and which of these doubts is resolved.
+        self._doubts, self._resolved = 1, 0
+        self._lock = threading.RLock()
+        self._settling = threading.Lock()
+
+    # -- taking
+
+    def reserve(self, most: int) -> int:
+        """Return the first of ``most`` unused fields."""
+        with self._lock:
+            first = next(self._ids)
+            self._ids = itertools.count(first + most)
+            return first
+
+    def add(self, number: int, queue: str, key: str, raw: bytes) -> str:
+        """Note a message as taken and return its delivery tag, unique among all takings."""
+        tag = f"{self.owner}.{number}"
+        with self._lock:
+            self.taken[tag] = Taken(str(number), queue, key, raw)
+        return tag
+
+    @property
+    def stale(self) -> bool:
+        """Whether Redis may hold something for this owner that it has not heard of."""
+        return self._doubts != self._resolved
+
+    def doubt(self) -> None:
+        """Have what is held compared with what Redis has before anything more is taken."""
+        with self._lock:
+            self._doubts += 1
+
+    def register(self) -> None:
+        """Show Redis the owner, and put back what it holds without having heard of it.
+
+        That happens when the answer to a take is lost, and when Redis went back: what was acknowledged since is
+        held again then. The epoch is raised first: a take that still lies in some buffer takes nothing any more.
+        """
+        with self._lock:
+            doubts = self._doubts
+            self.epoch += 1
+            known = {entry.field for entry in self.taken.values()}
+        held = self._run_register()
+        if unheard := in_order(held - known):
+            logger.warning("%d messages that Redis held for this worker, unheard of, go back", len(unheard))
+            self._put_back(unheard)
+        if known - held:
+            logger.warning("%d messages held here are Redis's no more", len(known - held))
+        self._resolved = doubts
+
+    def _run_register(self) -> set[str]:
+        keys = [self.keys.taken(self.owner), self.keys.owners]
+        fields = self.run(REGISTER, keys, [self.owner, self.epoch])
+        return {_text(field) for field in fields} - {EPOCH_FIELD}
+
+    def _put_back(self, fields: list[str]) -> None:
+        keys = [self.keys.taken(self.owner), self.keys.undecodable]
+        for some in _chunks(fields):
+            aside, refused = self.run(PUT_BACK, keys, [field.encode(errors="surrogateescape") for field in some])
+            if aside:
+                logger.error("%d values that are none of ours were moved to the list %r", aside, keys[1])
+            if refused:
+                logger.error("Redis refused to take back %d messages; they stay held", refused)
+
+    # -- settling
+
+    def _decide(self, tag: str) -> Taken | None:
+        """Return a taken message whose end is decided herewith; None if it is decided already, or not held.
+
+        The first decision stands: an ack that follows a replacement which Redis has not answered yet would
+        otherwise remove the message before it is replaced.
+        """
+        with self._lock:
+            entry = self.taken.get(tag)
+            if entry is None or entry.field in self._decided:
+                return None
+            self._decided.add(entry.field)
+            return entry
+
+    def ack(self, tag: str) -> None:
+        """Remove a taken message: with the next take, or by the keeper within milliseconds."""
+        if entry := self._decide(tag):
+            with self._lock:
+                self._acks.append(entry.field)
+            if not self.acks_ride:
+                self.wake()
+
+    def give_back(self, tag: str, *, front: bool) -> None:
+        """Put a taken message back into its list, next to run or last to run, marked as redelivered."""
+        if entry := self._decide(tag):
+            how = "front" if front else "back"
+            self._settle(Settlement(how, entry.field, entry.key, marked(entry.raw)))
+
+    def wait(self, tag: str, due: float) -> None:
+        """Let a taken message wait in Redis until ``due`` (seconds since the epoch)."""
+        if entry := self._decide(tag):
+            self._settle(self._waiting(entry.field, entry.queue, stored(entry.key, entry.raw), due))
+
+    def set_aside(self, tag: str) -> None:
+        """Move a message that cannot be read to the list of such messages."""
+        if entry := self._decide(tag):
+            self._settle(Settlement("back", entry.field, self.keys.undecodable, entry.raw))
+
+    def replace(self, tag: str, queue: str, key: str, raw: bytes, due: float | None) -> None:
+        """Put ``raw`` in the place of a taken message, into the list ``key`` or waiting until ``due``."""
+        entry = self._decide(tag)
+        if entry is None:
+            return
+        if due is None:
+            self._settle(Settlement("back", entry.field, key, raw))
+        else:
+            self._settle(self._waiting(entry.field, queue, stored(key, raw), due))
+
+    def _waiting(self, field: str, queue: str, payload: bytes, due: float) -> Settlement:
+        return Settlement("wait", field, self.keys.waiting(queue), payload, due, queue)
+
+    def _settle(self, settlement: Settlement) -> None:
+        with self._lock:
+            self._settlements.append(settlement)
+        self.wake()
+
+    @property
+    def backlog(self) -> int:
+        """How many settlements Redis has not answered yet, acks apart."""
+        return len(self._settlements)
+
+    def acks_to_send(self, most: int = 1000) -> list[str]:
+        """Hand out acks; give each batch to `acked` or `not_acked` afterwards."""
+        if not self._acks:
+            return []
+        with self._lock:
+            acks, self._acks = self._acks[:most], self._acks[most:]
+            return acks
+
+    def acked(self, fields: Iterable[str]) -> None:
+        """Forget what Redis has removed."""
+        with self._lock:
+            for field in fields:
+                self.taken.pop(f"{self.owner}.{field}", None)
+                self._decided.discard(field)
+
+    def not_acked(self, fields: list[str]) -> None:
+        """Keep acks whose answer did not come."""
+        with self._lock:
+            self._acks = fields + self._acks
+
+    def settle(self) -> None:
+        """Send everything that is to be settled. Raises redis-py's errors; nothing is forgotten then."""
+        with self._settling:
+            self._settle_acks()
+            self._settle_moves()
+
+    def _settle_acks(self) -> None:
+        while fields := self.acks_to_send(CHUNK):
+            try:
+                self._run_settle([Settlement("ack", field) for field in fields])
+            except BaseException:
+                self.not_acked(fields)
+                raise
+            self.acked(fields)
+
+    def _settle_moves(self) -> None:
+        kept: list[Settlement] = []
+        try:
+            while some := self._settlements[:CHUNK]:
+                refused = self._run_settle(some)
+                with self._lock:
+                    self._settlements = self._settlements[len(some) :]
+                kept += [settlement for settlement in some if settlement.field in refused]
+                self.acked(settlement.field for settlement in some if settlement.field not in refused)
+        finally:
+            with self._lock:
+                self._settlements += kept
+        if kept:
+            logger.error("Redis refused to take back %d messages; they stay held, and are tried again", len(kept))
+
+    def _run_settle(self, some: list[Settlement]) -> set[str]:
+        args: list[Any] = []
+        for one in some:
+            args += [one.how, one.field, one.key, one.payload, repr(one.due), one.queue]
+        keys = [self.keys.taken(self.owner), self.keys.waiting_queues]
+        return {_text(field) for field in self.run(SETTLE, keys, args)}
+
+    def leave(self) -> bool:
+        """End the owner if it holds nothing. Returns whether it has ended."""
+        if self.taken:
+            return False
+        return not self.run(LEAVE, [self.keys.taken(self.owner), self.keys.owners], [self.owner])
+
+
+def _text(value: str | bytes) -> str:
+    # A field that is no UTF-8 is none of ours, but has to be named to be moved: see _put_back.
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def _chunks(items: list[str]) -> Iterable[list[str]]:
+    return (items[i : i + CHUNK] for i in range(0, len(items), CHUNK))

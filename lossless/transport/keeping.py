@@ -1,0 +1,378 @@
+"""The keeper: one thread per process and broker that shows that the process lives, and tends what lies in
+Redis.
+
+It beats for the owners of its process, sends what the event loop could not settle, moves waiting messages
+that are due, and puts back what dead owners held. A thread, because a worker's main loop may be blocked for
+longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that does not
+answer) while it lives.
+
+An owner is dead when its beat has not changed for its ``dead_after`` seconds *of uninterrupted watching*:
+seconds of this process's own monotonic clock, counted from nothing again whenever the watcher itself was
+asleep or could not reach Redis. So neither a difference of clocks, nor a Redis that was frozen, restarted
+or cut off from everybody, nor a watcher that was paused, lets a living owner look dead. The price: after
+the last worker was killed, the next one to start watches for ``dead_after`` seconds before it puts back.
+
+What a worker believes that it holds may not be what Redis has: Redis may have gone back (a snapshot restored, a
+replica promoted that had not got the last writes). Every lost connection and every change of the server is a
+doubt: each holder compares then. And every task of the keeper fails for itself: one foreign value somewhere must
+not stop the beats or the delays.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+
+from lossless.transport.holding import CHUNK, Holder
+from lossless.transport.lookout import Lookout
+from lossless.transport.owners import Watch, in_order
+from lossless.transport.permissions import ASK, is_refusal, needed, refusal
+from lossless.transport.replica import leaving, refused_by_replica
+from lossless.transport.scripts import BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP, Script
+from lossless.transport.stored import Keys, marked
+from lossless.transport.working import running_tags, stopping
+
+logger = get_logger("lossless.transport")
+
+#: What a Redis that is down, starting, failing over, full or misconfigured raises. All of it may pass.
+UNAVAILABLE = (redis.RedisError, OSError)
+
+#: Seconds between attempts to reach a Redis that does not answer.
+RETRY_INTERVAL = 0.5
+
+#: The longest pause between beats, in seconds: versions that do not read an owner's own time wait for their own,
+#: by default 30 s.
+BEAT_INTERVAL = 5.0
+
+#: Commands that a process sends at once through its keeper, at most, however many channels it has.
+MOST_AT_ONCE = 8
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error says that Redis is away or no master, and not that it refuses this one command."""
+    return not isinstance(error, redis.ResponseError) or refused_by_replica(error)
+
+
+class Keeper:
+    """Tends the holders of one process at one broker.
+
+    Parameters:
+        client: a client of its own, with a pool of its own, usable from any thread, that prefixes nothing.
+        keys: the names of the keys.
+        dead_after: seconds after which an owner that does not beat is dead.
+        due_interval: seconds between looks for due messages, all workers together.
+    """
+
+    def __init__(self, client: Any, keys: Keys, dead_after: float, due_interval: float) -> None:
+        self.client = client
+        self.keys = keys
+        self.due_interval = due_interval
+        self.dead_after = dead_after
+        self.beat_interval = min(dead_after / 6, BEAT_INTERVAL)
+        self.holders: set[Holder] = set()
+        #: When Redis last answered, on the monotonic clock.
+        self.contact_at = 0.0
+        self.lookout = Lookout(client.connection_pool, keys, lambda: bool(self.holders))
+        self._turns = threading.BoundedSemaphore(min(MOST_AT_ONCE, client.connection_pool.max_connections))
+        self._watch = Watch(dead_after)
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._beat_at = self._due_at = self._sweep_at = 0.0
+        self._owners = 1
+        self._idle: dict[str, float] = {}
+        self._failures = 0
+        self._faults: dict[str, str] = {}
+        self._lists: set[str] = set()
+        self._named: set[str] = set()
+        self._server: tuple[Any, Any] | None = None
+        pool = client.connection_pool
+        pool.connection_class = leaving(pool.connection_class, on_lost=self.doubt)
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis cannot be reached, over new connections either."""
+        return self._failures > 1
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        """Call a script, loading it where Redis does not know it (it forgets at a restart)."""
+        try:
+            with self._turns:  # the pool has no more connections than it may have, and waits for none
+                answer = self._call(script, keys, args)
+        except redis.ResponseError as error:
+            if not refused_by_replica(error):
+                self.contact_at = monotonic()
+            raise
+        self.contact_at = monotonic()
+        return answer
+
+    def _call(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        try:
+            return self.client.evalsha(script.sha, len(keys), *keys, *args)
+        except redis.exceptions.NoScriptError:
+            return self.client.eval(script.text, len(keys), *keys, *args)
+
+    def _fields(self, key: str) -> dict[bytes, bytes]:
+        with self._turns:
+            return self.client.hgetall(key)  # type: ignore[no-any-return]
+
+    def holder(self) -> Holder:
+        """Return a new holder that this keeper tends, and start the thread where it does not run."""
+        holder = Holder(self.keys, self.run, self.wake, self.dead_after)
+        with self._lock:
+            self.holders.add(holder)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="transport-keeper", daemon=True)
+                self._thread.start()
+        return holder
+
+    def doubt(self) -> None:
+        """Have every holder compare what it holds with what Redis has."""
+        for holder in tuple(self.holders):
+            holder.doubt()
+
+    def wake(self) -> None:
+        """Have the thread settle at once."""
+        self._wake.set()
+
+    def probe(self) -> None:
+        """Have the thread find out at once whether Redis answers."""
+        self._beat_at = 0.0
+        self._wake.set()
+
+    def check_permissions(self, lists: Iterable[str]) -> None:
+        """Name in the log what the ACL refuses to this user; ``lists`` are the keys of a queue that is consumed."""
+        self._lists.update(lists)
+        if (wrong := self._refused()) and wrong not in self._named:
+            self._named.add(wrong)
+            logger.error("Redis: %s", wrong)
+
+    def explained(self, error: Exception) -> str:
+        """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
+        return f"{error!r} ({self._refused()})" if is_refusal(error) else repr(error)
+
+    def _refused(self) -> str | None:
+        asked = needed(self.keys, sorted(self._lists))
+        try:
+            return refusal(asked, map(int, self.run(ASK, [], [part for pair in asked for part in pair])))
+        except redis.ResponseError as error:
+            return f"it could not be asked what is refused: {error}" if is_refusal(error) else None
+
+    # -- the thread
+
+    def _work(self) -> None:
+        pause = 0.0
+        while self._is_needed():
+            self._wake.wait(pause)
+            self._wake.clear()
+            try:
+                self._turn()
+            except Exception as exc:
+                self._failed(exc)
+                pause = RETRY_INTERVAL
+                threading.Event().wait(pause)  # a wake-up must not turn this into a hot loop
+            else:
+                self._available()
+                pause = max(0.0, min(self._beat_at, self._due_at, self._sweep_at, monotonic() + 0.1) - monotonic())
+
+    def _is_needed(self) -> bool:
+        """Whether there are holders; if not, the thread ends, and one that joins from now on starts another."""
+        with self._lock:
+            if not self.holders:
+                self._thread = None
+            return self._thread is not None
+
+    def _failed(self, exc: Exception) -> None:
+        if not isinstance(exc, UNAVAILABLE):
+            logger.exception("The keeper of taken messages failed, and goes on")
+            return
+        self._failures += 1
+        if self._failures == 1:
+            logger.warning("Redis is not available (%r): trying again every %s s", exc, RETRY_INTERVAL)
+        # Idle ones: one that another thread uses is its own to give up.
+        self.client.connection_pool.disconnect(inuse_connections=False)
+        self.doubt()
+
+    def _available(self) -> None:
+        if self._failures:
+            self._failures = 0
+            logger.warning("Redis is available again")
+
+    def _turn(self) -> None:
+        if monotonic() >= self._beat_at or self._failures:  # first: nothing else may keep a living owner from it
+            self._apart("beating", self._beat)
+            self._apart("asking which server this is", self._recognize)
+            self._beat_at = monotonic() + self.beat_interval
+        if monotonic() >= self._sweep_at or self._failures:
+            self._apart("looking for dead owners", self._sweep)
+            self._sweep_at = monotonic() + self._watch.pause()
+        for holder in tuple(self.holders):
+            self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
+        self._apart("standing as lookout", partial(self.lookout.apply, self.run, self._rivals()))
+        if monotonic() >= self._due_at:
+            self._apart("moving what is due", self._move_due)
+            # The looks of all workers together come every due_interval, however many there are.
+            share = self.due_interval * max(1, self._owners)
+            self._due_at = monotonic() + share * random.uniform(0.8, 1.2)
+
+    def _apart(self, doing: str, step: Callable[[], None]) -> None:
+        """Do one step; what is wrong with it is said once and keeps no other step, unless Redis is away."""
+        try:
+            step()
+        except Exception as exc:
+            if isinstance(exc, UNAVAILABLE) and is_away(exc):
+                raise
+            if self._faults.get(doing) != repr(exc):
+                logger.error("The keeper failed at %s, goes on, and tries again: %s", doing, self.explained(exc))
+            self._faults[doing] = repr(exc)
+        else:
+            self._faults.pop(doing, None)
+
+    def _tend(self, holder: Holder) -> None:
+        holder.settle()
+        if holder.orphaned:
+            self._tend_orphan(holder)
+
+    def _tend_orphan(self, holder: Holder) -> None:
+        running = set() if stopping() else running_tags()
+        now = monotonic()
+        for tag in tuple(holder.taken):
+            if tag in running:
+                self._idle.pop(tag, None)
+            elif now - self._idle.setdefault(tag, now) > 1:
+                holder.give_back(tag, front=True)  # its task was cancelled: nobody will settle it
+        if holder.stale and holder.epoch:
+            holder.register()
+        if not holder.taken and (not holder.epoch or holder.leave()):
+            self.forget(holder)
+
+    def forget(self, holder: Holder) -> None:
+        """Tend a holder no longer."""
+        with self._lock:
+            self.holders.discard(holder)
+        self._faults.pop(f"settling for {holder.owner}", None)
+        self._idle = {tag: at for tag, at in self._idle.items() if not tag.startswith(holder.owner)}
+
+    def _rivals(self) -> int:
+        """About how many processes there are: each has as many owners as this one."""
+        return self._owners // max(1, len(self.holders))
+
+    def _beat(self) -> None:
+        owners = [holder.owner for holder in tuple(self.holders) if holder.epoch]
+        gone = {_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
+        for holder in tuple(self.holders):
+            if holder.owner in gone:
+                holder.doubt()
+
+    def _recognize(self) -> None:
+        """Doubt everything where another server answers, or one that has been a replica meanwhile."""
+        with self._turns, self.client.pipeline(transaction=False) as pipe:
+            pipe.info("server").info("replication")
+            server, replication = pipe.execute()
+        if replication.get("role", "master") != "master":
+            raise redis.ReadOnlyError("READONLY it is a replica")
+        found = (server.get("run_id"), replication.get("master_replid"))
+        before, self._server = self._server, found
+        if before not in (None, found):
+            logger.info("Redis was started again, or a replica took over: what is held is compared with what it has")
+            self.doubt()
+
+    def _sweep(self) -> None:
+        found = self._fields(self.keys.owners).items()
+        beats = {_text(owner): _text(beat) for owner, beat in found if _is_text(owner) and _is_text(beat)}
+        self._owners = len(beats)
+        own = {holder.owner for holder in tuple(self.holders)}
+        for owner in self._watch.dead(beats, monotonic()):
+            if owner not in own:
+                self._apart(f"putting back what {owner} held", partial(self._put_back, owner, beats[owner]))
+
+    def _put_back(self, owner: str, beat: str) -> None:
+        held = {_text(name): value for name, value in self._fields(self.keys.taken(owner)).items()}
+        held.pop(EPOCH_FIELD, None)
+        fields = in_order(set(held))
+        moved = foreign = 0
+        for start in range(0, max(1, len(fields)), CHUNK):
+            some = fields[start : start + CHUNK]
+            args: list[Any] = [owner, beat]
+            for name in some:
+                key, cut, raw = held[name].partition(b"\0")
+                foreign += not cut
+                back = (key, marked(raw, restored=True)) if cut else (self.keys.undecodable, held[name])
+                args += [name.encode(errors="surrogateescape"), *back]
+            count = self.run(SWEEP, [self.keys.taken(owner), self.keys.owners], args)
+            if count < 0:
+                return  # it lives, or another has put back the rest
+            moved += count
+        if moved > foreign:
+            logger.warning("Put back %d messages that a dead worker held", moved - foreign)
+        if foreign:
+            logger.error("%d values that are none of ours are moved to the list %r", foreign, self.keys.undecodable)
+        if moved < len(fields):
+            raise RuntimeError(f"Redis refused {len(fields) - moved} of {len(fields)} messages")
+
+    def _move_due(self) -> None:
+        keys = [self.keys.waiting_queues, self.keys.undecodable]
+        moved = CHUNK
+        while moved >= CHUNK:
+            moved, *wrong = self.run(MOVE_DUE, keys, [self.keys.waiting(""), CHUNK])
+            if wrong:
+                raise RuntimeError("; ".join(map(_text, wrong)))
+
+    def close(self) -> None:
+        """At the process's end: settle, give back, leave. What fails three times is left to the others' sweep."""
+        for holder in tuple(self.holders):
+            for attempt in range(3):
+                try:
+                    self._close(holder)
+                    break
+                except UNAVAILABLE as exc:
+                    logger.warning("Could not give back %d messages: %r", len(holder.taken), exc)
+                    threading.Event().wait(attempt * RETRY_INTERVAL / 2)
+            self.forget(holder)
+        self.wake()
+
+    def _close(self, holder: Holder) -> None:
+        for tag in sorted(holder.taken, key=lambda tag: int(tag.rpartition(".")[2]), reverse=True):
+            holder.give_back(tag, front=True)
+        holder.settle()
+        if holder.stale and holder.epoch:
+            holder.register()
+        holder.leave()
+
+
+_keepers: dict[tuple[int, Any], Keeper] = {}
+_keepers_lock = threading.Lock()
+
+
+def keeper_of(broker: Any, make: Callable[[], Keeper]) -> Keeper:
+    """Return this process's keeper at ``broker`` (anything hashable), made by ``make`` at first."""
+    with _keepers_lock:
+        key = (os.getpid(), broker)
+        if key not in _keepers:
+            _keepers[key] = make()
+        return _keepers[key]
+
+
+@atexit.register
+def _close_keepers() -> None:
+    for (pid, _), keeper in tuple(_keepers.items()):
+        if pid == os.getpid():
+            keeper.close()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def _is_text(value: str | bytes) -> bool:
+    """Whether it can have been written here."""
+    return not any("\ud800" <= character <= "\udfff" for character in _text(value))

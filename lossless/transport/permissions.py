@@ -1,0 +1,81 @@
+"""What a Redis user must be allowed, and what one is refused.
+
+An ACL that forbids a command inside a script is answered with an error that names neither the command nor the key.
+Redis 7 can be asked (``redis.acl_check_cmd``); before, there is only that error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import redis
+
+from lossless.transport.scripts import Script
+from lossless.transport.stored import Keys
+
+#: Which of these commands the user may not run on these keys. ARGV: command, key ("": none), command, key ...
+#: Returns the positions of those that are refused, from 0; Redis before 7 knows of none.
+ASK = Script("""
+local refused = {}
+if not redis.acl_check_cmd then return refused end
+for i = 1, #ARGV, 2 do
+  local key, allowed = ARGV[i + 1], nil
+  if key == '' then allowed = redis.acl_check_cmd(ARGV[i])
+  else allowed = redis.acl_check_cmd(ARGV[i], key, key, key) end
+  if not allowed then refused[#refused + 1] = (i - 1) / 2 end
+end
+return refused
+""")
+
+HASH = ("DEL", "EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HSET")
+LIST = ("BRPOP", "EXISTS", "LLEN", "LPUSH", "RPOP", "RPUSH")
+WAITING = ("EXISTS", "ZADD", "ZRANGEBYSCORE", "ZREM", "ZSCORE")
+IDLE = ("EXISTS", "ZADD", "ZCARD", "ZCOUNT", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE")
+QUEUES = ("EXISTS", "SADD", "SMEMBERS", "SREM")
+LOOKOUT = ("DEL", "EXISTS", "GET", "PTTL", "SET")
+KEYLESS = ("INFO", "PING", "PUBLISH", "TIME")
+
+#: What the error of a script says, instead of a name.
+SIGNS = ("NOPERM", "can't run this command", "can't access at least one of the keys")
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an error says that this user may not do something."""
+    if isinstance(error, redis.exceptions.NoPermissionError):
+        return True
+    return isinstance(error, redis.ResponseError) and any(sign in str(error) for sign in SIGNS)
+
+
+def needed(keys: Keys, lists: Iterable[str]) -> list[tuple[str, str]]:
+    """Return each command with each key that it is run on; ``lists`` are the full keys of queues."""
+    on: list[tuple[tuple[str, ...], str]] = [
+        (KEYLESS, ""),
+        (HASH, keys.owners),
+        (HASH, keys.taken("owner")),
+        (QUEUES, keys.waiting_queues),
+        (WAITING, keys.waiting("queue")),
+        (("EXISTS", "LPUSH"), keys.undecodable),
+        (QUEUES, keys.idle_queues),
+        (IDLE, keys.idle("queue")),
+        (LOOKOUT, keys.lookout),
+        *((LIST, key) for key in lists),
+    ]
+    return [(command, key) for commands, key in on for command in commands]
+
+
+def refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> str | None:
+    """Return what to allow, a sentence, or None where nothing is refused.
+
+    A key on which every command is refused is named alone, and so is a command that is refused on all others.
+    """
+    wrong = {asked[place] for place in refused}
+    keys = {key for _, key in wrong if key} - {key for command, key in asked if (command, key) not in wrong}
+    others = [pair for pair in asked if pair[1] not in keys]
+    commands = {command for command, key in wrong if key not in keys}
+    commands -= {command for command, key in others if (command, key) not in wrong}
+    rest = {f"{command} on {key}" for command, key in wrong if command not in commands and key not in keys}
+    parts = (("commands", commands), ("keys", keys), ("", rest))
+    named = "; ".join(f"{name} {', '.join(sorted(some))}".strip() for name, some in parts if some)
+    if not named:
+        return None
+    return f"this Redis user is refused: {named}. Allow it (ACL SETUSER; docs/lossless.md lists what is needed)"

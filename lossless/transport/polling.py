@@ -1,0 +1,164 @@
+"""The poller: which sockets the event loop watches, and what a failure of Redis does to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from queue import Empty
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+from kombu.transport import redis as _kombu_redis
+
+from lossless.transport.keeping import UNAVAILABLE, Keeper
+from lossless.transport.line import Line
+
+logger = get_logger("lossless.transport")
+kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
+
+#: Seconds that one poll lasts at most without an event loop: how soon a connection that owes an answer is noticed.
+LONGEST_POLL = 1.0
+
+
+class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
+    """kombu's poller, polling the lines of takers instead of ``BRPOP`` connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: True under an event loop: failures of Redis are waited out instead of raised, since a consumer that
+        #: is started anew would forget what its tasks hold.
+        self.endures = False
+        #: True where there are other brokers to go to: then only a cut is waited out, not a Redis that is away.
+        self.fails_over = False
+        self.keeper: Keeper | None = None
+        self._listen_failed_at = 0.0
+        #: The event loop's readers, by file descriptor.
+        self.watched: Mapping[int, Any] = {}
+
+    @property
+    def fds(self) -> dict[int, Any]:
+        """What the event loop does not watch yet: kombu has it register all of them at every turn."""
+        return {fd: entry for fd, entry in self._fd_to_chan.items() if fd not in self.watched}
+
+    def watch(self, channel: Any, line: Line) -> None:
+        """Poll a line."""
+        sock = line.connection._sock
+        line.fd = sock.fileno()
+        self._fd_to_chan[line.fd] = (channel, line)
+        self._chan_to_sock[channel, line, "LINE"] = sock
+        self.poller.register(sock, self.eventflags)
+
+    def unwatch(self, line: Line) -> None:
+        """Poll a line no longer."""
+        if line.fd is None:
+            return
+        fd, line.fd = line.fd, None
+        channel, _ = self._fd_to_chan.pop(fd, (None, None))
+        self._chan_to_sock.pop((channel, line, "LINE"), None)
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            self._unregister_from_poll(fd)
+
+    def on_poll_start(self) -> None:
+        """Send what is to be sent, on all channels.
+
+        Raises `redis.ConnectionError` where it is the next broker's turn.
+        """
+        # Without channels it is closed, and the event loop does not forget it.
+        if self._channels and self.fails_over and self.keeper is not None and self.keeper.away:
+            raise redis.ConnectionError("Redis is away, and there are other brokers to go to")
+        for channel in tuple(self._channels):
+            if channel.active_queues or channel.holder is not None:
+                channel.taker.turn()
+            if channel.active_fanout_queues:
+                self._listen(channel)
+
+    def _listen(self, channel: Any) -> None:
+        if not self.endures or self.keeper is None:
+            self._register_LISTEN(channel)
+        elif self.keeper.contact_at >= self._listen_failed_at:
+            try:
+                self._register_LISTEN(channel)
+            except UNAVAILABLE as exc:
+                self._listen_failed(channel, exc)
+
+    def _listen_failed(self, channel: Any, exc: Exception) -> None:
+        logger.warning("Listening for remote control and events stopped: %r", exc)
+        self._listen_failed_at = monotonic()
+        if self.keeper is not None:
+            self.keeper.probe()
+        channel.stop_listening()
+
+    def on_readable(self, fileno: int) -> Any:
+        """Read the answer on a line, or a published message."""
+        channel, kind = self._fd_to_chan.get(fileno, (None, None))
+        if isinstance(kind, Line):
+            return kind.on_readable(kind)
+        try:
+            return super().on_readable(fileno)
+        except UNAVAILABLE as exc:
+            if channel is None or not self.endures or self.keeper is None:
+                raise
+            self._listen_failed(channel, exc)
+
+    # -- without an event loop
+
+    def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
+        """Deliver one message of a queue, or read what is published, and return; for `drain_events`.
+
+        kombu's callers count the returns (a pidbox takes each for a worker's answer), and what is not delivered when
+        they stop must still be in Redis: so not one message more.
+
+        Parameters:
+            timeout: seconds to wait at most, None for as long as it takes.
+
+        Raises `queue.Empty` when the time is over, and redis-py's errors.
+        """
+        until = None if timeout is None else monotonic() + timeout
+        self._in_protected_read = True
+        try:
+            while not self._delivers(until):
+                if until is not None and monotonic() >= until:
+                    self.maybe_restore_messages()
+                    raise Empty
+        finally:
+            self._in_protected_read = False
+            while self.after_read:
+                self.after_read.pop()()
+
+    def _delivers(self, until: float | None) -> bool:
+        """Look once, for a second at most; return whether a message was delivered."""
+        self.maybe_refresh_binding_expiry()
+        if any(channel.taker.deliver() for channel in tuple(self._channels)):
+            return True
+        self.on_poll_start()
+        left = LONGEST_POLL if until is None else max(0.0, min(LONGEST_POLL, until - monotonic()))
+        return any(self._handled(fileno) for fileno, _ in self.poller.poll(left) or ())
+
+    def _handled(self, fileno: int) -> bool:
+        """Read a socket; return whether a message was delivered, or a subscription confirmed, as kombu has it."""
+        channel, kind = self._fd_to_chan.get(fileno, (None, None))
+        try:
+            if isinstance(kind, Line):
+                return bool(kind.on_readable(kind))
+            if channel is not None:
+                channel.handlers[kind]()
+            return channel is not None
+        except Empty:
+            return False
+
+    def maybe_check_brpop_health(self) -> None:
+        """There is no ``BRPOP``; takers look after their lines."""
+
+    def maybe_restore_messages(self) -> None:
+        """Put back what workers on the plain transport left in ``unacked``, as the plain transport does."""
+        try:
+            super().maybe_restore_messages()
+        except UNAVAILABLE as exc:
+            logger.debug("Looking at unacked failed: %r", exc)
+
+    def on_poll_init(self, poller: Any) -> None:
+        """Use the event loop's poller."""
+        self.poller = poller
+        self.maybe_restore_messages()

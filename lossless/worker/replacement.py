@@ -1,0 +1,131 @@
+"""Put a successor in the place of a message that this worker holds: published first, then acknowledged."""
+
+import threading
+from typing import Any
+
+from celery import Celery
+from celery.utils.log import get_logger
+from kombu.asynchronous import get_event_loop
+from kombu.exceptions import OperationalError
+
+from lossless.worker.burial import Burial, Successor, burial_message
+from lossless.worker.ending import pause_after
+
+logger = get_logger(__name__)
+
+PAUSES = (1, 2, 4, 8, 16, 30)
+# An error that is not the broker's (a channel that kombu has taken down) is not cured by repetition.
+FOREIGN_ERRORS = 5
+
+pending: set["Replacement"] = set()
+
+
+def bury(app: Celery, message: Any, burial: Burial) -> None:
+    """Hand a message to the burial task and then acknowledge it; returns at once, tries until it is done."""
+    Replacement(message, burial_message(app, burial)).start()
+
+
+def put_in_place(channel: Any, delivery_tag: str, successor: Successor) -> None:
+    """Put a successor in the place of a taken message, in one step, through a channel that has `replace`.
+
+    It is not in the broker yet when this returns, and the message is not gone: the transport sees to both.
+    """
+    message = _prepared(channel, successor)
+    message["body"], encoding = channel.encode_body(message["body"], channel.body_encoding)
+    message["properties"]["body_encoding"] = encoding
+    message["properties"]["delivery_info"].update(exchange=successor.exchange, routing_key=successor.routing_key)
+    channel.replace(delivery_tag, message, queue=successor.queue, eta=successor.eta)
+
+
+class Replacement:
+    """One message and its successor. Until it is over the message stays with this worker, unacknowledged.
+
+    Where the channel offers `replace` (ours does) both steps are one, which the channel repeats by itself
+    until Redis has answered, after it is closed too. Otherwise a crash between them leaves both messages: something
+    may be said twice, never lost. Nothing waits: a failed attempt is repeated by the event loop's timer after a
+    growing pause; while it is pending the worker's death or a lost connection gives the message back as usual.
+    """
+
+    def __init__(self, message: Any, successor: Successor) -> None:
+        self.message = message
+        self.successor = successor
+        self.published = False
+        self.failures = 0
+        message.replacement = self
+
+    def start(self) -> None:
+        """Begin: at once in the thread of the event loop, as soon as it can in any other (pool threads)."""
+        pending.add(self)
+        hub = get_event_loop()
+        if hub is None or threading.current_thread() is threading.main_thread():
+            self.attempt()
+        else:
+            hub.call_soon(self.attempt)
+
+    def attempt(self) -> None:
+        """Try what is left to do; after an error, arrange the next attempt."""
+        if self not in pending:
+            return
+        channel = self.message.channel
+        if getattr(channel, "closed", False) and not hasattr(channel, "replace"):
+            self._abandon("its channel is closed and has given it back")
+            return
+        try:
+            self._replace(channel)
+        except Exception as error:
+            self._again(channel, error)
+        else:
+            pending.discard(self)
+
+    def _replace(self, channel: Any) -> None:
+        successor = self.successor
+        if hasattr(channel, "replace"):
+            put_in_place(channel, self.message.delivery_tag, successor)
+            self.message._state = "ACK"
+            return
+        if not self.published:
+            channel.basic_publish(_prepared(channel, successor), successor.exchange, successor.routing_key)
+            self.published = True
+        self.message.ack()
+
+    def _again(self, channel: Any, error: Exception) -> None:
+        self.failures += 1
+        hub = get_event_loop()
+        if hub is None or (self.failures >= FOREIGN_ERRORS and not _brokers(channel, error)):
+            self._abandon(repr(error))
+            return
+        pause = pause_after(self.failures, PAUSES)
+        logger.error(
+            "Message %s could not be replaced (%s), nothing is lost, next attempt in %s s: %r",
+            self.message.delivery_tag, self.successor.why, pause, error,
+        )  # fmt: skip
+        hub.call_later(pause, self.attempt)
+
+    def _abandon(self, why: str) -> None:
+        pending.discard(self)
+        logger.critical(
+            "Message %s stays unacknowledged and will be delivered again (%s): %s",
+            self.message.delivery_tag, self.successor.why, why,
+        )  # fmt: skip
+
+
+def _brokers(channel: Any, error: Exception) -> bool:
+    """Whether an error is the broker's (away, full, loading): those pass."""
+    transport = getattr(channel, "connection", None)
+    known = (*getattr(transport, "connection_errors", ()), *getattr(transport, "channel_errors", ()))
+    return isinstance(error, (OperationalError, OSError, *known)) and not isinstance(error, KeyError)
+
+
+def _prepared(channel: Any, successor: Successor) -> dict[str, Any]:
+    properties = dict(successor.properties)
+    # basic_publish writes into delivery_info: not into ours, which the next attempt needs as it is.
+    properties["delivery_info"] = dict(properties.get("delivery_info", {}))
+    message: dict[str, Any] = channel.prepare_message(
+        successor.body,
+        priority=properties.get("priority"),
+        content_type=successor.content_type,
+        content_encoding=successor.content_encoding,
+        headers=successor.headers,
+        properties=properties,
+    )
+    return message

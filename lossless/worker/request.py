@@ -1,0 +1,278 @@
+"""The worker's main process side of one task: no end of it is silent.
+
+Use: `class MyTask(celery.Task): Request = "lossless.worker.request:Request"; acks_late = True`, with
+`worker_consumer = "lossless.worker.consumer:Consumer"` and the setting `burial_task` (see lossless/worker/consumer.py).
+
+Celery calls these methods in the event loop of the worker: they must not block, and they publish nowhere but
+to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `on_success` and
+`execute_using_pool`, so a task that succeeds costs nothing here.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from billiard.common import TERM_SIGNAME
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery import signals
+from celery.concurrency.base import BasePool
+from celery.exceptions import InvalidTaskError, Reject, TaskRevokedError
+from celery.platforms import signals as signal_numbers
+from celery.utils.log import get_logger
+from celery.worker import request, state
+from kombu.asynchronous import get_event_loop
+from kombu.utils.encoding import safe_repr
+
+from lossless.worker.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
+from lossless.worker.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
+from lossless.worker.envelope import fault_in, fault_in_call, fault_in_eta
+from lossless.worker.replacement import Replacement, bury
+
+logger = get_logger(__name__)
+
+LOST_LIMIT = 3
+LOST_PAUSES = (1, 5)
+DEATH_POLL = 0.02
+
+
+class Request(request.Request):
+    """A request whose message is acknowledged only when what follows it is in the broker.
+
+    Raises `InvalidTaskError` for a message that no task can be run with; the consumer buries it. A task with
+    early acknowledgement (`acks_late=False`) has given its message up when it starts: it ends as in Celery.
+    """
+
+    _message: Any
+    _app: Any
+    _args: Any
+    _kwargs: Any
+    _context: Any
+    _eta: Any
+    _apply_result: Any
+    _already_cancelled: bool
+    _terminate_on_ack: Any
+    _terminated_by: int | None = None
+    _overrun: Any = None
+
+    def __init__(self, message: Any, *, headers: Any = None, **options: Any) -> None:
+        fault = fault_in(message.headers if headers is None else headers)
+        if fault:
+            raise InvalidTaskError(fault)
+        try:
+            super().__init__(message, headers=headers, **options)
+        except (TypeError, ValueError) as error:
+            raise InvalidTaskError(f"its body is not that of a task: {error}") from error
+        now = datetime.now(UTC)
+        fault = fault_in_call((self._args, self._kwargs, self._embed)) or fault_in_eta(self.eta, now)
+        if fault:
+            raise InvalidTaskError(fault)
+        if self.eta is not None and self.eta <= now:
+            # Celery would put it into its timer all the same, past the prefetch limit (celery/worker/strategy.py).
+            self._eta = None
+
+    @property
+    def _embed(self) -> Any:
+        return self._payload[2]  # type: ignore[attr-defined]
+
+    # ---- how a run ends
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """Called for every end but success. Acknowledges nothing that is not taken care of."""
+        error = raised(exc_info.exception)
+        ending = ending_of(error, returned=return_ok, internal=bool(getattr(exc_info, "internal", False)))
+        if self._terminated_by is not None and ending is Ending.LOST:
+            self._announce_revoked("terminated", True, self._terminated_by, False)
+        elif type(error).__name__ == "Terminated":
+            super().on_failure(exc_info, send_failed_event, return_ok)
+        elif self._given_back(ending):
+            state.task_ready(self)
+        elif isinstance(error, TimeLimitExceeded) and not return_ok and not self.acknowledged:
+            self._overrun = exc_info  # its process still runs: on_timeout goes on from here
+        elif self.acknowledged or ending is Ending.SETTLED:
+            self._settled(error, exc_info, send_failed_event, return_ok)
+        else:
+            self._end(ending, error, exc_info)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """A hard limit ends a run only when its process is dead.
+
+        billiard reports the limit first and kills afterwards, within this very call (billiard/pool.py,
+        `on_hard_timeout`): given out again before that, the message could run twice at once.
+        """
+        if soft or self._overrun is None:
+            super().on_timeout(soft, timeout)
+            return
+        logger.error("Hard time limit (%ss) exceeded for %s[%s]", timeout, self.name, self.id)
+        self._when_dead()
+
+    def terminate(self, pool: BasePool, signal: Any = None) -> None:
+        """Revoked while it runs: kill its process. Revoked it is when the process is gone, not before."""
+        number = signal_numbers.signum(signal or TERM_SIGNAME)
+        if self.time_start:
+            self._terminated_by = number
+            pool.terminate_job(self.worker_pid, number)
+        else:
+            self._terminate_on_ack = pool, signal
+        result = self._apply_result() if self._apply_result is not None else None
+        if result is not None:
+            result.terminate(number)
+
+    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
+        if not self.acknowledged:
+            self._bury_or_repeat("expired" if expired else "revoked", Failure.of(TaskRevokedError(reason)))
+        super()._announce_revoked(reason, terminated, signum, expired)  # type: ignore[misc]
+
+    # ---- steps
+
+    def _given_back(self, ending: Ending) -> bool:
+        """Whether the process went because the worker is going, or lost its connection: the message, left
+        unacknowledged, is given back when the channel closes, and that death counts for nothing.
+        """
+        if self.acknowledged or ending not in (Ending.LOST, Ending.FAILED):
+            return False
+        return self._already_cancelled or (ending is Ending.LOST and _stopping())
+
+    def _settled(self, error: BaseException, exc_info: Any, send_failed_event: bool, return_ok: bool) -> None:
+        if not isinstance(error, MemoryError):
+            super().on_failure(exc_info, send_failed_event, return_ok)
+            return
+        # Celery raises a MemoryError on, which stops the whole worker (celery/worker/request.py, on_failure).
+        state.task_ready(self)
+        self.acknowledge()
+        self.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
+
+    def _end(self, ending: Ending, error: BaseException, exc_info: Any) -> None:
+        """Take care of a run that nobody else took care of."""
+        if isinstance(error, WorkerLostError) and self._success_was_stored():  # type: ignore[attr-defined]
+            super().on_failure(exc_info)
+            return
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            exc_info = self._worker_lost_info(error)  # type: ignore[attr-defined]
+            error = raised(exc_info.exception)
+        state.task_ready(self)
+        failure = _failure_of(error, exc_info.traceback or "")
+        if ending is Ending.LOST:
+            self._count_lost(failure, error, exc_info)
+        elif ending is Ending.REQUEUED:
+            self._repeat(failure, error, exc_info)
+        else:
+            reason: Reason = "rejected" if ending is Ending.REJECTED else "failed"
+            if self._bury_or_repeat(reason, failure):
+                self._announce_failed(error, exc_info)
+
+    def _count_lost(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
+        conf = self._app.conf
+        lost = count_in(self._message.headers, "lost") + 1
+        if lost >= conf.get("lost_limit", LOST_LIMIT) and not self._buries:
+            bury(self._app, self._message, burial_of(self._message, "poison", failure, lost=lost))
+            self.acknowledged = True
+            self._announce_failed(error, exc_info)
+            return
+        pause = pause_after(lost, conf.get("lost_pauses", LOST_PAUSES))
+        why = f"process lost {lost} times, again in {pause} s: {failure.message}"
+        self._replace_by_copy(pause, why, lost=lost)
+        self._announce_comeback(error, exc_info, why)
+
+    def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
+        why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})
+        self._announce_comeback(error, exc_info, why)
+
+    def _bury_or_repeat(self, reason: Reason, failure: Failure) -> bool:
+        """Bury the message; a burial itself is not buried but done again, until it is through."""
+        if self._buries:
+            logger.critical("Burial %s ended as %s and is repeated: %s", self.id, reason, failure.message)
+            state.revoked.discard(self.id)
+            self._come_back(failure, {})
+            return False
+        bury(self._app, self._message, burial_of(self._message, reason, failure))
+        self.acknowledged = True
+        return True
+
+    def _come_back(self, failure: Failure, headers: Mapping[str, Any]) -> str:
+        requeued = count_in(self._message.headers, "requeued") + 1
+        pause = pause_after(requeued, REQUEUE_PAUSES)
+        why = f"put back {requeued} times, again in {pause} s: {failure.name}: {failure.message}"
+        self._replace_by_copy(pause, why, **{**headers, "requeued": requeued})
+        return why
+
+    def _replace_by_copy(self, pause: float, why: str, **headers: Any) -> None:
+        Replacement(self._message, comeback_of(self._message, pause, why, **headers)).start()
+        self.acknowledged = True  # Celery's own ways to acknowledge must do nothing from here on
+
+    @property
+    def _buries(self) -> bool:
+        return self.type == burial_task(self._app)
+
+    def _when_dead(self) -> None:
+        """Go on from a hard time limit as soon as the process that overran is gone."""
+        loop = get_event_loop()
+        if loop is not None and _alive(int(self.worker_pid or 0)):
+            loop.call_later(DEATH_POLL, self._when_dead)
+            return
+        exc_info, self._overrun = self._overrun, None
+        error = raised(exc_info.exception)
+        if self._given_back(Ending.LOST):
+            state.task_ready(self)
+        elif self._terminated_by is not None:
+            self._announce_revoked("terminated", True, self._terminated_by, False)
+        else:
+            self._end(Ending.LOST, error, exc_info)
+
+    # ---- what others see: events (Flower), signals, the result backend, the log
+
+    def _announce_failed(self, error: Any, exc_info: Any) -> None:
+        logger.error("Task %s[%s] ended: %r", self.name, self.id, error)
+        with _logged("result backend"):
+            self.task.backend.mark_as_failure(self.id, error, request=self._context, store_result=self.store_errors)
+        self.task.request_stack.push(self._context)
+        try:
+            signals.task_failure.send(
+                sender=self.task, task_id=self.id, exception=error, args=self.args, kwargs=self.kwargs,
+                traceback=exc_info.traceback, einfo=exc_info,
+            )  # fmt: skip
+        finally:
+            self.task.request_stack.pop()
+        self.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
+
+    def _announce_comeback(self, error: Any, exc_info: Any, why: str) -> None:
+        logger.warning("Task %s[%s] %s", self.name, self.id, why)
+        if self.store_errors:
+            with _logged("result backend"):
+                self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=self._context)
+        self.send_event("task-retried", exception=safe_repr(error), traceback=exc_info.traceback)
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """A block whose error is logged and goes no further: the delivery is taken care of already."""
+    try:
+        yield
+    except Exception as error:
+        logger.error("%s: %r", what, error)
+
+
+def _stopping() -> bool:
+    # The exit codes that Celery keeps here may be 0 (celery/worker/state.py, maybe_shutdown).
+    flags: tuple[Any, ...] = (state.should_stop, state.should_terminate)
+    return any(flag is not None and flag is not False for flag in flags)
+
+
+def _failure_of(error: BaseException, traceback: str) -> Failure:
+    reason = reason_of(error) if isinstance(error, Reject) else None
+    if isinstance(reason, BaseException):
+        return Failure.of(reason, traceback)
+    failure = Failure.of(error, traceback)
+    return failure if reason is None else Failure(failure.name, str(reason), traceback)
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process is there. The pool reaps its children, so a dead one is soon gone altogether."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
