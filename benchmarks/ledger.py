@@ -12,8 +12,9 @@ from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import HandOff, Mark
-from bridge.partitions.lanes import Lanes, Order
+from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Offsets
+from bridge.partitions.turns import Order, Turns
 from tests.servers.redis import RedisServer
 
 BATCH = 200
@@ -108,7 +109,7 @@ def bridge(client: redis.Redis, url: str) -> None:
 
 def _pass(ledger: Ledger, client: redis.Redis, order: Order, keys: list[bytes | None]) -> None:
     account = _account(2)
-    lanes = Lanes(order, [account.handler], [BATCH])
+    lanes = turns(order, [account.handler], [BATCH])
     offsets = Offsets(0, [account.handler], commit="completion", ordered=order != "none")
     for first in range(0, TOTAL, 2_000):
         polled = list(range(first, first + 2_000))
@@ -122,7 +123,7 @@ def _pass(ledger: Ledger, client: redis.Redis, order: Order, keys: list[bytes | 
         offsets.safe()
 
 
-def _hand(ledger: Ledger, account: Account, lanes: Lanes, offsets: Offsets) -> None:
+def _hand(ledger: Ledger, account: Account, lanes: Turns, offsets: Offsets) -> None:
     while groups := lanes.take():
         for group in groups:
             (written,) = ledger.write([HandOff(account, group.offsets, "celery", [b"entry"])])
@@ -131,7 +132,7 @@ def _hand(ledger: Ledger, account: Account, lanes: Lanes, offsets: Offsets) -> N
         _learn(ledger, account, lanes, offsets)
 
 
-def _learn(ledger: Ledger, account: Account, lanes: Lanes, offsets: Offsets) -> None:
+def _learn(ledger: Ledger, account: Account, lanes: Turns, offsets: Offsets) -> None:
     if not offsets.size:
         return
     found = ledger.fates(account, offsets.window.start, offsets.window.stop - 1)

@@ -12,8 +12,8 @@ from bridge.ledger import Account, Fate, HandOff, Ledger, Mark
 from bridge.ledger.pages import PAGE
 from bridge.ledger.stuck import stuck
 from bridge.metrics import BridgeMetrics
-from bridge.partitions.lanes import Group
 from bridge.partitions.partition import Partition
+from bridge.partitions.turns import Group
 from bridge.records.message import batch_id, header_of, label
 from bridge.records.place import Place
 from bridge.records.row import row_of

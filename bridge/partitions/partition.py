@@ -6,8 +6,9 @@ from typing import Final
 from bridge.handlers import Handler
 from bridge.kafka import Record
 from bridge.ledger import Account, Fate, Mark
-from bridge.partitions.lanes import Doomed, Group, Lanes, Order
+from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Change, Offsets
+from bridge.partitions.turns import Doomed, Group, Order, Turns
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
 
@@ -45,8 +46,8 @@ class Partition:
         self.handlers = tuple(handlers)
         self.accounts = {h.name: Account(h.name, topic, topic_id, number) for h in handlers}
         self.offsets = Offsets(first, self.accounts, chosen.commit, ordered=chosen.order is not None)
-        self._lanes = _lanes(handlers, chosen)
-        self._of = {name: lanes for lanes in self._lanes for name in lanes.handlers}
+        self._turns = _turns(handlers, chosen)
+        self._of = {name: each for each in self._turns for name in each.handlers}
         #: Whether records are needed after they were handed out: by the next handler of a sequence.
         self._keeps = bool(chosen.sequence)
         self._window = window
@@ -80,9 +81,9 @@ class Partition:
             for name, fates in found.items():
                 self.offsets.learn(name, offsets, fates)
         keys = [record.key() for record in records]
-        for lanes in self._lanes:
-            fates_of = [self.offsets.fates(name, offsets) for name in lanes.handlers]
-            marks += self._doomed(lanes.add(offsets, keys, fates_of))
+        for each in self._turns:
+            fates_of = [self.offsets.fates(name, offsets) for name in each.handlers]
+            marks += self._doomed(each.add(offsets, keys, fates_of))
         for record, offset in zip(records, offsets, strict=True):
             self._hold(offset, record)
         if len(self.handlers) > 1 and not self._keeps:
@@ -94,9 +95,9 @@ class Partition:
         """What may be handed out now, with its records."""
         return [
             (group, [self._records[offset] for offset in group.offsets])
-            for lanes in self._lanes
-            if lanes.waiting
-            for group in lanes.take()
+            for each in self._turns
+            if each.waiting
+            for group in each.take()
         ]
 
     def give_back(self, handler: str, offsets: Sequence[int]) -> None:
@@ -153,7 +154,7 @@ class Partition:
     def pressure(self) -> str | None:
         """Why this partition must pause, or `None`."""
         factor = 0.5 if self._paused else 1.0
-        waiting = sum(lanes.waiting for lanes in self._lanes)
+        waiting = sum(each.waiting for each in self._turns)
         window = self.offsets.size if self.chosen.commit == "completion" else 0
         if waiting > WAITING * factor:
             self._paused = "messages wait for others of their key"
@@ -208,11 +209,11 @@ class Partition:
                 self._forget(offset)
 
 
-def _lanes(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Lanes]:
-    """Handlers of the sequence share lanes; each other handler has its own."""
+def _turns(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Turns]:
+    """Handlers of the sequence take turns together; each other handler has its own."""
     order: Order = chosen.order or "none"
     by_name = {handler.name: handler for handler in handlers}
     sequence = [name for name in chosen.sequence if name in by_name]
     alone = [name for name in by_name if name not in sequence]
     groups = [*([sequence] if sequence else []), *([name] for name in alone)]
-    return [Lanes(order, names, [by_name[name].batch for name in names]) for names in groups]
+    return [turns(order, names, [by_name[name].batch for name in names]) for names in groups]

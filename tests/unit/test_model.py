@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import HandOff, Mark
-from bridge.partitions.lanes import Doomed, Lanes, Order
+from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Offsets
+from bridge.partitions.turns import Doomed, Order, Turns
 from tests.memory_ledger import MemoryLedger
 
 ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)
@@ -91,7 +92,7 @@ class Bridge:
         self.begun = False
         self.begin()
 
-    def move(self, what: str, most: int, room: int | None, owner: bool) -> None:
+    def move(self, what: str, most: int, owner: bool) -> None:
         """One move of the loop; while the ledger is silent there is none."""
         if self.world.silent:
             return
@@ -100,7 +101,7 @@ class Bridge:
         if what == "poll":
             self.poll(most)
         elif what == "hand":
-            self.hand_off(room)
+            self.hand_off()
         elif what == "learn":
             self.learn()
         else:
@@ -125,7 +126,7 @@ class Bridge:
         ledger.reach(dict.fromkeys(accounts, first))
         self.position = first
         self.offsets = Offsets(first, world.handlers, "completion", world.order != "none")
-        self.lanes = [Lanes(world.order, track, [world.batch] * len(track)) for track in world.tracks]
+        self.lanes = [turns(world.order, track, [world.batch] * len(track)) for track in world.tracks]
 
     def poll(self, most: int) -> None:
         world = self.world
@@ -143,9 +144,9 @@ class Bridge:
                     self.offsets.mark(handler, [offset], Fate(fate))
             self._doom(lanes.add(some, keys, found))
 
-    def hand_off(self, room: int | None = None) -> None:
+    def hand_off(self) -> None:
         for lanes in self.lanes:
-            for handler, offsets in lanes.take(room):
+            for handler, offsets in lanes.take():
                 entry = f"{handler}|{','.join(map(str, offsets))}".encode()
                 (written,) = self.world.ledger.write([HandOff(self.world.account(handler), offsets, "celery", [entry])])
                 if written.changed:
@@ -177,7 +178,7 @@ class Bridge:
             if safe > self.world.committed:
                 self.world.committed, self.world.epoch = safe, self.state.epoch
 
-    def _learned(self, lanes: Lanes, handler: str, offsets: list[int], fate: Fate) -> None:
+    def _learned(self, lanes: Turns, handler: str, offsets: list[int], fate: Fate) -> None:
         if fate in (Fate.OPEN, Fate.GAP):
             lanes.give_back(handler, offsets, [self.world.log[o] for o in offsets])
         else:
@@ -278,14 +279,13 @@ class Model(RuleBasedStateMachine):
     @rule(
         which=st.integers(0, 1),
         most=st.integers(1, 8),
-        room=st.one_of(st.none(), st.integers(1, 3)),
         moves=st.lists(st.sampled_from(["poll", "hand", "learn", "commit"]), min_size=1, max_size=4)
         | st.just(["poll", "hand", "learn", "hand", "commit"]),
     )
-    def bridge(self, which: int, most: int, room: int | None, moves: list[str]) -> None:
+    def bridge(self, which: int, most: int, moves: list[str]) -> None:
         bridge = self.bridges[which % len(self.bridges)]
         for move in moves:
-            bridge.move(move, most, room, owner=bridge is self.bridges[-1])
+            bridge.move(move, most, owner=bridge is self.bridges[-1])
 
     @precondition(lambda self: (self.workers or self.world.queue) and not self.world.silent)
     @rule(
@@ -304,14 +304,14 @@ class Model(RuleBasedStateMachine):
     def go_on_undisturbed(self, number: int, which: int) -> None:
         bridge = self.bridges[which % len(self.bridges)]
         for move in ("poll", "hand"):
-            bridge.move(move, number, None, owner=False)
+            bridge.move(move, number, owner=False)
         for worker in [*self.workers, *(Worker(self.world, entry) for entry in self.world.queue)]:
             while not worker.work(["done"]):
                 pass
         self.workers.clear()
         self.world.queue.clear()
         for move in ("learn", "commit"):
-            bridge.move(move, number, None, owner=bridge is self.bridges[-1])
+            bridge.move(move, number, owner=bridge is self.bridges[-1])
 
     @precondition(lambda self: self.world.retry_topic and not self.world.silent)
     @rule(which=st.integers(0, 9), outcome=st.sampled_from(["done", "park", "dead"]))
@@ -401,7 +401,7 @@ class Model(RuleBasedStateMachine):
         world.queue.extend(worker.entry for worker in self.workers)
         for _ in range(60 + 6 * len(world.log) * len(world.handlers)):
             for move in ("poll", "hand"):
-                bridge.move(move, 50, None, owner=True)
+                bridge.move(move, 50, owner=True)
             while world.queue:
                 worker = Worker(world, world.queue.pop(0))
                 while not worker.work(["done"]):
@@ -409,7 +409,7 @@ class Model(RuleBasedStateMachine):
             while world.retry_topic:
                 self.retry_parked(0, "done")
             for move in ("learn", "commit"):
-                bridge.move(move, 50, None, owner=True)
+                bridge.move(move, 50, owner=True)
             self._open_what_is_nowhere()
 
     def _open_what_is_nowhere(self) -> None:

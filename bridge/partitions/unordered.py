@@ -1,0 +1,51 @@
+"""What may be handed out now where no order is asked for: everything that waits (pure)."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from bridge.ledger.fates import Fate
+from bridge.partitions.turns import Doomed, Group
+
+
+class Unordered:
+    """The waiting messages of one handler, none of which waits for another (bridge.partitions.turns.Turns).
+
+    Parameters:
+        batch: the most deliveries in a group.
+    """
+
+    def __init__(self, handler: str, batch: int) -> None:
+        self.handlers = (handler,)
+        self._batch = batch
+        self._waiting: deque[int] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Messages taken in and not handed out."""
+        return len(self._waiting)
+
+    def add(
+        self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None
+    ) -> list[Doomed]:
+        """Take in what is open."""
+        if fates is not None and any(fates[0]):
+            offsets = [offset for offset, fate in zip(offsets, fates[0], strict=True) if fate == Fate.OPEN]
+        self._waiting.extend(offsets)
+        return []
+
+    def take(self) -> list[Group]:
+        """All that waits, as groups up to the batch size."""
+        groups = []
+        while self._waiting:
+            size = min(len(self._waiting), self._batch)
+            # Sorted, because what was given back stands before what came earlier.
+            groups.append(Group(self.handlers[0], sorted(self._waiting.popleft() for _ in range(size))))
+        return groups
+
+    def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[Doomed]:
+        """Nothing waits for what was handed out."""
+        return []
+
+    def give_back(self, handler: str, offsets: Sequence[int], keys: Sequence[bytes | None]) -> None:
+        """Take back deliveries that were not handed out, or are open again: they go out first."""
+        self._waiting.extendleft(reversed(offsets))
