@@ -14,8 +14,8 @@ from bridge.commands.opened import opened
 from bridge.errors import BridgeError
 from bridge.handlers import Routes
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
+from bridge.ledger.handed import handed_at
 from bridge.ledger.tally import NAMED, Line, line
-from bridge.ledger.underway import handed_at
 from bridge.settings import Settings
 from bridge.topics.extents import Extent, extents
 from bridge.topics.letters import Death, letters

@@ -14,7 +14,7 @@ from bridge.handoff.broker import Handoff
 from bridge.handoff.carriers import Carrier, Which
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
-from bridge.ledger.underway import handed_at
+from bridge.ledger.handed import handed_at
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.extents import extents

@@ -1,41 +1,25 @@
-"""Fates in Redis: half a byte per delivery, written only through one Lua script (script.py).
+"""Fates in Redis: half a byte per delivery, written only through one Lua script (write.lua).
 
 Every write may be repeated after a lost answer: a transition that happened does not happen again, and an
 entry is pushed only while its offsets are open.
 """
 
-import hashlib
-import secrets
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, NoScriptError
-from redis.retry import Retry
-
-from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
 from bridge.ledger import fates, script
+from bridge.ledger.connection import Connection
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate
 from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
+from bridge.ledger.script import Script
+from bridge.ledger.states import States
 from bridge.ledger.writes import Call, HandOff, Mark, Written
-from lossless.transport.replica import leaving
 
-_SHA = hashlib.sha1(script.WRITE.encode(), usedforsecurity=False).hexdigest()
-_PAGES_AT_ONCE = 32
-_ADVICE: tuple[tuple[type[Exception], str], ...] = (
-    (redis.AuthenticationError, "check the user and password in {named}"),
-    (NoPermissionError, "allow this Redis user what it was refused (ACL SETUSER)"),
-    (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
-    (redis.OutOfMemoryError, "raise its maxmemory or free some: nothing is taken until then"),
-    (redis.BusyLoadingError, "it is reading its files after a start: wait"),
-    (redis.ConnectionError, "start it or mend the network, and ask again"),
-    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and ask again"),
-)
+#: Pages that are read in one round trip.
+_PAGES_AT_ONCE: Final = 32
 
 
 class Count(NamedTuple):
@@ -48,7 +32,7 @@ class Count(NamedTuple):
 class Ledger:
     """The fates of one consumer group on one Kafka cluster.
 
-    Args:
+    Parameters:
         url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
         cluster: the Kafka cluster's id.
         group: the consumer group.
@@ -69,17 +53,13 @@ class Ledger:
     def __init__(
         self, url: str, cluster: str, group: str, keep: float = 7, timeout: float = 5, named: str = "LEDGER_URL"
     ) -> None:
-        self.cluster, self.group, self._named = cluster, group, named
+        self.cluster, self.group = cluster, group
         self.keep = max(1, int(keep * 86_400))
-        self._timeout = timeout
-        self._redis = _client(url, timeout, named)
-        self._lost = 0
-        pool = self._redis.connection_pool
-        pool.connection_class = leaving(pool.connection_class, on_lost=self._count_lost)
-        settings = self._redis.connection_pool.connection_kwargs
-        self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
-        self._writes = key("writes")
-        self._fixed = (self._writes, key(cluster, group, "joined"), key(cluster, group, "reached"))
+        self._connection = Connection(url, timeout, named)
+        self.where = self._connection.where
+        writes = key("writes")
+        self._states = States(self._connection, writes)
+        self._fixed = (writes, key(cluster, group, "joined"), key(cluster, group, "reached"))
         self._prefixes: dict[Account, str] = {}
 
     def __repr__(self) -> str:
@@ -87,7 +67,7 @@ class Ledger:
 
     def close(self) -> None:
         """Give the connections back."""
-        self._redis.close()
+        self._connection.close()
 
     def write(self, items: Sequence[Mark | HandOff]) -> list[Written]:
         """Do all `items` in one atomic step, in order, and return what each found.
@@ -95,16 +75,24 @@ class Ledger:
         Repeating a write changes nothing. A page's time to live begins anew with each write that changes it.
 
         Raises:
-            ValueError: offsets that are not ascending; or a hand-off whose entries are neither one, nor one
-            for
-                each offset.
+            ValueError: offsets that are not ascending; or a hand-off whose entries are neither one, nor one for each
+                offset.
         """
         if not items:
             return []
-        call = self._call()
+        call = self.call(items)
+        return call.written(self.run("write fates", script.WRITE, call.keys, call.args))
+
+    def call(self, items: Iterable[Mark | HandOff] = ()) -> Call:
+        """Return the keys and arguments of `script.WRITE` for `items`: for who writes in one step with something else.
+
+        Raises:
+            ValueError: as `write`.
+        """
+        made = Call(self._fixed, self.keep, self._key)
         for item in items:
-            call.add(item)
-        return call.written(self._run("write fates", call))
+            made.add(item)
+        return made
 
     def mark_gap(self, account: Account, first: int, last: int) -> None:
         """Mark many offsets in a row as gaps, pages apart that they cover whole and that are not there.
@@ -130,12 +118,12 @@ class Ledger:
             pipe.execute()
 
     def forget(self, account: Account, first: int, last: int) -> None:
-        """Make every fate from `first` to `last` open, done too: for a person who asks to run again."""
+        """Make every fate from `first` to `last` open, done too: for a person who wants it to run again."""
         for page, start, end in by_page(first, last):
-            call = self._call()
+            call = self.call()
             offsets = range(page * PAGE + start, page * PAGE + end + 1)
             call.add_stretches(account, offsets, script.FORGET, "mark", 0)
-            self._run("forget fates", call)
+            self.run("forget fates", script.WRITE, call.keys, call.args)
 
     def fates(self, account: Account, first: int, last: int) -> bytes:
         """Return the fates from `first` to `last`, both included, one byte each; without a page: open."""
@@ -203,31 +191,23 @@ class Ledger:
 
         Ask after the reads and writes that a commit rests on, and before the commit.
         """
-        with self.asking("read the ledger's state") as pipe:
-            self._ask_state(pipe)
-            return self._state(_known(pipe.execute(raise_on_error=False)))
+        return self._states.now()
 
     def state_on(self, pipe: Any) -> State:
         """Return the ledger's state on the connection on which `pipe` watches a key; without a data set, no epoch."""
-        epoch, writes = pipe.get(key("epoch")) or b"", pipe.get(self._writes)
-        return self._state((None, epoch, writes, pipe.info("server"), pipe.info("replication")))
+        return self._states.on(pipe)
 
     def since(self) -> float:
         """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
 
         What was settled before may be open again, be it that the server's last second was lost.
         """
-        with self.asking("read since when the ledger has all") as pipe:
-            self._ask_state(pipe)
-            _, epoch, _, server, _ = _known(pipe.execute(raise_on_error=False))
-        begun = epoch.rpartition(b"-")[2]
-        return max(time.time() - int(server["uptime_in_seconds"]), int(begun) if begun.isdigit() else 0)
+        return self._states.since()
 
     def fsync(self, seconds: float) -> State:
         """Wait until all that anyone wrote so far is on disk in the append-only file; return the state then.
 
-        A server that started again since the writes has synced nothing of them: compare with the state
-        before.
+        A server that started again since the writes has synced nothing of them: compare with the state before.
 
         Raises:
             LedgerCannotFsync: this server never can.
@@ -235,32 +215,18 @@ class Ledger:
             LedgerUnavailable: Redis did not answer.
             ValueError: `seconds` is not less than the ledger's `timeout`.
         """
-        if seconds >= self._timeout:
-            raise ValueError(f"{seconds:g} s for the disk is no less than the {self._timeout:g} s for any answer.")
-        with self.asking("wait for the append-only file") as pipe:
-            # Redis syncs in order: waiting for a write of this connection waits for everybody's before it.
-            pipe.incr(self._writes)
-            pipe.execute_command("WAITAOF", 1, 0, int(seconds * 1000))
-            self._ask_state(pipe)
-            _, synced, *state = pipe.execute(raise_on_error=False)
-            self._check_synced(synced, seconds)
-            return self._state(_known(state))
+        return self._states.synced(seconds)
 
-    @contextmanager
-    def asking(self, doing: str) -> Iterator[Any]:
+    def asking(self, doing: str) -> AbstractContextManager[Any]:
         """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable."""
-        try:
-            with self._redis.pipeline(transaction=False) as pipe:
-                yield pipe
-        except (redis.RedisError, OSError) as error:
-            advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")
-            raise LedgerUnavailable(
-                f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
-                f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
-            ) from error
+        return self._connection.asking(doing)
+
+    def run(self, doing: str, what: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run one of the ledger's scripts and return its answer."""
+        return self._connection.run(doing, what, keys, args)
 
     def index_key(self, account: Account) -> str:
-        """Return the key of the account's index of hand-off times (stuck.py)."""
+        """Return the key of the account's index of hand-off times (handed.py)."""
         return self._key(account, "handed")
 
     def page_key(self, account: Account, page: int) -> str:
@@ -272,19 +238,6 @@ class Ledger:
         if prefix is None:
             prefix = self._prefixes[account] = key(self.cluster, self.group, "fates", *account)
         return f"{prefix}:{what}"
-
-    def _call(self) -> Call:
-        return Call(self._fixed, self.keep, self._key)
-
-    def _run(self, doing: str, call: Call) -> list[list[bytes]]:
-        with self.asking(doing) as pipe:
-            pipe.execute_command("EVALSHA", _SHA, len(call.keys), *call.keys, *call.args)
-            (answer,) = pipe.execute(raise_on_error=False)
-            if isinstance(answer, NoScriptError):  # a new server, or SCRIPT FLUSH: EVAL loads it for the next time
-                pipe.execute_command("EVAL", script.WRITE, len(call.keys), *call.keys, *call.args)
-                (answer,) = pipe.execute(raise_on_error=False)
-            found: list[list[bytes]] = _raised(answer)
-            return found
 
     def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes | None]]:
         """Yield (first offset, fates or None where there is no page) for the pages from `first` to `last`."""
@@ -298,73 +251,8 @@ class Ledger:
             for (page, start, end), there, found in zip(some, answers[::2], answers[1::2], strict=True):
                 yield page * PAGE + start, _cut(found, start, end) if there else None
 
-    def _ask_state(self, pipe: Any) -> None:
-        pipe.set(key("epoch"), f"{secrets.token_hex(8)}-{int(time.time())}", nx=True)
-        pipe.get(key("epoch"))
-        pipe.get(self._writes)
-        pipe.info("server")
-        pipe.info("replication")
-
-    def _state(self, answers: Sequence[Any]) -> State:
-        _, epoch, writes, server, replication = answers
-        history = str(replication.get("master_replid", ""))
-        return State(epoch.decode(), int(writes or 0), str(server["run_id"]), history, self._lost)
-
-    def _count_lost(self) -> None:
-        self._lost += 1
-
-    def _check_synced(self, synced: Any, seconds: float) -> None:
-        refusal = str(synced).lower() if isinstance(synced, redis.ResponseError) else ""
-        if "unknown command" in refusal:
-            raise LedgerCannotFsync(
-                f"Redis at {self.where} has no WAITAOF, which came with Redis and Valkey 7.2: "
-                'update it, or do without handoff_durability="fsync".'
-            )
-        if "appendonly" in refusal:
-            raise LedgerCannotFsync(
-                f"Redis at {self.where} keeps no append-only file: set appendonly yes there, "
-                'or do without handoff_durability="fsync".'
-            )
-        if _raised(synced)[0] < 1:
-            raise LedgerNotSynced(
-                f"Redis at {self.where} did not bring its append-only file to disk within {seconds:g} s: "
-                "look at its disk; nothing may be committed until it does."
-            )
-
-
-def _client(url: str, timeout: float, named: str) -> redis.Redis:
-    """Make the client. A second try covers a stale connection; to go on is the caller's matter."""
-    if url.startswith("redis+socket://"):  # kombu's name for it
-        url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
-    try:
-        return redis.Redis.from_url(
-            url,
-            protocol=2,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            socket_keepalive=True,
-            health_check_interval=25,
-            retry=Retry(NoBackoff(), 1),
-        )
-    except ValueError:  # its text may hold a part of the password
-        raise ValueError(
-            f"{named} is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
-        ) from None
-
 
 def _cut(found: bytes, start: int, end: int) -> bytes:
     """Return the fates from `start` to `end` of a page, given its bytes from `start // 2` on."""
     halves = found.ljust((end >> 1) - (start >> 1) + 1, b"\0")
     return fates.unpack(halves)[start & 1 :][: end - start + 1]
-
-
-def _known(state: Sequence[Any]) -> list[Any]:
-    """The answers to `_ask_state`; a full Redis takes no epoch, and where there is one needs none."""
-    made, *rest = state
-    return [None if rest[0] else _raised(made), *map(_raised, rest)]
-
-
-def _raised(answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer

