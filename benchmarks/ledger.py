@@ -11,7 +11,7 @@ import redis
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
 from bridge.ledger.pages import Account
-from bridge.ledger.writes import HandOff, Mark
+from bridge.ledger.writes import Mark, Push
 from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Offsets
 from bridge.partitions.turns import Order, Turns
@@ -46,7 +46,7 @@ def memory(client: redis.Redis, url: str) -> None:
         with _clean(client, url) as ledger:
             for first in range(0, each, BATCH):
                 offsets = range(first, min(first + BATCH, each))
-                ledger.write([HandOff(_account(0), offsets, "celery", [b"entry"])])
+                ledger.write([Push(_account(0), offsets, "celery", [b"entry"])])
                 ledger.write([Mark(_account(0), offsets, Fate.DONE)])
             client.delete("celery")
             used = {key: client.memory_usage(key, samples=0) or 0 for key in client.scan_iter()}
@@ -66,7 +66,7 @@ def speed(client: redis.Redis, url: str) -> None:
         def hand_off(entries: Callable[[range], list[bytes]]) -> None:
             for first in range(0, TOTAL, BATCH):
                 offsets = range(first, first + BATCH)
-                ledger.write([HandOff(account, offsets, "celery", entries(offsets))])
+                ledger.write([Push(account, offsets, "celery", entries(offsets))])
                 if first % 20_000 == 0:
                     client.delete("celery")
 
@@ -126,7 +126,7 @@ def _pass(ledger: Ledger, client: redis.Redis, order: Order, keys: list[bytes | 
 def _hand(ledger: Ledger, account: Account, lanes: Turns, offsets: Offsets) -> None:
     while groups := lanes.take():
         for group in groups:
-            (written,) = ledger.write([HandOff(account, group.offsets, "celery", [b"entry"])])
+            (written,) = ledger.write([Push(account, group.offsets, "celery", [b"entry"])])
             offsets.mark(account.handler, written.changed, Fate.HANDED)
             ledger.write([Mark(account, group.offsets, Fate.DONE)])  # the worker
         _learn(ledger, account, lanes, offsets)

@@ -11,7 +11,7 @@ from bridge.ledger.client import Count
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate, follow
 from bridge.ledger.pages import PAGE, Account, by_page
-from bridge.ledger.writes import HandOff, Mark, Written
+from bridge.ledger.writes import Mark, Push, Written
 
 
 class MemoryLedger:
@@ -25,21 +25,21 @@ class MemoryLedger:
         self._lost: dict[Account, int] = {}
         self._state = State(secrets.token_hex(8), 0, secrets.token_hex(8))
 
-    def write(self, items: Sequence[Mark | HandOff]) -> list[Written]:
+    def write(self, items: Sequence[Mark | Push]) -> list[Written]:
         for item in items:
-            if isinstance(item, HandOff) and (not item.offsets or len(item.entries) not in (1, len(item.offsets))):
+            if isinstance(item, Push) and (not item.offsets or len(item.entries) not in (1, len(item.offsets))):
                 raise ValueError("entries")
             if list(item.offsets) != sorted(set(item.offsets)):
                 raise ValueError("ascending")
         return [self._write(item) for item in items]
 
-    def _write(self, item: Mark | HandOff) -> Written:
+    def _write(self, item: Mark | Push) -> Written:
         for page in {offset // PAGE for offset in item.offsets}:
             self._refill(item.account, page)
         before = bytes(self._fates.get((item.account, offset), Fate.OPEN) for offset in item.offsets)
-        written = Written(item.offsets, before, item.fate, isinstance(item, HandOff) and item.whole)
+        written = Written(item.offsets, before, item.fate, isinstance(item, Push) and item.whole)
         changed = set(written.changed)
-        if isinstance(item, HandOff):
+        if isinstance(item, Push):
             entries = item.entries if changed or not item.whole else []
             carried = item.offsets if not item.whole else item.offsets[: len(entries)]
             self.queues[item.queue] += [e for e, o in zip(entries, carried, strict=True) if o in changed]

@@ -10,8 +10,9 @@ from celery import Celery
 from bridge.commands.opened import opened
 from bridge.errors import HandoffFailed
 from bridge.handlers import Routes
-from bridge.handoff.broker import Handoff
+from bridge.handoff.broker import Broker
 from bridge.handoff.carriers import Carrier, Which
+from bridge.handoff.messages import Messages
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.handed import handed_at
@@ -141,13 +142,13 @@ def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tu
     """The Celery messages that carry these deliveries; or why that cannot be told."""
     if not wanted:
         return {}, None
-    handoff = Handoff(app)
+    broker = Broker(app)
     try:
-        found = handoff.carriers(routes.queues, topic, wanted)
+        found = Messages(broker).carriers(routes.queues, topic, wanted)
     except HandoffFailed as error:
         return {}, f"the Celery broker does not answer: {error}"
     finally:
-        handoff.close()
+        broker.close()
     return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
 
 

@@ -16,7 +16,8 @@ from celery import Celery
 from bridge.commands.opened import opened
 from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.handlers import Routes
-from bridge.handoff.broker import Handoff
+from bridge.handoff.broker import Broker
+from bridge.handoff.messages import Messages
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
@@ -105,12 +106,12 @@ def _members(asked: _Asked, ledger: Ledger) -> None:
 
 
 def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
-    handoff = Handoff(app)
+    broker = Broker(app)
     try:
-        lengths, failing = handoff.lengths(routes.queues), tuple(handoff.failing(routes.queues))
-        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=handoff.waiting(routes.queues))
+        lengths, failing = broker.lengths(routes.queues), tuple(Messages(broker).failing(routes.queues))
+        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=broker.waiting(routes.queues))
     finally:
-        handoff.close()
+        broker.close()
 
 
 def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:

@@ -6,19 +6,19 @@ from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.logs import Change, KnownLog, LogBook
 from bridge.ledger.pages import Account
-from bridge.ledger.writes import HandOff, Mark
+from bridge.ledger.writes import Mark, Push
 
 __all__ = [
     "Account",
     "Accounts",
     "Change",
     "Fate",
-    "HandOff",
     "Known",
     "KnownLog",
     "Ledger",
     "LogBook",
     "Mark",
+    "Push",
     "State",
     "to_skip",
 ]

@@ -16,7 +16,7 @@ from bridge.ledger.fates import Fate
 from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
 from bridge.ledger.script import Script
 from bridge.ledger.states import States
-from bridge.ledger.writes import Call, HandOff, Mark, Written
+from bridge.ledger.writes import Call, Mark, Push, Written
 
 #: Pages that are read in one round trip.
 _PAGES_AT_ONCE: Final = 32
@@ -69,7 +69,7 @@ class Ledger:
         """Give the connections back."""
         self._connection.close()
 
-    def write(self, items: Sequence[Mark | HandOff]) -> list[Written]:
+    def write(self, items: Sequence[Mark | Push]) -> list[Written]:
         """Do all `items` in one atomic step, in order, and return what each found.
 
         Repeating a write changes nothing. A page's time to live begins anew with each write that changes it.
@@ -83,7 +83,7 @@ class Ledger:
         call = self.call(items)
         return call.written(self.run("write fates", script.WRITE, call.keys, call.args))
 
-    def call(self, items: Iterable[Mark | HandOff] = ()) -> Call:
+    def call(self, items: Iterable[Mark | Push] = ()) -> Call:
         """Return the keys and arguments of `script.WRITE` for `items`: for who writes in one step with something else.
 
         Raises:

@@ -17,7 +17,7 @@ class Mark(NamedTuple):
     fate: Fate
 
 
-class HandOff(NamedTuple):
+class Push(NamedTuple):
     """Push queue entries and mark their offsets (ascending) handed, in one step.
 
     `entries` is either one entry for each offset, pushed where that offset is still open; or one entry that
@@ -76,14 +76,14 @@ class Call:
         self._numbers = {name: number for number, name in enumerate(fixed, 1)}
         self._account_key = account_key
         self._masks: list[list[bytes]] = []
-        self._items: list[Mark | HandOff] = []
+        self._items: list[Mark | Push] = []
         self.args: list[Argument] = [keep]
 
     @property
     def keys(self) -> list[str]:
         return list(self._numbers)
 
-    def add(self, item: Mark | HandOff) -> None:
+    def add(self, item: Mark | Push) -> None:
         """Add one item.
 
         Raises:
@@ -121,7 +121,7 @@ class Call:
                 item.offsets,
                 b"".join(map(chosen, olds, masks)),
                 item.fate,
-                isinstance(item, HandOff) and item.whole,
+                isinstance(item, Push) and item.whole,
             )
             for item, olds, masks in zip(self._items, answer, self._masks, strict=True)
         ]

@@ -11,8 +11,11 @@ from celery import Celery
 
 from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handlers import Routes
-from bridge.handoff.broker import Handoff
+from bridge.handoff.broker import Broker
 from bridge.handoff.dispatch import Dispatch
+from bridge.handoff.marks import Marks
+from bridge.handoff.messages import Messages
+from bridge.handoff.seeing import receive, see
 from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
 from bridge.ledger import Ledger
 from bridge.loop.beginnings import Beginnings
@@ -73,7 +76,7 @@ class Bridge:
         self.metrics = BridgeMetrics()
         self._fsyncs = any(settings.topic(topic).handoff_durability == "fsync" for topic in routes.topics)
         self._limits = pressure.Limits(settings.file.kafka_pause_above, settings.file.kafka_resume_below)
-        self._handoff = Handoff(app)
+        self._broker = Broker(app)
         self._catalog = Catalog(settings, routes.topics)
         self._watch = Watch(self._catalog, self.metrics)
         self._stopping = threading.Event()
@@ -155,18 +158,17 @@ class Bridge:
         days = settings.file.kafka_ledger_days
         self._ledger = Ledger(url, cluster, settings.group, days, LEDGER_WITHIN, settings.ledger_named) if url else None
         self._assignment = Assignment(settings, self._routes, self._catalog, self._ledger)
+        self._marks = Marks(self._ledger)
         self._dispatch = Dispatch(
-            self._handoff, self._ledger, settings.one_redis, cluster, settings.group, self.metrics
+            self._broker, self._ledger, self._marks, settings.one_redis, cluster, settings.group, self.metrics
         )
         self._commits = Commits(self._assignment, self._ledger, self._fsyncs, self.metrics)
         if self._ledger is not None:
             stuck_after = settings.file.kafka_stuck_after
-            self._upkeep = Upkeep(
-                self._ledger, self._handoff, self._dispatch, self._assignment, self.metrics, stuck_after
-            )
+            self._upkeep = Upkeep(self._ledger, Messages(self._broker), self._assignment, self.metrics, stuck_after)
             if self._announcement is not None:
                 self._announcement.know(self._ledger)
-        self._queues = Queues(self._handoff, self._routes, self._limits, self.metrics)
+        self._queues = Queues(self._broker, self._routes, self._limits, self.metrics)
         self._logs = Logs(self._ledger, self._assignment, self._commits, self.metrics)
         self._beginnings = Beginnings(
             settings,
@@ -254,7 +256,8 @@ class Bridge:
             self._begin_anew(self._logs.check(self._consumer, self._held))
             held = bool(self._held)
             if held:
-                self._dispatch.receive(self._held, {place: self._assignment.at(place) for place in self._held})
+                partitions = {place: self._assignment.at(place) for place in self._held}
+                self._marks.add(receive(self._ledger, self._held, partitions))
                 self._held = {}
             sent = self._dispatch.hand_out(self._assignment.partitions)
         except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
@@ -320,7 +323,11 @@ class Bridge:
         """See how what was handed out has ended: for the commit, and for what waits behind it."""
         watched = [partition for partition in self._assignment.partitions if partition.watched]
         if self._ledger is not None and watched:
-            self._dispatch.look(watched, self._rereads.undone)
+            seen = see(self._ledger, watched)
+            for undone in seen.undone:
+                self._rereads.undone(*undone)
+            self._marks.add(seen.marks)
+            self._marks.tell()
 
     def _begin(self) -> None:
         if any(self._beginnings):
@@ -409,7 +416,7 @@ class Bridge:
     def _commit(self, wait: bool = False) -> None:
         """Commit what is safe; where the ledger may have lost fates, see anew where there is something to do."""
         # A commit rests on marks too.
-        self._dispatch.write([])
+        self._marks.tell()
         doubt = self._commits.commit(self._consumer, set(self._rereads), wait=wait)
         if doubt is None:
             return
@@ -449,7 +456,7 @@ class Bridge:
             logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
         if self._announcement is not None:
             self._announcement.leave()
-        self._handoff.close()
+        self._broker.close()
 
 
 def _place(record: Record) -> Place:

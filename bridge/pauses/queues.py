@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from bridge.errors import HandoffFailed
 from bridge.handlers import Routes
-from bridge.handoff.broker import Handoff
+from bridge.handoff.broker import Broker
 from bridge.metrics import BridgeMetrics
 from bridge.pauses import pressure
 from bridge.pauses.pressure import Length, Limits
@@ -17,15 +17,15 @@ logger = logging.getLogger(__name__)
 class Queues:
     """Which queues are too long, since when they were last looked at."""
 
-    def __init__(self, handoff: Handoff, routes: Routes, limits: Limits, metrics: BridgeMetrics) -> None:
-        self._handoff, self._routes, self._limits, self._metrics = handoff, routes, limits, metrics
+    def __init__(self, broker: Broker, routes: Routes, limits: Limits, metrics: BridgeMetrics) -> None:
+        self._broker, self._routes, self._limits, self._metrics = broker, routes, limits, metrics
         self._long: dict[str, str] = {}
 
     def look(self) -> None:
         """Ask the broker for the lengths; while it does not answer, all stays as it was."""
         try:
-            ready = self._handoff.lengths(self._routes.queues)
-            waiting = self._handoff.waiting(self._routes.queues)
+            ready = self._broker.lengths(self._routes.queues)
+            waiting = self._broker.waiting(self._routes.queues)
         except HandoffFailed as error:
             logger.debug("queue lengths: %s", error)
             return

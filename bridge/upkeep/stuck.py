@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridge.errors import HandoffFailed, LedgerUnavailable
-from bridge.handoff.broker import Handoff
 from bridge.handoff.carriers import Owner
-from bridge.handoff.dispatch import Dispatch
+from bridge.handoff.messages import Messages
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
+from bridge.upkeep.suspects import Suspects
 
 logger = logging.getLogger(__name__)
 
@@ -32,18 +32,18 @@ class Search:
     Nothing of it grows with the queue: messages are read in pieces, and only the offsets that are looked for are kept.
 
     Parameters:
-        stuck_after: seconds since the hand-off from which on a delivery that is not settled is suspected.
+        stuck_after: seconds after which a delivery is suspected: a search begins ten times in them at the most.
     """
 
     def __init__(
         self,
-        handoff: Handoff,
-        dispatch: Dispatch,
+        messages: Messages,
+        suspected: Suspects,
         assignment: Assignment,
         stuck_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._handoff, self._dispatch, self._assignment = handoff, dispatch, assignment
+        self._messages, self._suspected, self._assignment = messages, suspected, assignment
         self._stuck_after, self._clock = stuck_after, clock
         self._steps: Iterator[None] | None = None
         self._next = 0.0
@@ -88,7 +88,7 @@ class Search:
                 yield
             if suspects:
                 self._read = True
-                yield from self._handoff.search(queue, suspects)
+                yield from self._messages.search(queue, suspects)
             for partition in list(self._assignment.partitions):
                 self._reopen(partition, suspects, reread)
 
@@ -100,7 +100,7 @@ class Search:
                 continue
             owner = (handler.name, *partition.place)
             try:
-                offsets = self._dispatch.suspects(partition, handler.name, self._stuck_after)
+                offsets = self._suspected.of(partition, handler.name)
             except LedgerUnavailable:
                 raise
             except Exception:
@@ -117,4 +117,4 @@ class Search:
                 # Told before anything is opened: a write whose answer is lost may have been done, and what is open
                 # already is not found again.
                 reread(partition, nowhere[0])
-                self._dispatch.reopen(partition, handler.name, nowhere, self._stuck_after)
+                self._suspected.reopen(partition, handler.name, nowhere)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridge.errors import LedgerUnavailable
-from bridge.handoff.broker import Handoff
-from bridge.handoff.dispatch import Dispatch
+from bridge.handoff.messages import Messages
 from bridge.ledger import Ledger
 from bridge.ledger.tally import line
 from bridge.metrics import BridgeMetrics
@@ -15,6 +14,7 @@ from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.topics.extents import Extent
 from bridge.upkeep.stuck import Reread, Search
+from bridge.upkeep.suspects import Suspects
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +49,13 @@ class Upkeep:
     def __init__(
         self,
         ledger: Ledger,
-        handoff: Handoff,
-        dispatch: Dispatch,
+        messages: Messages,
         assignment: Assignment,
         metrics: BridgeMetrics,
         stuck_after: float,
     ) -> None:
         self._ledger, self._assignment, self._metrics = ledger, assignment, metrics
-        self._search = Search(handoff, dispatch, assignment, stuck_after)
+        self._search = Search(messages, Suspects(ledger, metrics, stuck_after), assignment, stuck_after)
         self._audited: dict[Place, int] = {}
         self.unaccounted: dict[tuple[str, int, str], int] = {}
 

@@ -7,7 +7,8 @@ import pytest
 from pytest_celery import CeleryTestSetup, CeleryWorkerContainer, RedisTestBroker
 from pytest_docker_tools import container, fxtr
 
-from bridge.handoff.broker import Handoff, Outgoing
+from bridge.handoff.broker import Broker
+from bridge.handoff.templates import Outgoing
 from bridge.records.message import Batch, Delivery, Message, label, to_header
 from tasks.celery import app
 
@@ -60,11 +61,11 @@ def celery_backend_cluster() -> None:
 
 
 @pytest.fixture
-def handoff(celery_setup: CeleryTestSetup) -> Iterator[Handoff]:
+def handoff(celery_setup: CeleryTestSetup) -> Iterator[Broker]:
     """The bridge's own way into that broker."""
     app.loader.import_task_module("examples.orders.handlers")
     app.conf.update(broker_write_url=celery_setup.broker.config()["host_url"])
-    handoff = Handoff(app)
+    handoff = Broker(app)
     yield handoff
     handoff.close()
 

@@ -11,7 +11,7 @@ from bridge.ledger.accounts import Accounts, Known
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
 from bridge.ledger.pages import PAGE, Account
-from bridge.ledger.writes import HandOff, Mark
+from bridge.ledger.writes import Mark, Push
 from tests.memory_ledger import MemoryLedger
 
 CHARGE = Account("orders.handlers.charge", "orders", "topic-id", 3)
@@ -62,7 +62,7 @@ def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
 
 
 def test_a_handed_delivery_is_in_the_queue_and_marked(kept: Kept) -> None:
-    (written,) = kept.ledger.write([HandOff(CHARGE, [5, 6, 7], "celery", [b"five", b"six", b"seven"])])
+    (written,) = kept.ledger.write([Push(CHARGE, [5, 6, 7], "celery", [b"five", b"six", b"seven"])])
     assert list(written.changed) == [5, 6, 7]
     assert kept.queued("celery") == [b"five", b"six", b"seven"]
     assert kept.ledger.fates(CHARGE, 4, 8) == bytes([0, 1, 1, 1, 0])
@@ -71,7 +71,7 @@ def test_a_handed_delivery_is_in_the_queue_and_marked(kept: Kept) -> None:
 
 def test_only_what_is_still_open_is_pushed(kept: Kept) -> None:
     kept.ledger.write([Mark(CHARGE, [6], Fate.DONE), Mark(CHARGE, [7], Fate.HANDED)])
-    (written,) = kept.ledger.write([HandOff(CHARGE, [5, 6, 7, 8], "celery", [b"5", b"6", b"7", b"8"])])
+    (written,) = kept.ledger.write([Push(CHARGE, [5, 6, 7, 8], "celery", [b"5", b"6", b"7", b"8"])])
     assert list(written.changed) == [5, 8]
     assert written.before == bytes([0, 2, 1, 0])
     assert kept.queued("celery") == [b"5", b"8"]
@@ -80,18 +80,18 @@ def test_only_what_is_still_open_is_pushed(kept: Kept) -> None:
 
 def test_an_entry_that_carries_a_batch_is_pushed_whole_or_not_at_all(kept: Kept) -> None:
     kept.ledger.write([Mark(CHARGE, [6], Fate.DONE)])
-    (refused,) = kept.ledger.write([HandOff(CHARGE, [5, 6, 7], "celery", [b"batch"])])
+    (refused,) = kept.ledger.write([Push(CHARGE, [5, 6, 7], "celery", [b"batch"])])
     assert (list(refused.changed), list(refused.free)) == ([], [5, 7])
     assert kept.queued("celery") == []
     assert kept.ledger.fates(CHARGE, 5, 7) == bytes([0, 2, 0])
-    (taken,) = kept.ledger.write([HandOff(CHARGE, refused.free, "celery", [b"smaller"])])
+    (taken,) = kept.ledger.write([Push(CHARGE, refused.free, "celery", [b"smaller"])])
     assert list(taken.changed) == [5, 7]
     assert kept.queued("celery") == [b"smaller"]
 
 
 def test_handing_off_twice_pushes_once(kept: Kept) -> None:
     for expected in ([1, 2], []):
-        (written,) = kept.ledger.write([HandOff(CHARGE, [1, 2], "celery", [b"batch"])])
+        (written,) = kept.ledger.write([Push(CHARGE, [1, 2], "celery", [b"batch"])])
         assert list(written.changed) == expected
     assert kept.queued("celery") == [b"batch"]
 
@@ -116,10 +116,10 @@ def test_a_fate_follows_only_where_the_table_allows_it(kept: Kept, old: Fate, wa
 
 
 def test_a_stuck_delivery_is_opened_again_but_a_finished_one_is_not(kept: Kept) -> None:
-    kept.ledger.write([HandOff(CHARGE, [1, 2], "celery", [b"batch"]), Mark(CHARGE, [1], Fate.DONE)])
+    kept.ledger.write([Push(CHARGE, [1, 2], "celery", [b"batch"]), Mark(CHARGE, [1], Fate.DONE)])
     (written,) = kept.ledger.write([Mark(CHARGE, [1, 2], Fate.OPEN)])
     assert list(written.changed) == [2]
-    (again,) = kept.ledger.write([HandOff(CHARGE, [2], "celery", [b"again"])])
+    (again,) = kept.ledger.write([Push(CHARGE, [2], "celery", [b"again"])])
     assert list(again.changed) == [2]
 
 
@@ -176,10 +176,10 @@ def test_a_page_that_expired_and_is_written_again_calls_nothing_open_that_was_co
     kept.ledger.write([Mark(CHARGE, range(3, 20), Fate.DONE)])
     kept.accounts.reach({CHARGE: 20})
     kept.expire(CHARGE, 0)
-    kept.ledger.write([HandOff(CHARGE, [22], "celery", [b"entry"])])
+    kept.ledger.write([Push(CHARGE, [22], "celery", [b"entry"])])
     assert kept.ledger.fates(CHARGE, 0, 23) == bytes([0] * 3 + [Fate.GAP] * 17 + [0, 0, Fate.HANDED, 0])
     assert list(kept.ledger.runs(CHARGE, {Fate.OPEN}, 3, 19)) == []
-    kept.ledger.write([HandOff(CHARGE, [7], "celery", [b"again"])])
+    kept.ledger.write([Push(CHARGE, [7], "celery", [b"again"])])
     assert kept.queued("celery") == [b"entry", b"again"]
 
 
@@ -243,9 +243,9 @@ def test_offsets_out_of_order_are_refused_before_anything_is_written(kept: Kept,
 
 def test_entries_that_do_not_fit_their_offsets_are_refused(kept: Kept) -> None:
     with pytest.raises(ValueError, match="entries"):
-        kept.ledger.write([HandOff(CHARGE, [1, 2, 3], "celery", [b"a", b"b"])])
+        kept.ledger.write([Push(CHARGE, [1, 2, 3], "celery", [b"a", b"b"])])
     with pytest.raises(ValueError, match="entries"):
-        kept.ledger.write([HandOff(CHARGE, [], "celery", [b"a"])])
+        kept.ledger.write([Push(CHARGE, [], "celery", [b"a"])])
 
 
 _WIDE = 3 * PAGE
@@ -257,17 +257,17 @@ _OFFSETS = st.one_of(
 
 
 @st.composite
-def _writes(draw: st.DrawFn) -> Mark | HandOff:
+def _writes(draw: st.DrawFn) -> Mark | Push:
     account, offsets = draw(st.sampled_from([CHARGE, NOTIFY])), draw(_OFFSETS)
     if not offsets or draw(st.booleans()):
         return Mark(account, offsets, draw(st.sampled_from(list(Fate))))
     entries: Sequence[bytes] = [f"{account.handler}{offset}".encode() for offset in offsets]
-    return HandOff(account, offsets, "celery", entries if draw(st.booleans()) else [b"whole"])
+    return Push(account, offsets, "celery", entries if draw(st.booleans()) else [b"whole"])
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(_writes(), max_size=4), max_size=6))
-def test_redis_and_memory_agree_on_any_writes(redis_url: str, calls: list[list[Mark | HandOff]]) -> None:
+def test_redis_and_memory_agree_on_any_writes(redis_url: str, calls: list[list[Mark | Push]]) -> None:
     memory, real = MemoryLedger(), Ledger(redis_url, "any", "bridge")
     Kept(real, redis_url).clear()
     for call in calls:

@@ -12,7 +12,7 @@ import redis
 from bridge.errors import KafkaUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.kafka import TopicPartition
-from bridge.ledger import Account, Accounts, Fate, HandOff, KnownLog, Ledger, Mark
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark, Push
 from bridge.ledger.pages import PAGE
 from bridge.loop.beginnings import LOOK, Beginnings
 from bridge.loop.commits import Commits
@@ -361,9 +361,9 @@ def test_no_page_expires_on_which_the_commit_still_waits_for_something(redis_url
         assignment.begin(("orders", 0), 10, 0, None)
         partition = assignment.at(("orders", 0))
         partition.offsets.read([10, 11, 12])
-        fates.write([HandOff(CHARGE, [10, 11, 12], "celery", [b"entry"]), Mark(CHARGE, [3 * PAGE], Fate.DONE)])
+        fates.write([Push(CHARGE, [10, 11, 12], "celery", [b"entry"]), Mark(CHARGE, [3 * PAGE], Fate.DONE)])
         keys = [fates.page_key(CHARGE, 0), fates.index_key(CHARGE), fates.page_key(CHARGE, 3)]
         for each in keys:
             client.expire(each, 100)
-        Upkeep(fates, none, none, assignment, BridgeMetrics(), 60).renew()
+        Upkeep(fates, none, assignment, BridgeMetrics(), 60).renew()
         assert [client.ttl(each) > 80_000 for each in keys] == [True, True, False]

@@ -15,7 +15,7 @@ from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.stuck import stuck
 from bridge.ledger.underway import note_waiting, oldest
-from bridge.ledger.writes import HandOff, Mark
+from bridge.ledger.writes import Mark, Push
 from tests.servers.missing import need
 from tests.servers.redis import RedisServer, waits_for_the_disk
 from tests.servers.redis import valkey as valkey_program
@@ -43,7 +43,7 @@ def _page(number: int, account: Account = CHARGE) -> str:
 def _fill(ledger: Ledger, total: int, batch: int) -> None:
     for first in range(0, total, batch):
         offsets = range(first, min(first + batch, total))
-        ledger.write([HandOff(CHARGE, offsets, "celery", [b"entry"])])
+        ledger.write([Push(CHARGE, offsets, "celery", [b"entry"])])
         ledger.write([Mark(CHARGE, offsets, Fate.DONE)])
 
 
@@ -107,21 +107,21 @@ def test_groups_and_clusters_do_not_share_fates(ledger: Ledger, redis_url: str) 
 def test_scripts_that_redis_forgot_are_sent_again(ledger: Ledger, client: redis.Redis) -> None:
     for offset in (1, 2):
         client.script_flush()
-        ledger.write([HandOff(CHARGE, [offset], "celery", [b"entry"])])
+        ledger.write([Push(CHARGE, [offset], "celery", [b"entry"])])
     assert client.llen("celery") == 2
     assert ledger.fates(CHARGE, 1, 2) == bytes([1, 1])
 
 
 def test_thousands_of_entries_go_in_one_step(ledger: Ledger, client: redis.Redis) -> None:
     entries = [b"%d" % n for n in range(20_000)]
-    (written,) = ledger.write([HandOff(CHARGE, range(20_000), "celery", entries)])
+    (written,) = ledger.write([Push(CHARGE, range(20_000), "celery", entries)])
     assert len(written.changed) == 20_000
     assert client.lrange("celery", 0, -1)[::-1] == entries
 
 
 def test_offsets_beyond_four_billion_have_their_place(ledger: Ledger) -> None:
     far = 2**52 + 3
-    ledger.write([HandOff(CHARGE, [far, far + 1], "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, [far, far + 1], "celery", [b"entry"])])
     assert ledger.fates(CHARGE, far - 1, far + 2) == bytes([0, 1, 1, 0])
 
 
@@ -133,7 +133,7 @@ def test_a_million_settled_offsets_are_skipped_within_a_second(ledger: Ledger) -
 
 
 def test_what_was_handed_long_ago_is_found(ledger: Ledger, client: redis.Redis) -> None:
-    ledger.write([HandOff(CHARGE, range(10), "celery", [b"entry"]), Mark(CHARGE, [0, 1, 5], Fate.DONE)])
+    ledger.write([Push(CHARGE, range(10), "celery", [b"entry"]), Mark(CHARGE, [0, 1, 5], Fate.DONE)])
     assert stuck(ledger, CHARGE, 0) == []  # the step of ten seconds that it is in is not over
     _age(ledger, client, 100)
     assert stuck(ledger, CHARGE, 300) == []
@@ -143,10 +143,10 @@ def test_what_was_handed_long_ago_is_found(ledger: Ledger, client: redis.Redis) 
 
 
 def test_what_was_handed_again_is_not_stuck_yet(ledger: Ledger, client: redis.Redis) -> None:
-    ledger.write([HandOff(CHARGE, range(10), "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, range(10), "celery", [b"entry"])])
     _age(ledger, client, 100)
     ledger.write([Mark(CHARGE, [2, 3], Fate.OPEN)])
-    ledger.write([HandOff(CHARGE, [2, 3], "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, [2, 3], "celery", [b"entry"])])
     (found,) = stuck(ledger, CHARGE, 60)
     assert found.offsets == [0, 1, 4, 5, 6, 7, 8, 9]
 
@@ -222,11 +222,11 @@ def _ago(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
 
 def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledger: Ledger, client: redis.Redis) -> None:
     assert oldest(ledger, CHARGE) is None
-    ledger.write([HandOff(CHARGE, range(3), "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, range(3), "celery", [b"entry"])])
     _ago(ledger, client, 600)
-    ledger.write([HandOff(CHARGE, range(3, 6), "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, range(3, 6), "celery", [b"entry"])])
     _ago(ledger, client, 100)
-    ledger.write([HandOff(CHARGE, range(6, 9), "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, range(6, 9), "celery", [b"entry"])])
 
     def seen() -> tuple[int, float]:
         found = oldest(ledger, CHARGE)
@@ -252,7 +252,7 @@ def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledge
 
 
 def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger, client: redis.Redis) -> None:
-    ledger.write([HandOff(CHARGE, range(100), "celery", [b"entry"])])
+    ledger.write([Push(CHARGE, range(100), "celery", [b"entry"])])
     ledger.write([Mark(CHARGE, [*range(40), *range(42, 100)], Fate.DONE)])
     _ago(ledger, client, 600)
     note_waiting(ledger, CHARGE, [40], time.time() + 60)
@@ -361,7 +361,7 @@ def test_a_full_redis_says_so(own_redis: RedisServer) -> None:
         with own_redis.client() as client:
             client.config_set("maxmemory", 1)
         with pytest.raises(LedgerUnavailable, match="maxmemory"):
-            ledger.write([HandOff(CHARGE, [1, 2], "celery", [b"entry"])])
+            ledger.write([Push(CHARGE, [1, 2], "celery", [b"entry"])])
         assert ledger.fates(CHARGE, 1, 2) == bytes(2)
     finally:
         ledger.close()
@@ -389,7 +389,7 @@ def test_what_has_happened_can_be_marked_in_a_full_redis(own_redis: RedisServer,
         ledger.write([Mark(CHARGE, offsets, fate)])
         assert ledger.fates_of([(CHARGE, offsets)]) == [bytes([fate] * 3)]
         with pytest.raises(LedgerUnavailable, match="maxmemory"):
-            ledger.write([HandOff(CHARGE, [2], "celery", [b"entry"])])
+            ledger.write([Push(CHARGE, [2], "celery", [b"entry"])])
 
 
 def test_an_old_redis_cannot_fsync_and_says_so(ledger: Ledger, client: redis.Redis) -> None:
@@ -415,7 +415,7 @@ def valkey() -> str:
 def test_fsync_waits_until_all_that_was_written_is_on_disk(valkey: str) -> None:
     with RedisServer(valkey) as server, closing(Ledger(server.url, "cluster", "bridge")) as ledger:
         before = ledger.state()
-        ledger.write([HandOff(CHARGE, [1], "celery", [b"entry"])])
+        ledger.write([Push(CHARGE, [1], "celery", [b"entry"])])
         assert ledger.fsync(4).doubt(before) is None
         server.kill()
         server.start()

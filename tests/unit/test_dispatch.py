@@ -7,8 +7,11 @@ from confluent_kafka import Message as Record
 
 from bridge.errors import LedgerUnavailable
 from bridge.handlers import Handler
-from bridge.handoff.broker import Outgoing
-from bridge.handoff.dispatch import MESSAGE_BYTES, Dispatch
+from bridge.handoff.dispatch import Dispatch
+from bridge.handoff.marks import Marks
+from bridge.handoff.packing import MESSAGE_BYTES
+from bridge.handoff.seeing import receive
+from bridge.handoff.templates import Outgoing
 from bridge.ledger import Fate
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
@@ -51,13 +54,15 @@ class World:
         self.broker, self.ledger = Broker(), Silent()
         broker: Any = self.broker
         ledger: Any = self.ledger
-        self.dispatch = Dispatch(broker, ledger, False, "cluster", "bridge", BridgeMetrics())
+        self.marks = Marks(ledger)
+        self.dispatch = Dispatch(broker, ledger, self.marks, False, "cluster", "bridge", BridgeMetrics())
         handler = Handler(CHARGE, ("orders",), "celery", batch, 0)
         self.partition = Partition("orders", 0, 0, [handler], TopicSettings.model_validate(chosen), "id")
 
     def receive(self, *records: Record) -> None:
         place = self.partition.place
-        self.dispatch.receive({place: list(records)}, {place: self.partition})
+        ledger: Any = self.ledger
+        self.marks.add(receive(ledger, {place: list(records)}, {place: self.partition}))
 
     def hand_out(self) -> int:
         return self.dispatch.hand_out([self.partition])

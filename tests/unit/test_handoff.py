@@ -12,7 +12,8 @@ from celery.signals import before_task_publish
 
 from bridge.errors import HandoffFailed, SettingsError
 from bridge.handlers import read_routes
-from bridge.handoff.broker import Handoff, Outgoing
+from bridge.handoff.broker import Broker
+from bridge.handoff.templates import Outgoing
 from bridge.records.message import HEADER, Batch, Delivery, Message, label, to_header
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
@@ -93,7 +94,7 @@ def by_celery(task: HandlerTask, sent: Outgoing) -> None:
 def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, taken, options):
     task = declare(app, ["orders"], {"name": "charge", **options})(bound if options.get("bind") else charge)
     sent = outgoing("charge", MESSAGE, replace(MESSAGE, offset=1240))
-    Handoff(app).publish([sent])
+    Broker(app).publish([sent])
     ours = taken()
     by_celery(task, sent)
     theirs = taken()
@@ -110,7 +111,7 @@ def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, take
 def test_deliveries_keep_their_order_and_their_own(app, taken):
     declare(app, ["orders"], {"name": "charge"})(charge)
     sent = [outgoing("charge", Message("orders", 0, offset, value=str(offset).encode())) for offset in range(9)]
-    Handoff(app).publish(sent)
+    Broker(app).publish(sent)
     found = [taken()["headers"] for _ in sent]
     assert [headers["id"] for headers in found] == [each.task_id for each in sent]
     assert [headers["root_id"] for headers in found] == [each.task_id for each in sent]
@@ -123,9 +124,9 @@ def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
     declare(app, ["orders"], {"name": "own", "queue": f"{queue}.own"})(charge)
     declare(app, ["orders"], {"name": "routed"})(charge)
     declare(app, ["orders"], {"name": "default"})(charge)
-    handoff = Handoff(app)
-    handoff.publish(outgoing(name, MESSAGE) for name in ("own", "routed", "routed", "default"))
-    assert handoff.lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
+    broker = Broker(app)
+    broker.publish(outgoing(name, MESSAGE) for name in ("own", "routed", "routed", "default"))
+    assert broker.lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
         queue: 1,
         f"{queue}.own": 1,
         f"{queue}.routed": 2,
@@ -142,7 +143,7 @@ def test_a_route_to_a_queue_that_nobody_declares_is_a_fault_with_its_name(app, q
 
 def test_expires_counts_from_the_hand_off(app, taken):
     task = declare(app, ["orders"], {"name": "charge", "expires": 60})(charge)
-    Handoff(app).publish([outgoing("charge", MESSAGE)])
+    Broker(app).publish([outgoing("charge", MESSAGE)])
     ours = taken()["headers"]["expires"]
     by_celery(task, outgoing("charge", MESSAGE))
     theirs = taken()["headers"]["expires"]
@@ -160,7 +161,7 @@ def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
 
     before_task_publish.connect(look)
     try:
-        Handoff(app).publish([outgoing("charge", MESSAGE)])
+        Broker(app).publish([outgoing("charge", MESSAGE)])
     finally:
         before_task_publish.disconnect(look)
     assert seen == [("charge", "orders-3-1234:charge")]
@@ -171,8 +172,8 @@ def test_a_broker_that_is_away_is_one_kind_of_error():
     app = Celery("away", set_as_current=False)
     app.add_defaults(lambda: {**DEFAULTS, "broker_url": "redis://:secret@127.0.0.1:1/0"})
     declare(app, ["orders"], {"name": "charge"})(charge)
-    handoff = Handoff(app)
-    for ask in (lambda: handoff.publish([outgoing("charge", MESSAGE)]), lambda: handoff.lengths(["celery"])):
+    broker = Broker(app)
+    for ask in (lambda: broker.publish([outgoing("charge", MESSAGE)]), lambda: broker.lengths(["celery"])):
         with pytest.raises(HandoffFailed) as failed:
             ask()
         assert "secret" not in str(failed.value)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.pages import Account
-from bridge.ledger.writes import HandOff, Mark
+from bridge.ledger.writes import Mark, Push
 from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Offsets
 from bridge.partitions.turns import Doomed, Order, Turns
@@ -148,7 +148,7 @@ class Bridge:
         for lanes in self.lanes:
             for handler, offsets in lanes.take():
                 entry = f"{handler}|{','.join(map(str, offsets))}".encode()
-                (written,) = self.world.ledger.write([HandOff(self.world.account(handler), offsets, "celery", [entry])])
+                (written,) = self.world.ledger.write([Push(self.world.account(handler), offsets, "celery", [entry])])
                 if written.changed:
                     self.offsets.mark(handler, offsets, Fate.HANDED)
                     continue

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bridge.errors import HandoffFailed, LedgerUnavailable
-from bridge.handoff.broker import _headers_in
 from bridge.handoff.carriers import Owner, carried, offsets_in
+from bridge.handoff.messages import headers_in
 from bridge.upkeep.stuck import SLICE, SUSPECTS, Search
 
 STUCK_AFTER = 3_600.0
@@ -35,7 +35,7 @@ class World:
         world: Any = self
         self.search_for = Search(world, world, SimpleNamespace(partitions=made), STUCK_AFTER, lambda: self.now)  # type: ignore[arg-type]
 
-    def suspects(self, partition: Any, handler: str, seconds: float) -> list[int]:
+    def of(self, partition: Any, handler: str) -> list[int]:
         if partition.place[1] == 9:
             raise ValueError("an odd field in the index")
         return self.found
@@ -50,7 +50,7 @@ class World:
                 suspects[owner].discard(offset)
             yield
 
-    def reopen(self, partition: Any, handler: str, nowhere: list[int], seconds: float) -> None:
+    def reopen(self, partition: Any, handler: str, nowhere: list[int]) -> None:
         if self.silent:
             raise LedgerUnavailable("no answer; it may be done all the same")
         self.opened.append((partition.place[1], nowhere))
@@ -149,7 +149,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("raw", FOREIGN)
 def test_whatever_others_put_into_a_queue_carries_nothing_and_raises_nothing(raw: bytes) -> None:
-    for headers in _headers_in(raw):
+    for headers in headers_in(raw):
         assert list(offsets_in(headers)) == [] or offsets_in(headers) == [(("charge", "orders", 0), [])]
         assert list(carried(headers, "orders", {(0, 1, "charge")})) == []
 
@@ -158,5 +158,5 @@ def test_what_a_message_carries_is_found_in_its_burial_too() -> None:
     headers = {"task": "charge", "kafka": header(4, 5)}
     body = b64encode(json.dumps([[{"headers": headers}], {}, {}]).encode()).decode()
     for raw in ({"headers": headers, "body": ""}, {"headers": {"task": "tasks.bury"}, "body": body}):
-        found = [each for one in _headers_in(json.dumps(raw).encode()) for each in offsets_in(one)]
+        found = [each for one in headers_in(json.dumps(raw).encode()) for each in offsets_in(one)]
         assert found == [(("charge", "orders", 0), [4, 5])]
