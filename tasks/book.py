@@ -12,24 +12,17 @@ from bridge import settings
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
 from bridge.ledger.underway import note_waiting
-from bridge.records.message import Batch, Delivery, Message
+from bridge.records.message import Batch, Message
 from tasks import observing
 
 logger = observing.log(__name__)
 
-#: How a delivery has ended, in the word that travels with it.
-ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead"}
 #: Seconds that a mark may wait for others; what a killed process had done since its last marks runs again.
 MARK_WITHIN: Final = 0.005
 #: Seconds for which marks are tried again before they travel with the message.
 MARK_FOR: Final = 5.0
 #: Seconds between two tries.
 MARK_EVERY: Final = 0.5
-
-
-def ended_as(delivery: Delivery) -> Fate:
-    """The fate of a delivery that ended in an earlier run, which could not tell the ledger."""
-    return next(fate for fate, name in ENDS.items() if name == delivery.ended)
 
 
 class Book:

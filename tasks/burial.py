@@ -5,22 +5,21 @@ the same broker, and acknowledges only then.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from celery import Celery, Task
 
 from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
-from bridge.ledger import Fate
 from bridge.records.failure import Failure, cut
-from bridge.records.message import HEADER, Dead, Delivery, from_header
-from bridge.topics.publisher import Publisher
-from tasks import metrics, observing, telling
-from tasks.book import Book, ended_as
+from bridge.records.message import HEADER, Dead, from_header
+from tasks import observing
+from tasks.book import Book
 from tasks.defaults import DeliveryTask
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
+from tasks.settling import Settling
 
 logger = observing.log(__name__)
 
@@ -42,21 +41,19 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     dead = Dead(_reason(letter), _failure(letter))
     try:
         book = Book.of(self.app, batch)
-        _mark_ended(book, batch.deliveries)
+        settling = Settling.of(self, batch, book)
+        for delivery in batch.deliveries:
+            if delivery.ended:
+                settling.ended_before(delivery)
         settled = book.settled(sorted(batch.offsets))
         left = [delivery for delivery in batch.deliveries if not delivery.ended]
         todo = [delivery for delivery in left if delivery.message.offset not in settled]
         # Deliveries run in their order, and each is marked at once after a loss: the first that is not is the poison.
         guilty = todo[:1] if dead.reason == POISON else todo
         for delivery in guilty:
-            _bury(
-                self,
-                book,
-                batch.group,
-                replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0)),
-                # What was dead before, and waited for Kafka to take it, died of that.
-                delivery.dead or dead,
-            )
+            run = replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0))
+            # What was dead before, and waited for Kafka to take it, died of that.
+            settling.dead(run, delivery.dead or dead)
         if rest := todo[len(guilty) :]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
     except (LedgerUnavailable, PublishFailed) as error:
@@ -76,25 +73,6 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
 def register(app: Celery) -> None:
     """Make it a task of an app whose worker buries through it."""
     app.task(name=NAME, base=DeliveryTask, bind=True, lazy=False, shared=False, max_retries=None)(bury)
-
-
-def _mark_ended(book: Book, deliveries: Sequence[Delivery]) -> None:
-    """Tell the ledger how those ended whose runs could not: they are no dead letters of this message."""
-    for delivery in deliveries:
-        if delivery.ended:
-            book.mark(delivery.message.offset, ended_as(delivery))
-
-
-def _bury(task: Task, book: Book, group: str, delivery: Delivery, dead: Dead) -> None:  # type: ignore[type-arg]
-    """Publish, wait for the acknowledgement, then mark the ledger."""
-    publisher, sent = Publisher.of(task.app), task.request.headers or {}
-    # Who buried it before may have been killed between the acknowledgement and the mark.
-    again = sent.get("lost") or sent.get("restored") or sent.get("redelivered")
-    if not (again and publisher.has_dead_letter(delivery, group)):
-        publisher.dead_letter(delivery, dead, group)
-    book.mark(delivery.message.offset, Fate.DEAD)
-    metrics.dead_lettered(delivery.handler, group, dead.reason)
-    telling.dead(delivery, dead)
 
 
 def carries_record(headers: object) -> bool:

@@ -11,19 +11,18 @@ from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from kombu.exceptions import KombuError
 
 from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
-from bridge.ledger import Fate
 from bridge.records.failure import Failure
 from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, from_header, to_header
 from bridge.records.settled import AlreadySettled
-from bridge.topics.publisher import Publisher
 from lossless.worker.ending import ComeBack
 from tasks import metrics, observing, telling
-from tasks.book import ENDS, Book, ended_as
+from tasks.book import Book
 from tasks.errors import DeadLettered, RetryAsked
 from tasks.limits import Limits, watchdog
 from tasks.logs import about
 from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
+from tasks.settling import Settling, follows_a_loss
 
 if TYPE_CHECKING:
     from tasks.handler import HandlerTask
@@ -90,13 +89,11 @@ class Execution:
         self._task, self._batch = task, batch
         self._alone = len(batch.deliveries) == 1
         self._book = Book.of(task.app, batch)
-        sent = task.request.headers or {}
-        #: A process or a whole worker died with it: it runs apart from others, and is marked at once.
-        self._suspect = bool(sent.get("lost") or sent.get("restored"))
-        self._comes_again = bool(self._suspect or sent.get("redelivered"))
+        self._settling = Settling.of(task, batch, self._book)
+        #: A process or a whole worker died with it: it runs apart from others.
+        self._suspect = follows_a_loss(task.request.headers or {})
         #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
-        self._ends: set[int] = set()
         self._limits = Limits.of(task)
         self._watchdog = watchdog() if any(self._limits) else None
         self._later: dict[float, list[Delivery]] = {}
@@ -125,12 +122,7 @@ class Execution:
 
     def _left_over(self) -> list[Delivery]:
         """What has not ended; and what has, as far as the ledger has not been told."""
-        unwritten = self._book.unwritten
-        return [
-            replace(delivery, ended=ENDS[unwritten[offset]]) if offset in self._ends else delivery
-            for offset, delivery in sorted(self._left.items())
-            if offset not in self._ends or offset in unwritten
-        ]
+        return self._settling.left_of(delivery for _, delivery in sorted(self._left.items()))
 
     def run(self) -> Any:
         """Run what is not settled; then send on what must run later; then mark, and return."""
@@ -192,7 +184,7 @@ class Execution:
     def _end_again(self, delivery: Delivery) -> None:
         """It ended in an earlier run, which could not tell the ledger."""
         self._count(delivery.ended)
-        self._ended(delivery, ended_as(delivery))
+        self._settling.ended_before(delivery)
 
     def _handle(self, delivery: Delivery) -> None:
         task, started = self._task, time.monotonic()
@@ -231,16 +223,7 @@ class Execution:
     def _done(self, delivery: Delivery, started: float) -> None:
         metrics.ran(self._task.name, self._batch.group, "done", time.monotonic() - started)
         self._count("done")
-        self._ended(delivery, Fate.DONE)
-
-    def _ended(self, delivery: Delivery, fate: Fate) -> None:
-        """Mark it; until the ledger has taken the mark, that travels with the message."""
-        offset = delivery.message.offset
-        self._ends.add(offset)
-        if fate is Fate.DONE:
-            self._book.done(offset, now=self._alone or self._suspect)
-        else:
-            self._book.mark(offset, fate)
+        self._settling.done(delivery)
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
         now = time.time()
@@ -251,7 +234,7 @@ class Execution:
         match decision:
             case Drop():
                 self._count("done")
-                self._ended(delivery, Fate.DONE)
+                self._settling.done(delivery)
             case Again(delay, spent):
                 again = delivery.failed(failure, spent=spent)
                 metrics.retried(self._task.name, self._batch.group, "failed" if spent else "postponed")
@@ -272,27 +255,18 @@ class Execution:
         self._put_off(delay, delivery)
 
     def _bury(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
-        """Publish, wait for the acknowledgement, then mark the ledger; as long as Kafka cannot take it, later again."""
-        group = self._batch.group
+        """Write its dead letter; as long as Kafka cannot take it, later again."""
         try:
-            publisher = Publisher.of(self._task.app)
-            # Who ran it before may have been killed between the acknowledgement and the mark, or the mark is lost.
-            forgot_at = self._book.forgot_at(delivery.message)
-            again = self._comes_again and publisher.has_dead_letter(delivery, group)
-            if not (again or (forgot_at is not None and publisher.has_dead_letter(delivery, group, forgot_at))):
-                publisher.dead_letter(delivery, dead, group)
+            self._settling.dead(delivery, dead, cause)
         except PublishFailed as error:
             delay = publish_delay(delivery.publish_tries)
-            metrics.retried(self._task.name, group, "dead_letter_unpublished")
+            metrics.retried(self._task.name, self._batch.group, "dead_letter_unpublished")
             telling.unpublished(delivery, dead, delay, error, cause)
             waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
             self._again(waiting, delay, str(dead.failure))
             return
         self._count("dead")
         self._dead = self._dead or dead
-        self._ended(delivery, Fate.DEAD)
-        metrics.dead_lettered(self._task.name, group, dead.reason)
-        telling.dead(delivery, dead, cause)
 
     # What runs later
 

@@ -1,0 +1,111 @@
+"""How a delivery ends: publish, wait for the acknowledgement, mark the ledger; its Celery message is acknowledged last.
+
+The one place that marks a delivery done and that writes its dead letter, for the child that runs handlers
+(tasks/execution.py) and for what the main process gave up (tasks/burial.py). A crash between two of the steps repeats
+one, and never skips one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from celery import Celery, Task
+
+from bridge.ledger import Fate
+from bridge.records.message import Batch, Dead, Delivery
+from bridge.topics.publisher import Publisher
+from tasks import metrics, telling
+from tasks.book import Book
+
+#: How a delivery has ended, in the word that travels with it until the ledger has the mark.
+ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead"}
+#: Headers of a message that was in a worker's hands before (lossless.worker.request, lossless.worker.consumer).
+_AFTER_A_LOSS: Final = ("lost", "restored")
+
+
+def follows_a_loss(headers: Mapping[str, Any]) -> bool:
+    """Whether a process or a whole worker died with the Celery message that has these headers."""
+    return any(headers.get(name) for name in _AFTER_A_LOSS)
+
+
+class Settling:
+    """Settles the deliveries of one Celery message, each by itself.
+
+    Parameters:
+        book: the fates of the batch.
+        comes_again: whether an earlier run of the message may have come as far as Kafka, and no further.
+        at_once: whether what is done is marked before the next is run, or within milliseconds, with others.
+    """
+
+    def __init__(self, app: Celery, batch: Batch, book: Book, *, comes_again: bool, at_once: bool) -> None:
+        self._app, self._batch, self._book = app, batch, book
+        self._comes_again, self._at_once = comes_again, at_once
+        self._ended: set[int] = set()
+
+    @classmethod
+    def of(cls, task: Task, batch: Batch, book: Book) -> "Settling":  # type: ignore[type-arg]
+        """Of the message that a task has in hand."""
+        headers = task.request.headers or {}
+        lost = follows_a_loss(headers)
+        alone = len(batch.deliveries) == 1
+        return cls(task.app, batch, book, comes_again=lost or bool(headers.get("redelivered")), at_once=alone or lost)
+
+    def done(self, delivery: Delivery) -> None:
+        """Mark a delivery whose handler's work is committed.
+
+        Raises:
+            LedgerUnavailable: the ledger did not take the mark; it stays in `left_of`.
+        """
+        self._mark(delivery, Fate.DONE)
+
+    def dead(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
+        """Write a dead letter, wait until Kafka has acknowledged it, and mark the delivery.
+
+        Parameters:
+            cause: what its handler raised, for the log.
+
+        Raises:
+            PublishFailed: Kafka did not acknowledge it; it may or may not be there, and the next run looks.
+            LedgerUnavailable: as `done`.
+        """
+        group = self._batch.group
+        publisher = Publisher.of(self._app)
+        if not self._is_written(publisher, delivery):
+            publisher.dead_letter(delivery, dead, group)
+        self._mark(delivery, Fate.DEAD)
+        metrics.dead_lettered(delivery.handler, group, dead.reason)
+        telling.dead(delivery, dead, cause)
+
+    def ended_before(self, delivery: Delivery) -> None:
+        """Mark a delivery as it ended in an earlier run, which could not tell the ledger (`delivery.ended`).
+
+        Raises:
+            LedgerUnavailable: as `done`.
+        """
+        self._mark(delivery, next(fate for fate, name in ENDS.items() if name == delivery.ended))
+
+    def left_of(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Those that have not ended, and those that have, with how, as far as the ledger has not been told."""
+        unwritten = self._book.unwritten
+        return [
+            replace(delivery, ended=ENDS[unwritten[offset]]) if offset in self._ended else delivery
+            for delivery in deliveries
+            if (offset := delivery.message.offset) not in self._ended or offset in unwritten
+        ]
+
+    def _is_written(self, publisher: Publisher, delivery: Delivery) -> bool:
+        """Whether its dead letter lies in Kafka from an earlier run."""
+        group = self._batch.group
+        # Who ran it may have been killed between the acknowledgement and the mark, or the mark is lost.
+        forgot_at = self._book.forgot_at(delivery.message)
+        if self._comes_again and publisher.has_dead_letter(delivery, group):
+            return True
+        return forgot_at is not None and publisher.has_dead_letter(delivery, group, forgot_at)
+
+    def _mark(self, delivery: Delivery, fate: Fate) -> None:
+        # First of all: until the ledger has taken the mark, it travels with the message.
+        self._ended.add(delivery.message.offset)
+        if fate is Fate.DONE:
+            self._book.done(delivery.message.offset, now=self._at_once)
+        else:
+            self._book.mark(delivery.message.offset, fate)

@@ -1,0 +1,136 @@
+"""A delivery's end: publish, wait for the acknowledgement, mark; and what is left where one of these fails."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.errors import LedgerUnavailable, PublishFailed
+from bridge.ledger import Fate
+from bridge.records.failure import Failure
+from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, to_header
+from bridge.topics.publisher import Publisher
+from tasks.book import Book
+from tasks.burial import bury
+from tasks.settling import Settling, follows_a_loss
+
+DEAD = Dead("permanent", Failure("E", "m", "", 1))
+
+
+class Acts:
+    """A ledger and a Kafka that write down what they were asked, in its order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done_so_far: list[str] = []
+        self.kafka_down = self.ledger_down = False
+        self.letters: set[int] = set()
+        self.forgotten: float | None = None
+        self.unwritten: dict[int, Fate] = {}
+        monkeypatch.setattr(Publisher, "of", lambda app: self)
+        monkeypatch.setattr(Book, "of", lambda app, batch: self)
+
+    # Kafka
+
+    def dead_letter(self, delivery: Delivery, dead: Dead, group: str) -> None:
+        if self.kafka_down:
+            raise PublishFailed("Kafka is away")
+        self.letters.add(delivery.message.offset)
+        self.done_so_far.append(f"published {delivery.message.offset}")
+
+    def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
+        return delivery.message.offset in self.letters
+
+    # The ledger
+
+    def settled(self, offsets: list[int]) -> set[int]:
+        return set()
+
+    def forgot_at(self, message: Message) -> float | None:
+        return self.forgotten
+
+    def done(self, offset: int, *, now: bool = False) -> None:
+        self._mark(offset, Fate.DONE, "at once" if now else "soon")
+
+    def mark(self, offset: int, fate: Fate) -> None:
+        self._mark(offset, fate, "at once")
+
+    def _mark(self, offset: int, fate: Fate, when: str) -> None:
+        self.unwritten[offset] = fate
+        if self.ledger_down:
+            raise LedgerUnavailable("no answer")
+        del self.unwritten[offset]
+        self.done_so_far.append(f"marked {offset} {fate.name.lower()} {when}")
+
+
+@pytest.fixture
+def acts(monkeypatch: pytest.MonkeyPatch) -> Acts:
+    return Acts(monkeypatch)
+
+
+def batch(*offsets: int) -> Batch:
+    made = tuple(Delivery(Message("orders", 0, offset, value=b"{}"), "h") for offset in offsets)
+    return Batch("h", "orders", 0, made)
+
+
+def settling(acts: Any, batch: Batch, **headers: Any) -> Settling:
+    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers=headers))
+    return Settling.of(task, batch, acts)
+
+
+def test_a_dead_letter_is_marked_after_kafka_has_acknowledged_it(acts: Acts) -> None:
+    one = batch(1)
+    settling(acts, one).dead(one.deliveries[0], DEAD)
+    assert acts.done_so_far == ["published 1", "marked 1 dead at once"]
+
+
+def test_what_kafka_did_not_take_is_not_marked_and_has_not_ended(acts: Acts) -> None:
+    one = batch(1)
+    acts.kafka_down = True
+    ends = settling(acts, one)
+    with pytest.raises(PublishFailed):
+        ends.dead(one.deliveries[0], DEAD)
+    assert acts.done_so_far == []
+    assert ends.left_of(one.deliveries) == list(one.deliveries)
+
+
+def test_what_is_done_is_marked_with_others_unless_it_is_alone_or_follows_a_loss(acts: Acts) -> None:
+    for offsets, headers, when in (((1,), {}, "at once"), ((1, 2), {}, "soon"), ((1, 2), {"lost": 1}, "at once")):
+        many = batch(*offsets)
+        settling(acts, many, **headers).done(many.deliveries[0])
+        assert acts.done_so_far.pop() == f"marked 1 done {when}"
+
+
+def test_what_the_ledger_did_not_take_is_left_with_how_it_ended_and_only_marked_by_the_next(acts: Acts) -> None:
+    two = batch(1, 2)
+    acts.ledger_down = True
+    ends = settling(acts, two)
+    with pytest.raises(LedgerUnavailable):
+        ends.dead(two.deliveries[0], DEAD)
+    left = ends.left_of(two.deliveries)
+    assert [delivery.ended for delivery in left] == ["dead", ""]
+    acts.ledger_down = False
+    settling(acts, two.holding(left)).ended_before(left[0])
+    assert acts.done_so_far == ["published 1", "marked 1 dead at once"]
+
+
+@pytest.mark.parametrize("headers", [{"lost": 1}, {"restored": 1}, {"redelivered": True}])
+def test_who_comes_after_another_looks_for_the_dead_letter_and_marks_it(acts: Acts, headers: dict[str, Any]) -> None:
+    one = batch(1)
+    acts.letters.add(1)
+    settling(acts, one, **headers).dead(one.deliveries[0], DEAD)
+    assert acts.done_so_far == ["marked 1 dead at once"]
+
+
+def test_a_burial_finds_the_dead_letter_that_a_wiped_ledger_has_forgotten(acts: Acts) -> None:
+    acts.letters.add(1)
+    acts.forgotten = 1e9
+    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers={}))
+    bury(task, {"task": "h", "headers": {HEADER: to_header(batch(1))}, "reason": "expired"})
+    assert acts.done_so_far == ["marked 1 dead at once"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "lost"), [({}, False), ({"lost": 1}, True), ({"restored": 2}, True), ({"redelivered": True}, False)]
+)
+def test_a_loss_is_a_process_or_a_worker_that_died_with_the_message(headers: dict[str, Any], lost: bool) -> None:
+    assert follows_a_loss(headers) is lost
