@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from lossless.transport.scripts import Script
+from lossless.transport.scripts import HURRY, SWEEP
 from lossless.transport.stored import Keys, marked
 
 #: Messages per call of a script: keeps one call to some milliseconds.
 CHUNK = 500
-
-#: Puts back what an owner that has stopped holds. KEYS: its hash, the owners, the list. ARGV: owner, the beat it
-#: stopped at, then two a message, newest first: field, message. Returns how many were put back, -1 if it lives.
-GIVE_BACK = Script("""
-if (redis.call('HGET', KEYS[2], ARGV[1]) or '') ~= ARGV[2] then return -1 end
-redis.call('HDEL', KEYS[1], '')
-local n = 0
-for i = 3, #ARGV, 2 do
-  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then
-    redis.call('RPUSH', KEYS[3], ARGV[i + 1])
-    redis.call('HDEL', KEYS[1], ARGV[i])
-    n = n + 1
-  end
-end
-return n
-""")
-
-#: Moves waiting messages to the back of their list. KEYS: the waiting set, the list. ARGV: two a message, the first due
-#: in front: as it is stored, message. Returns how many were moved.
-WAIT_NO_MORE = Script("""
-redis.call('ZREM', KEYS[1], '')
-local n = 0
-for i = 1, #ARGV, 2 do
-  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
-    redis.call('LPUSH', KEYS[2], ARGV[i + 1])
-    redis.call('ZREM', KEYS[1], ARGV[i])
-    n = n + 1
-  end
-end
-return n
-""")
 
 
 class OwnersLive(Exception):
@@ -80,16 +49,14 @@ class Drain:
         for owner, beat in beats.items():
             entries = self.client.hgetall(self.keys.taken(owner))
             newest_first = sorted((name for name in entries if name.isdigit()), key=int, reverse=True)
-            for key, names in _by_list((entries[name], name) for name in newest_first):
-                for some in _chunks(names):
-                    args = [part for name in some for part in (name, marked(_message(entries[name]), restored=True))]
-                    count = self._run(GIVE_BACK, [self.keys.taken(owner), self.keys.owners, key], [owner, beat, *args])
-                    if count < 0:
-                        raise OwnersLive(f"{owner} lives")
+            batches = _by_list((entries[name], name) for name in newest_first)
+            for key, names in batches or [("", [])]:  # one that holds nothing ends too
+                back = [part for name in names for part in (name, key, marked(_message(entries[name]), restored=True))]
+                count = SWEEP.run(self.client, [self.keys.taken(owner), self.keys.owners], [owner, beat, *back])
+                if count < 0:
+                    raise OwnersLive(f"{owner} lives")
+                if count:
                     moved[key] += count
-            if not any(not name.startswith(b"@") for name in self.client.hkeys(self.keys.taken(owner))):
-                self.client.delete(self.keys.taken(owner))
-                self.client.hdel(self.keys.owners, owner)
         return moved
 
     def waiting(self) -> Counter[str]:
@@ -98,9 +65,8 @@ class Drain:
         start = self.keys.waiting("")
         for waiting in self._keys_from(start):
             for key, entries in _by_list((entry, entry) for entry in self.client.zrange(waiting, 0, -1)):
-                for some in _chunks(entries):
-                    args = [part for entry in some for part in (entry, _message(entry))]
-                    moved[key] += self._run(WAIT_NO_MORE, [waiting, key], args)
+                args = [part for entry in entries for part in (entry, _message(entry))]
+                moved[key] += int(HURRY.run(self.client, [waiting, key], args))
             if not self.client.exists(waiting):
                 self.client.srem(self.keys.waiting_queues, waiting.removeprefix(start))
         return moved
@@ -114,7 +80,7 @@ class Drain:
     def left(self) -> list[str]:
         """Return what is still in keys of this transport, one sentence each."""
         found = [
-            f"{count} entries of {key} are no messages of this transport"
+            f"{count} entries of {key} are still there: they are no messages, or their list refuses them"
             for key in [*self._keys_from(self.keys.taken("")), *self._keys_from(self.keys.waiting(""))]
             if (count := self._size(key))
         ]
@@ -129,23 +95,16 @@ class Drain:
         pattern = "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in start) + "*"
         return sorted({key.decode() for key in self.client.scan_iter(pattern, count=1000)})
 
-    def _run(self, script: Script, keys: list[str], args: list[Any]) -> int:
-        return int(self.client.eval(script.text, len(keys), *keys, *args))
 
-
-def _by_list(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
-    """Group names by the list that their stored messages came from; what is no stored message is left out."""
+def _by_list(entries: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, list[bytes]]]:
+    """Group names by the list that their stored messages came from, in calls' sizes; what is none is left out."""
     names: dict[str, list[bytes]] = {}
     for stored, name in entries:
         key, cut, _ = stored.partition(b"\0")
         if cut:
             names.setdefault(key.decode(), []).append(name)
-    yield from names.items()
+    return [(key, some[at : at + CHUNK]) for key, some in names.items() for at in range(0, len(some), CHUNK)]
 
 
 def _message(stored: bytes) -> bytes:
     return stored.partition(b"\0")[2]
-
-
-def _chunks(items: list[bytes]) -> Iterator[list[bytes]]:
-    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))

@@ -16,8 +16,9 @@ from typing import Any
 
 from kombu.log import get_logger
 
+from lossless.lua import Script
 from lossless.transport.owners import in_order, new_owner
-from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE, Script
+from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
 from lossless.transport.stored import Keys, marked, stored
 
 logger = get_logger("lossless.transport")

@@ -32,12 +32,13 @@ from typing import Any
 import redis
 from kombu.log import get_logger
 
+from lossless.lua import Script
 from lossless.transport.holding import CHUNK, Holder
 from lossless.transport.lookout import Lookout
 from lossless.transport.owners import Watch, in_order
-from lossless.transport.permissions import ASK, is_refusal, needed, refusal
+from lossless.transport.permissions import is_refusal, needed, refusal
 from lossless.transport.replica import leaving, refused_by_replica
-from lossless.transport.scripts import BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP, Script
+from lossless.transport.scripts import ASK, BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP
 from lossless.transport.stored import Keys, marked
 from lossless.transport.working import running_tags, stopping
 
@@ -107,19 +108,13 @@ class Keeper:
         """Call a script, loading it where Redis does not know it (it forgets at a restart)."""
         try:
             with self._turns:  # the pool has no more connections than it may have, and waits for none
-                answer = self._call(script, keys, args)
+                answer = script.run(self.client, keys, args)
         except redis.ResponseError as error:
             if not refused_by_replica(error):
                 self.contact_at = monotonic()
             raise
         self.contact_at = monotonic()
         return answer
-
-    def _call(self, script: Script, keys: list[str], args: list[Any]) -> Any:
-        try:
-            return self.client.evalsha(script.sha, len(keys), *keys, *args)
-        except redis.exceptions.NoScriptError:
-            return self.client.eval(script.text, len(keys), *keys, *args)
 
     def _fields(self, key: str) -> dict[bytes, bytes]:
         with self._turns:

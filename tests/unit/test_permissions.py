@@ -6,6 +6,7 @@ import tomllib
 import pytest
 import redis
 
+from lossless.lua import Script
 from lossless.transport import scripts, versions
 from lossless.transport.permissions import is_refusal, needed, refusal
 from lossless.transport.stored import Keys
@@ -19,7 +20,7 @@ def places(*wrong: tuple[str, str]) -> list[int]:
 
 
 def test_every_command_of_the_scripts_is_asked_for() -> None:
-    texts = [value.text for value in vars(scripts).values() if isinstance(value, scripts.Script)]
+    texts = [value.text for value in vars(scripts).values() if isinstance(value, Script)]
     used = set(re.findall(r"redis\.p?call\('([A-Z]+)'", " ".join(texts)))
     assert used <= {command for command, _ in ASKED}
 

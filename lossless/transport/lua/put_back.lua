@@ -1,0 +1,18 @@
+-- Puts back what an owner holds without having heard of it. KEYS: its hash, the list of what is no message.
+-- ARGV: fields, newest first. Returns how many were none of ours, and how many could not be put back.
+
+-- @include parts
+redis.call('HDEL', KEYS[1], '')
+local aside, refused = 0, 0
+for _, field in ipairs(ARGV) do
+  local value = redis.call('HGET', KEYS[1], field)
+  if value then
+    local key, raw = parts(value)
+    local done
+    if key then done = redis.pcall('RPUSH', key, raw)
+    else done, aside = redis.pcall('LPUSH', KEYS[2], value), aside + 1 end
+    if type(done) == 'table' then refused = refused + 1
+    else redis.call('HDEL', KEYS[1], field) end
+  end
+end
+return {aside, refused}

@@ -1,0 +1,65 @@
+-- Rings for idle owners where messages lie, one owner a message, and holds the lookout's place. KEYS: the place, the
+-- set of queues with idle owners, then per queue its idle owners and its lists. ARGV: lookout, milliseconds for which
+-- the place is its own (0: it leaves), what an owner's channel begins with, seconds in which a rung owner has to come,
+-- seconds after which an owner that was not seen is none, "1" to forget queues without idle owners, then the number
+-- of lists of each queue.
+--
+-- An idle owner's score is when it was seen, 1e12 more where it has room but nobody to begin at once, and negative,
+-- when it was rung, until it comes. Returns 1 (0: another is the lookout, 2: nobody was), 1 if somebody is awaited,
+-- the number of idle owners per queue, the queues with idle owners. Reads last what a tracking client must hear of.
+
+redis.call('SREM', KEYS[2], '')
+local place, me, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local holder = redis.call('GET', place)
+if holder and holder ~= me then return {0} end
+if lease == 0 then
+  redis.call('DEL', place)
+  return {0}
+end
+if redis.call('PTTL', place) < lease / 2 then redis.call('SET', place, me, 'PX', lease) end
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1e6
+local function at(score) return string.format('%.6f', score) end
+local function first(key, low, high) return redis.call('ZRANGEBYSCORE', key, low, high, 'LIMIT', 0, 1)[1] end
+local function next_of(key)
+  local owner = first(key, '0', '(1e12')
+  if owner or redis.call('ZCOUNT', key, '-inf', '(0') > 0 then return owner end
+  return first(key, '1e12', '+inf')
+end
+local function forget(key)
+  redis.call('ZREMRANGEBYSCORE', key, at(ARGV[4] - now), '(0')
+  redis.call('ZREMRANGEBYSCORE', key, '0', at(now - ARGV[5]))
+  redis.call('ZREMRANGEBYSCORE', key, '1e12', at(1e12 + now - ARGV[5]))
+end
+local function ring(key, messages)
+  local wanted = messages - redis.call('ZCOUNT', key, '-inf', '(0')
+  while wanted > 0 do
+    local owner = next_of(key)
+    if not owner then break end
+    if redis.call('PUBLISH', ARGV[3] .. owner, '') == 0 then redis.call('ZREM', key, owner)
+    else
+      redis.call('ZADD', key, at(-now), owner)
+      wanted = wanted - 1
+    end
+  end
+end
+local awaited, counts, i = 0, {}, 3
+for n = 7, #ARGV do
+  local key, last = KEYS[i], i + tonumber(ARGV[n])
+  local messages = 0
+  for list = i + 1, last do
+    local length = redis.pcall('LLEN', KEYS[list])
+    if type(length) == 'number' then messages = messages + length end  -- a foreign value is none of ours
+  end
+  if messages > 0 or ARGV[6] == '1' then forget(key) end
+  if messages > 0 then ring(key, messages) end
+  counts[#counts + 1] = redis.call('ZCARD', key)
+  if messages > 0 and counts[#counts] > 0 then awaited = 1 end
+  if ARGV[6] == '1' and counts[#counts] == 0 and last > i then
+    local names = {}
+    for list = i, last do names[#names + 1] = KEYS[list] end
+    redis.call('SREM', KEYS[2], table.concat(names, '\0'))
+  end
+  i = last + 1
+end
+return {holder and 1 or 2, awaited, counts, redis.call('SMEMBERS', KEYS[2])}

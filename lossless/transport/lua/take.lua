@@ -1,0 +1,88 @@
+-- Acknowledges, then takes; who finds too little is noted as idle, to be rung for. KEYS: the owner's hash, the set
+-- of queues with idle owners, the idle owners of each of ``ARGV[4]`` queues, then lists, highest priority first,
+-- ``ARGV[4]`` of each priority. ARGV: epoch, first field, most to take, queues, "1" to serve those in turn ("0":
+-- drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many of the
+-- most somebody can begin with at once, owner to be noted as idle ('': nobody), the most to take of each queue
+-- (-1: any number; 0: it is left to others, and the owner is not idle there), then fields to acknowledge.
+--
+-- What nobody here can begin with is taken only while no other owner is idle: prefetching starves nobody. The same
+-- holds where a number is asked of a queue: this owner knew nothing of what it took there last, and is rung last.
+--
+-- Returns 1 (0: the epoch is not the owner's, nothing was taken), the server's time, how many lay in each queue of
+-- which a number was asked (else -1), then list index and message for each one taken; those that must be acknowledged
+-- have the fields first, first + 1 ...
+
+local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
+local free, owner = tonumber(ARGV[7]), ARGV[8]
+if #ARGV > 9 then redis.call('HDEL', held, unpack(ARGV, 10)) end
+local now = redis.call('TIME')
+local reply = {1, string.format('%d.%06d', now[1], now[2]), ''}
+if most == 0 then return reply end
+if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
+  reply[1] = 0
+  return reply
+end
+local taken, idle_others, quota = 0, {}, {}
+local queue = 0
+for number in string.gmatch(ARGV[9], '[^,]+') do
+  local lie = -1
+  if number ~= '-1' then quota[queue] = tonumber(number) end
+  if quota[queue] and quota[queue] > 0 then
+    lie = 0
+    for list = 3 + size + queue, #KEYS, size do lie = lie + redis.call('LLEN', KEYS[list]) end
+  end
+  reply[3] = reply[3] .. lie .. ','
+  queue = queue + 1
+end
+local function others(queue)
+  if not idle_others[queue] then
+    local key = KEYS[3 + queue]
+    local own = redis.call('ZSCORE', key, owner)
+    idle_others[queue] = redis.call('ZCOUNT', key, '-inf', '(1e12') - (own and tonumber(own) < 1e12 and 1 or 0)
+  end
+  return idle_others[queue]
+end
+local function pop(i)
+  local queue = (i - 3) % size
+  if quota[queue] == 0 then return false end
+  if (taken >= free or quota[queue]) and owner ~= '' and others(queue) > 0 then return false end
+  local raw = redis.call('RPOP', KEYS[i])
+  if not raw then return false end
+  if string.sub(ARGV[6], queue + 1, queue + 1) == '0' then
+    redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\0' .. raw)
+  end
+  field, taken = field + 1, taken + 1
+  quota[queue] = quota[queue] and quota[queue] - 1
+  reply[#reply + 1] = i - 3 - size
+  reply[#reply + 1] = raw
+  return true
+end
+for first = 3 + size, #KEYS, size do
+  local more = true
+  while more and taken < most do
+    more = false
+    for i = first, first + size - 1 do
+      while taken < most and pop(i) do
+        more = true
+        if ARGV[5] == '1' then break end
+      end
+    end
+  end
+  if taken == most then break end
+end
+if owner == '' then return reply end
+if taken == most then
+  for i = 3, 2 + size do redis.call('ZREM', KEYS[i], owner) end
+  return reply
+end
+for i = 3, 2 + size do
+  if quota[i - 3] == 0 then redis.call('ZREM', KEYS[i], owner)
+  else
+    local names = {KEYS[i]}
+    for list = i + size, #KEYS, size do names[#names + 1] = KEYS[list] end
+    redis.pcall('SADD', KEYS[2], table.concat(names, '\0'))
+    local last = (quota[i - 3] or taken >= free) and 1e12 or 0
+    redis.pcall('ZADD', KEYS[i], string.format('%.6f', now[1] + now[2] / 1e6 + last), owner)
+  end
+end
+return reply
