@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from traceback import extract_tb
@@ -207,8 +206,9 @@ def _refuse_shadow(name: str) -> None:
     """A file of the user's named as our package is imported instead of it, and nothing else says so."""
     if name.partition(".")[0] != "tasks":
         return
-    module = import_module("tasks")
-    if not hasattr(module, "HandlerTask"):
+    # What was imported is looked at; what could not be is nowhere here, and its own error says why.
+    module = sys.modules.get("tasks")
+    if module is not None and not hasattr(module, "HandlerTask"):
         place = getattr(module, "__file__", None) or "a folder without __init__.py"
         raise AppNotFound(
             f"`tasks` is {place}, which hides this project's package of that name: rename it "
@@ -224,9 +224,7 @@ def _not_found(name: str, error: Exception) -> str:
         _refuse_shadow(name)
     except AppNotFound as shadow:
         return str(shadow)
-    except Exception:
-        # The import fails again: the first error, below, says why.
-        hint = _shadow_hint(error) or hint
+    hint = _shadow_hint(error) or hint
     return f"The Celery app {name!r} could not be loaded: {_told(error)}: {hint}"
 
 

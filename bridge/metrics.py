@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
-from bridge.ledger.tally import Line
 from bridge.records.place import Place
 
 
@@ -141,11 +140,11 @@ class BridgeMetrics:
         for labels, seconds in ages.items():
             self.oldest.labels(*labels).set(seconds)
 
-    def show_fates(self, topic: str, line: Line) -> None:
+    def show_fates(self, place: Place, handler: str, fates: Mapping[str, int], unaccounted: int) -> None:
         """Show how the deliveries of one handler and partition stand."""
-        for fate in ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired"):
-            self.fates.labels(topic, line.partition, line.handler, fate).set(getattr(line, fate))
-        self.unaccounted.labels(topic, line.partition, line.handler).set(line.unaccounted + line.forgotten)
+        for fate, count in fates.items():
+            self.fates.labels(*place, handler, fate).set(count)
+        self.unaccounted.labels(*place, handler).set(unaccounted)
 
     def forget(self, places: Iterable[Place]) -> None:
         """Show nothing more of partitions that another bridge has now."""

@@ -9,12 +9,13 @@ from celery import Celery
 
 from bridge import settings
 from bridge.commands.status import facts_of
-from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
+from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handlers import Routes, find_routes, import_handlers, no_handler
 from bridge.handoff.broker import connection_to
 from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
 from bridge.settings import Settings, hide_password, is_redis
+from bridge.topics.names import TopicNames, name_faults
 from bridge.upkeep.problems import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import risks
 
@@ -63,10 +64,7 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
     if not routes.topics and not faults:
         faults.append(no_handler(app, environ))
     elif routes.topics:
-        try:
-            settings.check_routes(chosen, routes)
-        except SettingsError as error:
-            faults.extend(error.faults)
+        faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
     return chosen, routes, faults, not broken
 
 
@@ -94,13 +92,13 @@ def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
     for topic in routes.topics:
         if topic not in known:
             yield Finding("warning", f"topic {topic!r} does not exist yet: it is consumed as soon as it does.")
-        elif (dead := chosen.names.dead_letters(topic)) not in known and not chosen.file.kafka_create_topics:
+        elif (dead := TopicNames.of(chosen).dead_letters(topic)) not in known and not chosen.file.kafka_create_topics:
             yield Finding(
                 "warning",
                 f"topic {dead!r} does not exist and kafka_create_topics is False: "
                 f"dead letters of {topic!r} wait until you make it.",
             )
-    if there := [name for topic in routes.topics if (name := chosen.names.dead_letters(topic)) in known]:
+    if there := [name for topic in routes.topics if (name := TopicNames.of(chosen).dead_letters(topic)) in known]:
         yield from _kept(admin, there)
 
 

@@ -20,6 +20,7 @@ from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.extents import extents
 from bridge.topics.latest import DeadLetter, latest
+from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
 #: Offsets of each partition that are looked through for a key, the latest.
@@ -222,7 +223,7 @@ def _delivery(
                 )
         case Fate.DEAD:
             letter = letters.get(which)
-            where = letter.place if letter else settings.names.dead_letters(topic)
+            where = letter.place if letter else TopicNames.of(settings).dead_letters(topic)
             if letter:
                 at, error = letter.failed_at, f"{letter.reason}: {letter.error}"
                 attempts["lost" if letter.reason == "poison" else "failed"] = letter.attempts

@@ -25,6 +25,7 @@ from bridge.ledger.underway import oldest
 from bridge.settings import Settings
 from bridge.topics.extents import Extent, extents
 from bridge.topics.latest import latest
+from bridge.topics.names import TopicNames
 from bridge.upkeep.problems import Facts, HandlerFacts, Letters, Memory, problems
 
 Found = TypeVar("Found")
@@ -169,7 +170,7 @@ def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iter
     for handler, letters in sorted(by_handler.items()):
         letters.sort(key=lambda letter: letter.failed_at)
         last = letters[-1]
-        name = settings.names.dead_letters(topic)
+        name = TopicNames.of(settings).dead_letters(topic)
         since = letters[0].failed_at
         yield Letters(name, handler, len(letters), since, last.reason, last.error[:300], found.more)
 

@@ -12,6 +12,7 @@ from bridge.topics.extents import Extent
 
 #: How many offsets of each kind a report names.
 NAMED: Final = 10
+_SHOWN: Final = ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired")
 
 
 @dataclass
@@ -54,6 +55,16 @@ class Line:
     oldest: list[int] = field(default_factory=list)
     oldest_since: str | None = None
     letters_missing: list[int] = field(default_factory=list)
+
+    @property
+    def fates(self) -> dict[str, int]:
+        """How many deliveries there are of each fate, and how many whose fate was forgotten or has expired."""
+        return {fate: getattr(self, fate) for fate in _SHOWN}
+
+    @property
+    def missing(self) -> int:
+        """How many committed offsets nobody can account for: must be 0."""
+        return self.unaccounted + self.forgotten
 
 
 def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0) -> Line:

@@ -18,6 +18,7 @@ from bridge.kafka import (
     admin_client,
 )
 from bridge.settings import Settings
+from bridge.topics.names import TopicNames
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class Catalog:
         return told
 
     def _make(self, source: str, partitions: int, known: Mapping[str, Any]) -> bool:
-        name = self._settings.names.dead_letters(source)
+        name = TopicNames.of(self._settings).dead_letters(source)
         if name in known or not self._makes:
             return True
         if self.cluster.startswith(MOCK):

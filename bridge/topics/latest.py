@@ -7,6 +7,7 @@ from typing import Final
 from bridge.kafka import Record, headers_of
 from bridge.settings import Settings
 from bridge.topics.extents import extents
+from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
 #: Dead letters of a partition that are looked through, the latest.
@@ -46,7 +47,7 @@ def latest(settings: Settings, topic: str) -> Latest:
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    found = extents(settings, [settings.names.dead_letters(topic)])
+    found = extents(settings, [TopicNames.of(settings).dead_letters(topic)])
     starts = {(e.topic, e.partition): max(e.first, e.end - RECENT) for e in found if e.end > e.first}
     ends = {(e.topic, e.partition): e.end for e in found if e.end > e.first}
     if not starts:

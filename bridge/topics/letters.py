@@ -9,6 +9,7 @@ from bridge.kafka import Record, TopicPartition, consumer_client, headers_of
 from bridge.records.message import Delivery
 from bridge.settings import Settings
 from bridge.topics.extents import Extent, extents
+from bridge.topics.names import TopicNames
 
 #: Seconds without a record after which a topic that has not been read to its end is given up.
 SILENCE: Final = 20.0
@@ -71,7 +72,7 @@ def letters(settings: Settings, topic: str) -> Letters:
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    places = extents(settings, [settings.names.dead_letters(topic)])
+    places = extents(settings, [TopicNames.of(settings).dead_letters(topic)])
     found = _read(settings, topic, {place: place.first for place in places})
     return Letters(found, all(place.first == 0 for place in places))
 
@@ -82,7 +83,7 @@ def recent_letters(settings: Settings, topic: str, partition: int) -> set[Letter
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    places = extents(settings, [settings.names.dead_letters(topic)])
+    places = extents(settings, [TopicNames.of(settings).dead_letters(topic)])
     mine = [place for place in places if place.partition == partition % len(places)]
     return set(_read(settings, topic, {place: max(place.first, place.end - RECENT) for place in mine}))
 

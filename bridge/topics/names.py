@@ -1,8 +1,10 @@
 """Names of the topics that belong to a source topic: retry, replay and dead letters."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+
+from bridge.settings import Settings
 
 #: Longest name that Kafka takes for a topic (org.apache.kafka.common.internals.Topic).
 MAX_TOPIC_NAME = 249
@@ -18,6 +20,12 @@ class TopicNames:
     retry_pattern: str = "{topic}.retry.{delay}"
     replay_pattern: str = "{topic}.replay"
     dead_letter_pattern: str = "{topic}.dlq"
+
+    @classmethod
+    def of(cls, settings: Settings) -> "TopicNames":
+        """The names that the settings' patterns give for their group."""
+        file = settings.file
+        return cls(settings.group, file.kafka_retry_topic, file.kafka_replay_topic, file.kafka_dead_letter_topic)
 
     def retry(self, topic: str, delay: int) -> str:
         """The topic in which records of `topic` wait for `delay` seconds."""
@@ -57,6 +65,13 @@ class TopicNames:
                     )
                 owner.setdefault(name, source)
         return faults
+
+
+def name_faults(settings: Settings, topics: Collection[str]) -> list[str]:
+    """What is wrong with the names of the topics that handlers have, and of those that `kafka_topics` has besides."""
+    others = [topic for topic in settings.file.kafka_topics if topic not in topics]
+    in_settings = [f"kafka_topics: {fault}" for topic in others if (fault := topic_fault(topic))]
+    return [*TopicNames.of(settings).clashes(topics), *in_settings]
 
 
 def topic_fault(name: str) -> str | None:

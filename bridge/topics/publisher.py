@@ -17,6 +17,7 @@ from bridge.records.failure import Failure, cut
 from bridge.records.message import Dead, Delivery
 from bridge.settings import Settings
 from bridge.topics.letters import Letter, recent_letters, text_of
+from bridge.topics.names import TopicNames
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Publisher:
             PublishFailed: Kafka did not acknowledge it; it may or may not be there.
         """
         chosen = self._settings.of_group(group)
-        topic = chosen.names.dead_letters(delivery.message.topic)
+        topic = TopicNames.of(chosen).dead_letters(delivery.message.topic)
         for failure in _shorter_and_shorter(dead.failure):
             headers = dead_letter_headers(delivery, Dead(dead.reason, failure), chosen.group)
             try:

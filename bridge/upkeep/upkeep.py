@@ -99,10 +99,10 @@ class Upkeep:
         extent = Extent(*place, first, end, committed)
         lines = [line(self._ledger, account, extent) for account in partition.accounts.values()]
         for each in lines:
-            self._metrics.show_fates(partition.topic, each)
+            self._metrics.show_fates(place, each.handler, each.fates, each.missing)
         lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
         # What is forgotten has no page to find its first by: all of this range is counted again.
         lost += [first for each in lines if each.forgotten]
         self._audited[place] = min(lost, default=committed or 0)
-        counts = {(*place, each.handler): each.unaccounted + each.forgotten for each in lines}
+        counts = {(*place, each.handler): each.missing for each in lines}
         return {which: count for which, count in counts.items() if count}

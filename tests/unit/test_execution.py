@@ -13,6 +13,7 @@ from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Account, Fate, Mark
 from bridge.records.message import HEADER, Batch, Delivery, Message, from_header, to_header
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Publisher
 from lossless.worker.ending import ComeBack
 from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics
@@ -291,7 +292,7 @@ def test_a_dead_letter_that_is_written_and_cannot_be_marked_is_not_written_again
 def test_the_dead_letter_and_its_topic_are_of_the_group_that_handed_it_off() -> None:
     made = EnvironmentSettings(BRIDGE_GROUP="workers")
     settings = Settings(FileSettings(kafka_dead_letter_topic="{topic}.{group}.dlq"), made, "", {})
-    assert settings.of_group("orders-eu").names.dead_letters("orders") == "orders.orders-eu.dlq"
+    assert TopicNames.of(settings.of_group("orders-eu")).dead_letters("orders") == "orders.orders-eu.dlq"
     assert settings.of_group("orders-eu").group == "orders-eu"
     assert settings.of_group("").group == "workers"
 

@@ -7,7 +7,8 @@ from tasks import metrics as worker_metrics
 
 def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
     metrics = BridgeMetrics()
-    metrics.show_fates("orders", Line("charge", 0, 0, 200, 200, 0, unaccounted=3, forgotten=120))
+    line = Line("charge", 0, 0, 200, 200, 0, unaccounted=3, forgotten=120)
+    metrics.show_fates(("orders", 0), line.handler, line.fates, line.missing)
     where = {"topic": "orders", "partition": "0", "handler": "charge"}
     assert metrics.registry.get_sample_value("bridge_unaccounted", where) == 123
 

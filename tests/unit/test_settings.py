@@ -10,8 +10,9 @@ from celery import Celery
 from bridge.errors import SettingsError
 from bridge.handlers import Handler, Routes
 from bridge.kafka import property_fault
-from bridge.settings import OWN_APP, Settings, check_routes, hide_password, is_redis, load, properties
+from bridge.settings import OWN_APP, Settings, hide_password, is_redis, load, properties, sequence_faults
 from bridge.settings import read as read_settings
+from bridge.topics.names import TopicNames, name_faults
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 
 SECRET = "s3cr3t"
@@ -44,7 +45,7 @@ def test_the_defaults_are_those_of_the_contract(read):
     assert (settings.environment.BRIDGE_HTTP_PORT, settings.environment.WORKER_METRICS_PORT) == (8090, 8091)
     assert settings.file.kafka_park_after == 60
     assert settings.file.kafka_create_topics
-    assert settings.names.dead_letters("orders") == "orders.dlq"
+    assert TopicNames.of(settings).dead_letters("orders") == "orders.dlq"
     assert settings.ledger_url == "redis://localhost:6379/0"
     assert settings.topic("orders").commit == "handoff"
 
@@ -262,31 +263,31 @@ def some_routes(*topics: str) -> Routes:
     return Routes({"charge": Handler("charge", topics, "celery", 1, 600)}) if topics else Routes({})
 
 
-def test_the_routes_are_checked_against_the_settings(read):
+def faults_with(settings: Settings, *topics: str) -> list[str]:
+    return [*name_faults(settings, topics), *sequence_faults(settings, some_routes(*topics))]
+
+
+def test_the_settings_are_checked_against_the_handlers(read):
     settings = read({"kafka_topics": {"orders": {"sequence": ["charge", "nobody"], "commit": "completion"}}})
-    with pytest.raises(SettingsError) as wrong:
-        check_routes(settings, some_routes("orders", "orders.dlq"))
-    assert len(wrong.value.faults) == 2
-    assert "'orders.dlq' is consumed" in wrong.value.faults[0]
-    assert "'nobody', which is no handler" in wrong.value.faults[1]
+    names, sequence = faults_with(settings, "orders", "orders.dlq")
+    assert "'orders.dlq' is consumed" in names
+    assert "'nobody', which is no handler" in sequence
 
 
 @pytest.mark.parametrize("name", ["^orders.*", "", "orders!", "a b", "größe", ".", "..", "o" * 250, "orders\n"])
 def test_a_name_that_kafka_takes_for_no_topic_is_refused_at_the_start(read, name):
-    with pytest.raises(SettingsError) as wrong:
-        check_routes(read(), some_routes(name, "orders"))
-    (fault,) = wrong.value.faults
+    (fault,) = faults_with(read(), name, "orders")
     assert f"{name!r} is no name of a topic" in fault
     assert ("no pattern" in fault) is name.startswith("^")
 
 
 def test_an_entry_of_kafka_topics_that_no_topic_can_have_is_a_fault(read):
-    with pytest.raises(SettingsError, match=r"kafka_topics: '\^orders' is no name of a topic"):
-        check_routes(read({"kafka_topics": {"^orders": {}}}), some_routes("orders"))
+    (fault,) = faults_with(read({"kafka_topics": {"^orders": {}}}), "orders")
+    assert fault.startswith("kafka_topics: '^orders' is no name of a topic")
 
 
 def test_an_entry_without_a_handler_is_no_fault(read):
-    check_routes(read({"kafka_topics": {"other": {}}}), some_routes("orders"))
+    assert faults_with(read({"kafka_topics": {"other": {}}}), "orders") == []
 
 
 def test_an_app_of_ones_own_may_have_plain_tasks_as_it_likes():

@@ -1,0 +1,25 @@
+"""Addresses as they are set: of which kind they are, and how they are shown (pure)."""
+
+import re
+from urllib.parse import urlsplit
+
+
+def is_redis(url: str) -> bool:
+    """Whether a broker URL is one of Redis."""
+    return urlsplit(url).scheme.partition("+")[0] in ("redis", "rediss", "sentinel")
+
+
+def holds_ledger(url: str) -> bool:
+    """Whether a URL is that of one Redis; a list of several, or Sentinel, is for the broker alone."""
+    parts = urlsplit(url)
+    try:
+        # Read here: a port that is no number is an error when it is read.
+        return parts.scheme in ("redis", "rediss") and ";" not in url and parts.port != 0
+    except ValueError:
+        return False
+
+
+def hide_password(url: str) -> str:
+    """A URL fit for a log: whatever stands before each `@` is left out, and a `password=` behind it."""
+    hidden = ";".join(re.sub(r"//.*@", "//…@", part) for part in url.split(";"))
+    return re.sub(r"(password=)[^&]*", r"\1…", hidden)

@@ -1,0 +1,142 @@
+"""Every fault of the settings, a sentence each that says what to do: pure, and never only the first."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from celery import Celery
+from pydantic import ValidationError
+
+from bridge.handlers import Routes
+from bridge.kafka import FIXED, property_fault
+from bridge.settings.addresses import holds_ledger
+from bridge.settings.values import OWN_APP, EnvironmentSettings, FileSettings, Settings, TopicSettings
+
+#: librdkafka does not know the property: no fault of its own, and left out.
+UNKNOWN: Final = "unknown"
+#: Kafka's own rule for a group or topic name that every tool can show and type.
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_SECRET: Final = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
+#: A topic's pattern → what it must contain.
+_PATTERNS: Final = {
+    "kafka_retry_topic": ("topic", "delay"),
+    "kafka_replay_topic": ("topic",),
+    "kafka_dead_letter_topic": (),
+}
+
+
+def of_values(source: str, error: ValidationError) -> list[str]:
+    """Values that are of another kind than theirs, or settings that there are not."""
+    return [_sentence(source, problem) for problem in error.errors()]
+
+
+def _sentence(source: str, problem: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{source}: there is no setting {place!r}: see the list in docs/settings.md."
+    return f"{source}: {place}: {problem['msg']} (it is {problem['input']!r})."
+
+
+def of_pressure(file: FileSettings) -> list[str]:
+    """Marks of a queue's length that contradict each other."""
+    if file.kafka_resume_below < file.kafka_pause_above:
+        return []
+    return [
+        f"celeryconfig: kafka_resume_below ({file.kafka_resume_below}) must be less than "
+        f"kafka_pause_above ({file.kafka_pause_above})."
+    ]
+
+
+def of_environment(found: EnvironmentSettings) -> list[str]:
+    """Variables whose values nothing could work with."""
+    wrong = []
+    if not _NAME.fullmatch(found.BRIDGE_GROUP):
+        wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
+    if found.LEDGER_URL and not holds_ledger(found.LEDGER_URL):
+        wrong.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
+    return wrong
+
+
+def of_property(variable: str, name: str, value: str) -> str | None:
+    """Why a property may not be set so; UNKNOWN where librdkafka has none of that name."""
+    fault = property_fault(name, value)
+    if fault == UNKNOWN:
+        return UNKNOWN
+    if name in FIXED:
+        return f"{variable}: the bridge sets {name} itself: remove the variable."
+    if not fault:
+        return None
+    shown = fault.replace(value, "…") if _SECRET.search(name) else fault
+    return f"{variable}: {shown.strip()}."
+
+
+def of_celery(app: Celery) -> list[str]:
+    """Celery's own settings with which a delivery would be lost, loop or not be read."""
+    conf = app.conf
+    wanted: tuple[tuple[str, bool, str], ...] = (
+        ("'json' in accept_content", "json" in conf.accept_content, "deliveries are JSON"),
+        ("task_protocol = 2", conf.task_protocol == 2, "the `kafka` header needs it"),
+        ("task_always_eager = False", not conf.task_always_eager, "nothing would go through the broker"),
+    )
+    if app.main == OWN_APP:
+        wanted += (
+            ("task_acks_late = True", bool(conf.task_acks_late), "a killed worker would lose what it runs"),
+            ("task_acks_on_failure = True", conf.task_acks_on_failure is not False, "failures would loop or be lost"),
+            ("task_acks_on_timeout = True", conf.task_acks_on_timeout is not False, "timeouts would loop for ever"),
+            ("task_serializer = 'json'", conf.task_serializer == "json", "only JSON is read back"),
+            ("accept_content = ['json']", set(conf.accept_content) == {"json"}, "pickle from a queue runs any code"),
+        )
+    return [f"celeryconfig: {name} is needed: {why}." for name, right, why in wanted if not right]
+
+
+def of_patterns(file: FileSettings, group: str) -> list[str]:
+    """Patterns of topics that cannot be filled in, or that give no topic."""
+    return [
+        fault for name, needed in _PATTERNS.items() for fault in _of_pattern(name, getattr(file, name), needed, group)
+    ]
+
+
+def _of_pattern(name: str, pattern: str, needed: tuple[str, ...], group: str) -> Iterator[str]:
+    try:
+        filled = pattern.format(topic="orders", delay="5m", group=group)
+    except (KeyError, IndexError, ValueError):
+        yield f"celeryconfig: {name} may use {{topic}}, {{delay}} and {{group}} only; it is {pattern!r}."
+        return
+    missing = [part for part in needed if f"{{{part}}}" not in pattern]
+    if missing:
+        yield f"celeryconfig: {name} must contain {{{missing[0]}}}; it is {pattern!r}."
+    if not _NAME.fullmatch(filled):
+        yield f"celeryconfig: {name} gives {filled!r}, which Kafka does not take for a topic."
+
+
+def of_ledger(settings: Settings) -> list[str]:
+    """Topics that ask for what this ledger, or the lack of one, does not give."""
+    topics = settings.file.kafka_topics.items()
+    return [fault for topic, chosen in topics for fault in _of_topic(settings, f"kafka_topics[{topic!r}]", chosen)]
+
+
+def _of_topic(settings: Settings, where: str, chosen: TopicSettings) -> Iterator[str]:
+    if chosen.order and chosen.commit != "completion":
+        yield f"{where}: order={chosen.order!r} needs commit='completion'."
+    if chosen.handoff_durability and not settings.one_redis:
+        yield (
+            f"{where}: handoff_durability='fsync' waits for the broker's append-only file: the broker must be one "
+            "Redis (redis:// or rediss://), and the ledger the same (no LEDGER_URL)."
+        )
+    if settings.ledger_url is None:
+        for option in ("commit", "order", "sequence"):
+            if (value := getattr(chosen, option)) and value != "handoff":
+                yield (
+                    f"{where}: {option}={value!r} needs a ledger in Redis, and the broker is not one "
+                    "(redis:// or rediss://): set LEDGER_URL."
+                )
+
+
+def of_sequences(settings: Settings, routes: Routes) -> list[str]:
+    """Handlers that a `sequence` names and the topic does not have."""
+    return [
+        f"kafka_topics[{topic!r}]: sequence names {name!r}, which is no handler of that topic."
+        for topic, chosen in settings.file.kafka_topics.items()
+        for name in chosen.sequence
+        if name not in {handler.name for handler in routes.of(topic)}
+    ]

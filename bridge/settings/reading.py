@@ -1,0 +1,87 @@
+"""Settings, read from celeryconfig and the environment; what is wrong is said all at once (faults.py)."""
+
+from collections.abc import Mapping
+
+from celery import Celery
+from pydantic import ValidationError
+
+from bridge.errors import SettingsError
+from bridge.settings import faults
+from bridge.settings.values import EnvironmentSettings, FileSettings, Settings
+
+
+def load(app: Celery, environ: Mapping[str, str]) -> Settings:
+    """Read and check all settings that can be checked without a connection.
+
+    Raises:
+        SettingsError: with every fault, a sentence each.
+    """
+    settings, wrong = read(app, environ)
+    if wrong:
+        raise SettingsError(wrong)
+    return settings
+
+
+def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """Read all settings, with the defaults in place of those that are wrong; and say what is wrong, a sentence each."""
+    file, in_file = _file_settings(app)
+    environment, in_environment = _environment(environ)
+    kafka, ignored, in_kafka = _kafka_properties(environ)
+    settings = Settings(file, environment, str(app.conf.broker_url or ""), kafka, tuple(ignored))
+    wrong = [
+        *in_file,
+        *in_environment,
+        *in_kafka,
+        *faults.of_celery(app),
+        *faults.of_patterns(file, settings.group),
+        *faults.of_ledger(settings),
+    ]
+    return settings, wrong
+
+
+def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:
+    given, unread = {}, []
+    for name in _own_names(app):
+        try:
+            given[name] = app.conf[name]
+        except KeyError:
+            unread.append(f"celeryconfig: {name.upper()} is not read: write {name}.")
+    try:
+        file = FileSettings.model_validate(given)
+    except ValidationError as error:
+        return FileSettings(), [*unread, *faults.of_values("celeryconfig", error)]
+    return file, [*unread, *faults.of_pressure(file)]
+
+
+def _own_names(app: Celery) -> list[str]:
+    """Ours among the names of an app's settings; in a Django project they are written CELERY_KAFKA_TOPICS."""
+    namespace: str = getattr(app, "namespace", None) or ""
+    prefix = f"{namespace.rstrip('_')}_" if namespace else ""
+    bare = (str(name).removeprefix(prefix) for name in app.conf if str(name).startswith((prefix, "kafka_")))
+    return sorted({name.lower() for name in bare if name.lower().startswith("kafka_")})
+
+
+def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
+    given = {name: environ[name] for name in EnvironmentSettings.model_fields if environ.get(name)}
+    try:
+        found = EnvironmentSettings.model_validate(given)
+    except ValidationError as error:
+        return EnvironmentSettings(), faults.of_values("environment", error)
+    return found, faults.of_environment(found)
+
+
+def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """librdkafka's properties, the variables that it does not know, and what is wrong with the others."""
+    properties, ignored, wrong = {"bootstrap.servers": "localhost:9092"}, [], []
+    for variable in sorted(environ):
+        if not variable.startswith("KAFKA_") or not environ[variable]:
+            continue
+        name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
+        fault = faults.of_property(variable, name, environ[variable])
+        if fault == faults.UNKNOWN:
+            ignored.append(variable)
+        elif fault:
+            wrong.append(fault)
+        else:
+            properties[name] = environ[variable]
+    return properties, ignored, wrong

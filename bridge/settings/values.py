@@ -1,0 +1,130 @@
+"""What can be set, with its default: the values alone, as they are once they have been read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bridge.settings.addresses import holds_ledger
+from bridge.settings.properties import meant
+
+#: The Kafka consumer group, and the default Celery queue, where BRIDGE_GROUP names no other.
+DEFAULT_GROUP: Final = "bridge"
+#: The name of this project's own app. On another a handler says for itself what its delivery needs (tasks.defaults).
+OWN_APP: Final = "tasks"
+
+
+class TopicSettings(BaseModel):
+    """One entry of `kafka_topics`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    commit: Literal["handoff", "completion"] = "handoff"
+    order: Literal["key", "partition"] | None = None
+    sequence: tuple[str, ...] = ()
+    handoff_durability: Literal["fsync"] | None = None
+
+
+class FileSettings(BaseModel):
+    """The `kafka_…` settings of celeryconfig.
+
+    Attributes:
+        kafka_topics: per topic, how it is committed and ordered.
+        kafka_park_after: seconds; waits from this length on go through a retry topic.
+        kafka_create_topics: whether missing retry, replay and dead-letter topics are created.
+        kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
+        kafka_pause_above: messages in a Celery queue from which on its topics are paused.
+        kafka_resume_below: messages in that queue below which they go on.
+        kafka_window: offsets from the first that is not settled to the last that was read, above which a partition with
+            commit="completion" is paused.
+        kafka_stuck_after: seconds after which a delivery that is handed off and not settled is looked for, and
+            handed off again if its task is nowhere.
+        kafka_unknown_for: seconds that a delivery waits for a worker that knows its handler.
+        kafka_ledger_days: days that fates are kept after the last write to their page.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kafka_topics: dict[str, TopicSettings] = Field(default_factory=dict)
+    kafka_park_after: float = Field(default=60, gt=0)
+    kafka_create_topics: bool = True
+    kafka_retry_topic: str = "{topic}.retry.{delay}"
+    kafka_replay_topic: str = "{topic}.replay"
+    kafka_dead_letter_topic: str = "{topic}.dlq"
+    kafka_pause_above: int = Field(default=20_000, gt=0)
+    kafka_resume_below: int = Field(default=10_000, ge=0)
+    kafka_window: int = Field(default=100_000, ge=1_000)
+    kafka_stuck_after: float = Field(default=3_600, ge=1)
+    kafka_unknown_for: float = Field(default=3_600, ge=0)
+    kafka_ledger_days: float = Field(default=7, gt=0)
+
+
+class EnvironmentSettings(BaseModel):
+    """What the environment says, apart from librdkafka's properties."""
+
+    model_config = ConfigDict(frozen=True)
+
+    BRIDGE_GROUP: str = DEFAULT_GROUP
+    BRIDGE_HTTP_PORT: int = Field(default=8090, ge=0, le=65535)
+    WORKER_METRICS_PORT: int = Field(default=8091, ge=0, le=65535)
+    WORKER_LOG_FORMAT: Literal["text", "json"] = "text"
+    LEDGER_URL: str = Field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of both processes; its repr shows no secret.
+
+    Attributes:
+        kafka: librdkafka properties, with `bootstrap.servers`.
+        ignored: names of KAFKA_ variables that librdkafka does not know and that are left out.
+    """
+
+    file: FileSettings
+    environment: EnvironmentSettings
+    broker_url: str = field(repr=False)
+    kafka: Mapping[str, str] = field(repr=False)
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def misspelt(self) -> list[str]:
+        """Of the variables that are left out, those that look like a property's, a sentence each."""
+        return [
+            f"{name} is left out: librdkafka has no such property. Did you mean {right}?"
+            for name in self.ignored
+            if (right := meant(name))
+        ]
+
+    @property
+    def group(self) -> str:
+        """The Kafka consumer group."""
+        return self.environment.BRIDGE_GROUP
+
+    def of_group(self, group: str) -> "Settings":
+        """The same settings for what another group has handed off; for none, these."""
+        if group in ("", self.group):
+            return self
+        return replace(self, environment=self.environment.model_copy(update={"BRIDGE_GROUP": group}))
+
+    @cached_property
+    def ledger_url(self) -> str | None:
+        """The Redis that holds the ledger: LEDGER_URL, or the broker where that is Redis."""
+        if self.environment.LEDGER_URL:
+            return self.environment.LEDGER_URL
+        return self.broker_url if holds_ledger(self.broker_url) else None
+
+    @property
+    def ledger_named(self) -> str:
+        """The variable by which the ledger's Redis is set, for errors."""
+        return "LEDGER_URL" if self.environment.LEDGER_URL else "CELERY_BROKER_URL"
+
+    @property
+    def one_redis(self) -> bool:
+        """Whether ledger and broker are the same Redis, so that both can be written in one step."""
+        return holds_ledger(self.broker_url) and self.ledger_url == self.broker_url
+
+    def topic(self, name: str) -> TopicSettings:
+        """The settings of one topic."""
+        return self.file.kafka_topics.get(name, TopicSettings())
