@@ -54,6 +54,6 @@ def script(package: str, name: str, values: str = "") -> Script:
     folder = files(package) / "lua"
 
     def text_of(name: str) -> str:
-        return _INCLUDE.sub(lambda found: text_of(found[1]), (folder / f"{name}.lua").read_text())
+        return _INCLUDE.sub(lambda found: text_of(found[1]), (folder / f"{name}.lua").read_text("utf-8"))
 
     return Script(f"{values} {_COMMENT.sub('', text_of(name))}".strip(" "))

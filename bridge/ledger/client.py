@@ -14,9 +14,9 @@ from bridge.ledger.connection import Connection
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate
 from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
-from bridge.ledger.script import Script
 from bridge.ledger.states import States
 from bridge.ledger.writes import Call, Mark, Push, Written
+from lossless.lua import Script
 
 #: Pages that are read in one round trip.
 _PAGES_AT_ONCE: Final = 32

@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, NoScriptError
 from redis.retry import Retry
 
 from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
-from bridge.ledger.script import Script
+from lossless.lua import Script
 from lossless.transport.replica import leaving
 
 _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (

@@ -1,14 +1,14 @@
-"""How a Lua script is read and composed, and that each of the transport's is one that somebody calls."""
+"""How a Lua script is read and composed, and that each is one that somebody calls."""
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from bridge.ledger import script as ledger_scripts
 from lossless import lua
 from lossless.transport import scripts
-
-OWN = Path(scripts.__file__).parent / "lua"
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def test_a_script_that_is_not_there_is_missed_at_import(package: Path) -> None:
         lua.script("some_package", "one")
 
 
-def test_every_file_of_the_transport_is_called_or_included() -> None:
-    called = {name.lower() for name, value in vars(scripts).items() if isinstance(value, lua.Script)}
-    included = {name for file in OWN.glob("*.lua") for name in lua._INCLUDE.findall(file.read_text())}
-    assert {file.stem for file in OWN.glob("*.lua")} == called | included
+@pytest.mark.parametrize("module", [scripts, ledger_scripts], ids=lambda module: module.__name__)
+def test_every_file_is_called_or_included(module: ModuleType) -> None:
+    folder = Path(str(module.__file__)).parent / "lua"
+    called = {name.lower() for name, value in vars(module).items() if isinstance(value, lua.Script)}
+    included = {name for file in folder.glob("*.lua") for name in lua._INCLUDE.findall(file.read_text())}
+    assert {file.stem for file in folder.glob("*.lua")} == called | included
