@@ -29,6 +29,7 @@ from kombu import transport as _kombu_transport
 from kombu.exceptions import OperationalError
 from kombu.transport import redis as _kombu_redis
 
+from lossless.transport.audience import ask_for_listeners
 from lossless.transport.channel import Channel, SentinelChannel
 from lossless.transport.polling import Poller
 from lossless.transport.versions import refuse_other_versions
@@ -56,6 +57,7 @@ def use() -> None:
     kombu_transport.TRANSPORT_ALIASES["sentinel"] = f"{__name__}:SentinelTransport"
     kombu_transport._transport_cache.clear()
     follow_worker()
+    ask_for_listeners()
 
 
 def risks(connection: Any) -> list[str]:
@@ -83,6 +85,8 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
     """The transport for ``redis://`` and ``rediss://``."""
 
     Channel = Channel
+    #: A publication tells how many heard it.
+    tells_listeners = True
     #: kombu makes this of a connection that is lost while it publishes: what a worker's steps publish (mingle, events)
     #: would end it, since Celery begins anew at these errors alone.
     connection_errors = (*kombu_redis.Transport.connection_errors, OperationalError)

@@ -13,6 +13,7 @@ from typing import Any
 from kombu.asynchronous import get_event_loop
 from kombu.log import get_logger
 from kombu.transport import virtual as _virtual
+from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
 logger = get_logger("lossless.transport")
@@ -20,10 +21,25 @@ virtual: Any = _virtual  # its stubs know nothing of what a subclass needs
 
 
 class Broadcasts:
-    """The broadcast messages that one channel has delivered and that are not settled."""
+    """The broadcast messages that one channel publishes, and has delivered and that are not settled."""
 
     def __init__(self, channel: Any) -> None:
         self.channel = channel
+        self._heard_by: int | None = None
+
+    def publish(self, message: dict[str, Any], topics: list[str]) -> None:
+        """Publish a message. Raises redis-py's errors."""
+        self._heard_by, payload = None, dumps(message)
+        with self.channel.conn_or_acquire() as client:
+            self._heard_by = sum(int(client.publish(topic, payload)) for topic in topics)
+
+    def heard_by(self) -> int | None:
+        """Return how many heard what was published last, once; None where it failed.
+
+        Those that listen to a replica are not counted, and nor are those of another database.
+        """
+        heard_by, self._heard_by = self._heard_by, None
+        return heard_by
 
     def holds(self, delivery_tag: str) -> bool:
         """Whether a tag is a broadcast message's that is not settled: an owner's own tags begin with its name."""

@@ -254,6 +254,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         if isinstance(before, _Tried):
             message["properties"]["delivery_tag"] = before
 
+    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **kwargs: Any) -> None:
+        if kwargs.get("_publish_batch") is not None:
+            super()._put_fanout(exchange, message, routing_key, **kwargs)
+        else:
+            self.broadcasts.publish(message, self._get_publish_topics(exchange, routing_key))
+
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> Any:
         """Put a message into its queue, or among the waiting ones if it is due later."""
         due = eta_of(message) if message.get("headers") else None

@@ -52,6 +52,12 @@ def running_tags() -> set[str]:
     return set() if state is None else {request.message.delivery_tag for request in tuple(state.active_requests)}
 
 
+def known_requests() -> tuple[Any, ...]:
+    """Return the requests that this worker has and that have not ended."""
+    state = _state()
+    return () if state is None else tuple(state.requests.values())
+
+
 def started_tags() -> set[str]:
     """Return the delivery tags of the tasks that run or have been given to the pool, which may run them any
     moment.
