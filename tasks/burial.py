@@ -13,7 +13,8 @@ from celery import Celery, Task
 
 from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.records.failure import Failure, cut
-from bridge.records.message import HEADER, Dead, from_header
+from bridge.records.header import HEADER, from_header
+from bridge.records.message import Dead
 from tasks import observing
 from tasks.book import Book
 from tasks.defaults import DeliveryTask

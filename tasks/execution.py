@@ -12,7 +12,8 @@ from kombu.exceptions import KombuError
 
 from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.records.failure import Failure
-from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, from_header, to_header
+from bridge.records.header import HEADER, from_header, to_header
+from bridge.records.message import Batch, Dead, Delivery, Message
 from bridge.records.settled import AlreadySettled
 from lossless.worker.ending import ComeBack
 from tasks import metrics, observing, telling

@@ -15,7 +15,8 @@ from typing import Any, Generic
 
 from celery.exceptions import Retry
 
-from bridge.records.message import HEADER, Message
+from bridge.records.header import HEADER
+from bridge.records.message import Message
 from tasks import execution
 from tasks.awaiting import finished
 from tasks.codec import Codec, Decode, decoder

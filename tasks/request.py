@@ -6,7 +6,7 @@ from typing import Any, Final
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 
-from bridge.records.message import HEADER
+from bridge.records.header import HEADER, Contents
 from lossless.worker import request
 from lossless.worker.ending import raised
 
@@ -48,6 +48,6 @@ class Request(request.Request):
         lost = isinstance(error, WorkerLostError) and "SIGKILL" in str(error)
         if not lost or not self._hard or not self.time_start:
             return False
-        header = self.request_dict.get(HEADER)
-        alone = isinstance(header, dict) and len(header.get("messages") or ()) == 1
+        contents = Contents.of(self.request_dict)
+        alone = contents is not None and len(contents.offsets) == 1
         return alone and time.time() - self.time_start >= self._hard

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from celery import Celery, Task
 from celery.exceptions import Reject
 
-from bridge.records.message import HEADER, Batch, label, to_header
+from bridge.records.header import HEADER, to_header
+from bridge.records.message import Batch, label
 from tasks.book import Book
 from tasks.errors import Failed
 

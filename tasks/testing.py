@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from bridge.records.message import HEADER, Header, Message
+from bridge.records.header import HEADER
+from bridge.records.message import Header, Message
 from bridge.records.settled import AlreadySettled
 from tasks.execution import failures_of
 from tasks.handler import HandlerTask

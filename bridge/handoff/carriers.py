@@ -1,10 +1,10 @@
 """Which Celery message carries a delivery now, and what that message says of it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bridge.records.message import HEADER
+from bridge.records.header import Contents, Told
 
 #: A delivery: partition, offset, handler.
 Which = tuple[int, int, str]
@@ -37,55 +37,38 @@ class Carrier:
     dead: str = ""
 
 
-def carried(
-    headers: Mapping[str, Any], topic: str, wanted: Collection[Which]
-) -> Iterator[tuple[Which, Mapping[str, Any]]]:
+def carried(headers: Mapping[str, Any], topic: str, wanted: Collection[Which]) -> Iterator[tuple[Which, Told]]:
     """Those of the wanted deliveries that a message with these headers carries, with what it says of each."""
-    header = headers.get(HEADER)
-    if not isinstance(header, Mapping) or header.get("topic") != topic:
+    contents = Contents.of(headers)
+    if contents is None or contents.topic != topic:
         return
-    for which, more in _rows(headers, header):
+    handler = str(headers.get("task"))
+    for offset, told in zip(contents.offsets, contents.tell(), strict=True):
+        which = (contents.partition, offset, handler)
         if which in wanted:
-            yield which, more
+            yield which, told
 
 
-def offsets_in(headers: Mapping[str, Any]) -> list[tuple[Owner, list[int]]]:
+def offsets_in(headers: Mapping[str, Any]) -> list[tuple[Owner, Sequence[int]]]:
     """What a message with these headers carries; a `kafka` header that is none of ours carries nothing."""
-    header = headers.get(HEADER)
-    if not isinstance(header, Mapping):
+    contents = Contents.of(headers)
+    if contents is None:
         return []
-    by_partition: dict[int, list[int]] = {}
-    for (partition, offset, _), _ in _rows(headers, header):
-        by_partition.setdefault(partition, []).append(offset)
-    handler, topic = str(headers.get("task")), str(header.get("topic"))
-    return [((handler, topic, partition), offsets) for partition, offsets in by_partition.items()]
-
-
-def _rows(headers: Mapping[str, Any], header: Mapping[str, Any]) -> list[tuple[Which, Mapping[str, Any]]]:
-    try:
-        partition, handler = int(header["partition"]), str(headers.get("task"))
-        return [
-            ((partition, int(row[0]), handler), row[5] if len(row) > 5 else {}) for row in header.get("messages") or ()
-        ]
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
-        # Another's header of that name.
-        return []
+    return [((str(headers.get("task")), contents.topic, contents.partition), contents.offsets)]
 
 
 def carrier(
     headers: Mapping[str, Any],
-    more: Mapping[str, Any],
+    told: Told,
     queue: str,
     where: Literal["queue", "taken", "waiting"],
     due: float | None,
 ) -> Carrier:
     """What is known of a delivery from the message that carries it."""
-    runs, failed = int(more.get("attempts", 0)), int(more.get("failures", 0))
     lost = sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
-    number, error = int(more.get("number", 0)), str(more.get("error", ""))
-    first, dead = more.get("first_failed_at"), more.get("dead") or {}
-    at = int(first) / 1000 if first else None
-    return Carrier(queue, where, due, failed, runs - failed, lost, number, error, at, str(dead.get("reason", "")))
+    first = told.first_failed_at / 1000 if told.first_failed_at else None
+    postponed = told.runs - told.failed
+    return Carrier(queue, where, due, told.failed, postponed, lost, told.number, told.error, first, told.dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +102,9 @@ def waiting_of(messages: Iterable[tuple[Mapping[str, Any], float | None]], more:
     """
     found: dict[tuple[str, Literal["failed", "held", "unpublished"]], list[Carrier]] = {}
     for headers, due in messages:
-        header = headers.get(HEADER)
-        for (_, _, handler), row in _rows(headers, header) if isinstance(header, Mapping) else ():
-            each = carrier(headers, row, "", "waiting", due)
+        contents, handler = Contents.of(headers), str(headers.get("task"))
+        for told in contents.tell() if contents else ():
+            each = carrier(headers, told, "", "waiting", due)
             if each.dead or each.error:
                 kind: Any = "unpublished" if each.dead else "held" if each.error.startswith(_STOPS) else "failed"
                 found.setdefault((handler, kind), []).append(each)

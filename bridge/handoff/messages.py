@@ -9,7 +9,7 @@ from kombu.utils.json import loads
 from bridge.handlers import queue_of
 from bridge.handoff.broker import Broker
 from bridge.handoff.carriers import Carrier, Owner, Waiting, Which, carried, carrier, offsets_in, waiting_of
-from bridge.records.message import HEADER
+from bridge.records.header import HEADER
 from lossless.transport.channel import Channel
 from lossless.transport.looking import first_waiting, sightings
 

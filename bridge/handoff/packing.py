@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bridge.handoff.templates import Outgoing
 from bridge.kafka import Record
 from bridge.ledger import Account
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Group
-from bridge.records.message import batch_id, header_of, label
+from bridge.records.header import Row, header_of
+from bridge.records.message import batch_id, label
 from bridge.records.row import row_of
 
 #: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.
@@ -71,21 +72,12 @@ def step_from(packed: Sequence[Packed], start: int) -> Sequence[Packed]:
     return packed[start:end]
 
 
-def _fitting(rows: Sequence[list[Any]]) -> tuple[int, int]:
+def _fitting(rows: Sequence[Row]) -> tuple[int, int]:
     """How many of these rows, one at least, one message may carry, and their bytes."""
     total = 0
     for number, each in enumerate(rows):
-        size = _size(each)
+        size = each.size
         if total + size > MESSAGE_BYTES and number:
             return number, total
         total += size
     return len(rows), total
-
-
-def _size(data: list[Any]) -> int:
-    """Bytes of a row's key, value and headers, which it has in base64."""
-    _, _, key, value, headers, *_ = data
-    length = len(key or "") + len(value or "")
-    if headers:
-        length += sum(len(name) + len(given or "") for name, given in headers)
-    return length * 3 // 4

@@ -9,7 +9,7 @@ from celery import Celery, signals
 from kombu import Queue
 from kombu.serialization import dumps
 
-from bridge.records.message import HEADER
+from bridge.records.header import HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Outgoing:
     Attributes:
         task_id: the Celery task id.
         label: what Flower and the logs show as its arguments.
-        header: the `kafka` header (bridge.records.message).
+        header: the `kafka` header (bridge.records.header).
     """
 
     handler: str

@@ -6,7 +6,8 @@ from typing import Any
 
 from bridge.kafka import Record, headers_of
 from bridge.records.failure import Failure
-from bridge.records.message import Dead, dead_row, row
+from bridge.records.header import Row
+from bridge.records.message import Dead
 
 logger = logging.getLogger(__name__)
 
@@ -19,20 +20,20 @@ class UnreadableRecord(Exception):
 class _Unreadable:
     """Stands in place of a record's headers."""
 
-    row: list[Any]
+    row: Row
 
 
-def row_of(record: Record) -> list[Any]:
-    """A record as a row of the `kafka` header.
+def row_of(record: Record) -> Row:
+    """A record as it is handed off.
 
     Other clients write what Python's cannot read: a header's name that is no UTF-8, for one. Such a record is a
     delivery that is dead already, with what can be read of it: it goes to the dead letters, and no handler sees it.
     """
     headers = _headers(record)
     if isinstance(headers, _Unreadable):
-        return list(headers.row)
+        return headers.row
     try:
-        return row(record.offset() or 0, _timestamp(record), record.key(), record.value(), headers)
+        return Row(record.offset() or 0, _timestamp(record), record.key(), record.value(), headers)
     except Exception as error:
         return _dead_row(record, error)
 
@@ -56,7 +57,7 @@ def _headers(record: Record) -> Any:
         return unreadable
 
 
-def _dead_row(record: Record, error: Exception) -> list[Any]:
+def _dead_row(record: Record, error: Exception) -> Row:
     parts: dict[str, Any] = {}
     for name, read in (("timestamp", _timestamp), ("key", lambda r: r.key()), ("value", lambda r: r.value())):
         try:
@@ -70,7 +71,7 @@ def _dead_row(record: Record, error: Exception) -> list[Any]:
     )
     logger.error("%s", why)
     dead = Dead("undecodable", Failure.of(UnreadableRecord(why), traceback=False))
-    return dead_row(row(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None), dead)
+    return Row(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None, dead)
 
 
 def _timestamp(record: Record) -> int | None:

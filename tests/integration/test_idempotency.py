@@ -8,7 +8,8 @@ from celery import Celery
 
 from bridge.ledger import Fate
 from bridge.records.failure import Failure
-from bridge.records.message import Batch, Dead, Delivery, Message, to_header
+from bridge.records.header import to_header
+from bridge.records.message import Batch, Dead, Delivery, Message
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, command, ledger, twice
 

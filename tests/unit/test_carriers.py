@@ -2,7 +2,8 @@
 
 from bridge.handoff.carriers import Waiting, waiting_of
 from bridge.records.failure import Failure
-from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, to_header
+from bridge.records.header import HEADER, to_header
+from bridge.records.message import Batch, Dead, Delivery, Message
 from tasks.errors import StopConsuming
 
 

@@ -15,6 +15,7 @@ from bridge.handoff.templates import Outgoing
 from bridge.ledger import Fate
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
+from bridge.records.header import HEADER, Contents
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
 
@@ -30,7 +31,9 @@ class Broker:
     def publish(self, outgoing: Any) -> None:
         each: Outgoing
         for each in outgoing:
-            self.published.append([row[0] for row in each.header["messages"]])
+            contents = Contents.of({HEADER: each.header})
+            assert contents is not None
+            self.published.append(list(contents.offsets))
 
 
 class Silent(MemoryLedger):

@@ -11,7 +11,8 @@ from celery.exceptions import Reject, Retry
 
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Account, Fate, Mark
-from bridge.records.message import HEADER, Batch, Delivery, Message, from_header, to_header
+from bridge.records.header import HEADER, from_header, to_header
+from bridge.records.message import Batch, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Publisher

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 import tasks
 from bridge.handlers import read_routes
-from bridge.records.message import HEADER, Message
+from bridge.records.header import HEADER
+from bridge.records.message import Message
 from tasks import awaiting
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS

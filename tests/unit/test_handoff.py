@@ -14,7 +14,8 @@ from bridge.errors import HandoffFailed, SettingsError
 from bridge.handlers import read_routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.templates import Outgoing
-from bridge.records.message import HEADER, Batch, Delivery, Message, label, to_header
+from bridge.records.header import HEADER, to_header
+from bridge.records.message import Batch, Delivery, Message, label
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.handler import HandlerTask

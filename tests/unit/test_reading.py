@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.records.message import from_header, header_of
+from bridge.records.header import from_header, header_of
 from bridge.records.row import row_of
 
 

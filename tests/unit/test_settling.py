@@ -8,7 +8,8 @@ import pytest
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
 from bridge.records.failure import Failure
-from bridge.records.message import HEADER, Batch, Dead, Delivery, Message, to_header
+from bridge.records.header import HEADER, to_header
+from bridge.records.message import Batch, Dead, Delivery, Message
 from bridge.topics.publisher import Publisher
 from tasks.book import Book
 from tasks.burial import bury

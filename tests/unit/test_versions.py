@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bridge.ledger import Fate
-from bridge.records.message import from_header, to_header
+from bridge.records.header import from_header, to_header
 from bridge.upkeep.problems import Facts, HandlerFacts, problems
 
 #: A message as the first version put it into the queue, whole: never changed here.

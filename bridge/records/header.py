@@ -1,0 +1,359 @@
+"""The one Celery header that carries all that is Kafka's: its two forms are known here and nowhere else.
+
+*Rows*, a list a message (`messages`): what carries one message, and what a worker sends again. *Columns*, the parts of
+many messages beside each other (`columns`): what a bridge hands off together. One JSON string has all keys, one all
+values, in base64 and told apart by their sizes, so that a batch costs little more to write and read than one message.
+What stands beside them (topic, partition …) is the same for both, and readers take either.
+"""
+
+from base64 import b64decode
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from bridge.errors import MalformedDelivery
+from bridge.records.failure import Failure
+from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message
+
+#: A name of its own, so that neither a payload nor a record's header can be taken for one of Celery's own
+#: (celery/app/amqp.py merges headers over its own).
+HEADER: Final = "kafka"
+
+#: What is written of a delivery beside its record, where it is not nothing.
+_MORE: Final = ("number", "attempts", "failures", "first_failed_at", "publish_tries", "error", "ended", "due")
+#: What another's header, or a broken one, makes the readers raise.
+_BROKEN: Final = (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError)
+
+_Json: TypeAlias = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """A record as it is about to be handed off; one that is dead from the start has `dead`."""
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] | None
+    dead: Dead | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key, value and headers."""
+        carried = sum(len(name) + len(given or b"") for name, given in self.headers) if self.headers else 0
+        return len(self.key or b"") + len(self.value or b"") + carried
+
+
+class Told(NamedTuple):
+    """What a header says of one delivery beside its record.
+
+    Attributes:
+        runs, failed: how often the handler ran for it, and how many of those spent a retry.
+        number: how often it was parked or replayed.
+        error: the last failure in words.
+        first_failed_at: milliseconds since the epoch, or None.
+        dead: why it is dead, where Kafka has not taken its dead letter yet; else empty.
+    """
+
+    runs: int = 0
+    failed: int = 0
+    number: int = 0
+    error: str = ""
+    first_failed_at: int | None = None
+    dead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a header carries, without its records being read."""
+
+    topic: str
+    partition: int
+    offsets: Sequence[int]
+    more: Mapping[int, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, headers: Mapping[str, Any]) -> "Contents | None":
+        """Those of a Celery message with these headers; `None` where it carries nothing of ours."""
+        data = headers.get(HEADER)
+        if not isinstance(data, Mapping):
+            return None
+        try:
+            return cls(str(data.get("topic")), int(data["partition"]), *_contents(data))
+        except _BROKEN:
+            return None
+
+    def tell(self) -> Iterator[Told]:
+        """What is said of each delivery, in the order of the offsets."""
+        for at in range(len(self.offsets)):
+            try:
+                yield _told(self.more[at]) if at in self.more else Told()
+            except _BROKEN:
+                yield Told()
+
+
+# Writing
+
+
+def header_of(
+    topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None, rows: Sequence[Row]
+) -> _Json:
+    """The header of records that were never handed off, as JSON-able data."""
+    if len(rows) == 1:
+        return _where(topic, partition, cluster, group, topic_id, order) | {"messages": [_row(*rows[0])]}
+    return _where(topic, partition, cluster, group, topic_id, order) | {"columns": _columns(rows)}
+
+
+def to_header(batch: Batch) -> _Json:
+    """The header of a batch as it is now, as JSON-able data."""
+    header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order)
+    header["messages"] = [_row_of(delivery) for delivery in batch.deliveries]
+    return header
+
+
+def _where(topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None) -> _Json:
+    found = {"topic": topic, "partition": partition, "cluster": cluster, "group": group, "topic_id": topic_id}
+    return found if order is None else {**found, "order": order}
+
+
+def _row_of(delivery: Delivery) -> list[Any]:
+    message = delivery.message
+    row = _row(message.offset, message.timestamp, message.key, message.value, message.headers, delivery.dead)
+    more = {name: value for name in _MORE if (value := getattr(delivery, name))}
+    if not more:
+        return row
+    return [*row[:5], {**more, **row[5]} if len(row) > 5 else more]
+
+
+def _row(
+    offset: int,
+    timestamp: int | None,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] | None,
+    dead: Dead | None = None,
+) -> list[Any]:
+    row = [offset, timestamp, _text(key), _text(value), _pairs(headers) if headers else None]
+    return row if dead is None else [*row, {"dead": _dead(dead)}]
+
+
+def _columns(rows: Sequence[Row]) -> _Json:
+    offsets, timestamps, keys, values, headers, dead = zip(*rows, strict=True)
+    columns = {
+        "offsets": _runs(offsets),
+        "timestamps": timestamps,
+        "keys": _joined(keys),
+        "values": _joined(values),
+    }
+    if any(headers):
+        columns["headers"] = {str(at): _pairs(found) for at, found in enumerate(headers) if found}
+    if any(dead):
+        columns["more"] = {str(at): {"dead": _dead(found)} for at, found in enumerate(dead) if found}
+    return columns
+
+
+def _runs(offsets: Sequence[int]) -> list[list[int]]:
+    """Each first offset of a run, and how many follow one another."""
+    first, last = offsets[0], offsets[-1]
+    if last - first == len(offsets) - 1:
+        return [[first, len(offsets)]]
+    runs = [[first, 1]]
+    for before, offset in pairwise(offsets):
+        if offset == before + 1:
+            runs[-1][1] += 1
+        else:
+            runs.append([offset, 1])
+    return runs
+
+
+def _joined(parts: Sequence[bytes | None]) -> _Json | None:
+    """All of a column in one text, and the size of each; `None` where no message has any."""
+    if None not in parts:
+        return {"sizes": list(map(len, parts)), "bytes": _text(b"".join(parts))}  # type: ignore[arg-type]
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    return {"sizes": [None if part is None else len(part) for part in parts], "bytes": _text(b"".join(there))}
+
+
+def _pairs(headers: Iterable[Header]) -> list[list[str | None]]:
+    return [[name, _text(given)] for name, given in headers]
+
+
+def _dead(dead: Dead) -> _Json:
+    return {"reason": dead.reason, **dead.failure.to_data()}
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b2a_base64(value, newline=False).decode("ascii")
+
+
+# Reading
+
+
+def from_header(handler: str, data: object) -> Batch:
+    """The batch that a header carries.
+
+    Raises:
+        MalformedDelivery: the header is not one that this project wrote.
+    """
+    if not isinstance(data, Mapping):
+        raise MalformedDelivery(_malformed(handler, f"it is {type(data).__name__}, not an object"))
+    try:
+        return _batch(handler, data)
+    except _BROKEN as error:
+        raise MalformedDelivery(_malformed(handler, f"{type(error).__name__}: {error}")) from error
+
+
+def _contents(data: Mapping[str, Any]) -> tuple[Sequence[int], dict[int, Mapping[str, Any]]]:
+    if "columns" in data:
+        columns = data["columns"]
+        more = {int(at): found for at, found in (columns.get("more") or {}).items()}
+        return _offsets(columns, len(columns["timestamps"])), more
+    rows = data.get("messages") or ()
+    return [int(row[0]) for row in rows], {at: row[5] for at, row in enumerate(rows) if len(row) > 5}
+
+
+def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
+    topic, partition = str(data["topic"]), int(data["partition"])
+    cluster, group, topic_id = str(data["cluster"]), str(data["group"]), str(data["topic_id"])
+    parts = _from_columns(data["columns"]) if "columns" in data else map(_from_row, data["messages"])
+    start, origin = f"{topic}-{partition}-", f"{cluster} {group} {topic_id}"
+    deliveries = []
+    for offset, timestamp, key, value, headers, more in parts:
+        attempts = int(more.get("attempts", 0)) if more else 0
+        message = Message(
+            topic,
+            partition,
+            offset,
+            key,
+            value,
+            headers,
+            timestamp,
+            attempts + 1,
+            f"{start}{offset}:{handler}",
+            origin,
+        )
+        deliveries.append(_delivery(message, handler, attempts, more) if more else Delivery(message, handler))
+    if not deliveries:
+        raise ValueError("it carries no message")
+    return Batch(
+        handler=handler,
+        topic=topic,
+        partition=partition,
+        deliveries=tuple(deliveries),
+        cluster=cluster,
+        group=group,
+        topic_id=topic_id,
+        order=data.get("order"),
+    )
+
+
+#: Offset, timestamp, key, value, headers, and what else is known of a delivery.
+_Parts: TypeAlias = tuple[int, int | None, bytes | None, bytes | None, Headers, Mapping[str, Any]]
+
+
+def _from_row(row: Sequence[Any]) -> _Parts:
+    offset, timestamp, key, value, headers = row[:5]
+    return (
+        int(offset),
+        None if timestamp is None else int(timestamp),
+        _bytes(key),
+        _bytes(value),
+        _headers(headers),
+        row[5] if len(row) > 5 else {},
+    )
+
+
+def _from_columns(columns: Mapping[str, Any]) -> Iterable[_Parts]:
+    timestamps = [None if found is None else int(found) for found in columns["timestamps"]]
+    count = len(timestamps)
+    headers: list[Headers] = [()] * count
+    for at, found in (columns.get("headers") or {}).items():
+        headers[_at(at, count)] = _headers(found)
+    more: list[Mapping[str, Any]] = [{}] * count
+    for at, found in (columns.get("more") or {}).items():
+        more[_at(at, count)] = found
+    return zip(
+        _offsets(columns, count),
+        timestamps,
+        _apart(columns["keys"], count),
+        _apart(columns["values"], count),
+        headers,
+        more,
+        strict=True,
+    )
+
+
+def _offsets(columns: Mapping[str, Any], count: int) -> Sequence[int]:
+    runs = [(int(first), int(length)) for first, length in columns["offsets"]]
+    # Before they are written out: what is broken must not fill the memory.
+    if sum(length for _, length in runs) != count or any(length < 1 for _, length in runs):
+        raise ValueError(f"its offsets are not {count}")
+    if len(runs) == 1:
+        return range(runs[0][0], runs[0][0] + count)
+    return [offset for first, length in runs for offset in range(first, first + length)]
+
+
+def _apart(column: Mapping[str, Any] | None, count: int) -> Sequence[bytes | None]:
+    if column is None:
+        return [None] * count
+    sizes, joined = column["sizes"], b64decode(column["bytes"], validate=True)
+    ends = [0, *accumulate(size or 0 for size in sizes)]
+    if len(sizes) != count or ends[-1] != len(joined) or ends != sorted(ends):
+        raise ValueError("its sizes are not those of its bytes")
+    return [
+        None if size is None else joined[start:end] for size, (start, end) in zip(sizes, pairwise(ends), strict=True)
+    ]
+
+
+def _at(name: str, count: int) -> int:
+    if not 0 <= int(name) < count:
+        raise ValueError(f"it has no message {name}")
+    return int(name)
+
+
+def _delivery(message: Message, handler: str, attempts: int, more: Mapping[str, Any]) -> Delivery:
+    dead = more.get("dead")
+    return Delivery(
+        message=message,
+        handler=handler,
+        number=int(more.get("number", 0)),
+        attempts=attempts,
+        failures=int(more.get("failures", 0)),
+        first_failed_at=int(more.get("first_failed_at") or 0) or None,
+        dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
+        publish_tries=int(more.get("publish_tries", 0)),
+        error=str(more.get("error", "")),
+        ended=str(more.get("ended") or ""),
+        due=float(more["due"]) if more.get("due") else None,
+    )
+
+
+def _told(more: Mapping[str, Any]) -> Told:
+    first, dead = more.get("first_failed_at"), more.get("dead") or {}
+    return Told(
+        int(more.get("attempts", 0)),
+        int(more.get("failures", 0)),
+        int(more.get("number", 0)),
+        str(more.get("error", "")),
+        int(first) if first else None,
+        str(dead.get("reason", "")),
+    )
+
+
+def _malformed(handler: str, why: str) -> str:
+    return (
+        f"A message for {handler} has a `{HEADER}` header that the bridge did not write: {why}. "
+        "Only the bridge may send it; call the handler's .delay() without that header."
+    )
+
+
+def _headers(pairs: Iterable[Any] | None) -> Headers:
+    return tuple((str(name), _bytes(given)) for name, given in pairs) if pairs else ()
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else b64decode(value, validate=True)
