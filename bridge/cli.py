@@ -27,7 +27,7 @@ from bridge.commands.status import status as status_of
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
 from bridge.handlers import Routes, find_celery_app
 from bridge.http import Sidecar
-from bridge.loop.consumer import Bridge
+from bridge.loop.bridge import Bridge
 from bridge.records import log_lines as logs
 from bridge.records.printable import printable
 from bridge.settings import Settings, hide_password

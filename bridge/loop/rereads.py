@@ -1,10 +1,9 @@
 """Partitions that are to be read again from an earlier offset; what is settled by then is skipped."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from bridge.kafka import Consumer, KafkaException, TopicPartition
-from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
@@ -15,8 +14,8 @@ logger = logging.getLogger(__name__)
 class Rereads:
     """Asked for when the ledger has lost fates, or what was stuck is open again."""
 
-    def __init__(self, assignment: Assignment, metrics: BridgeMetrics) -> None:
-        self._assignment, self._metrics = assignment, metrics
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
         self._from: dict[Place, int] = {}
 
     def __contains__(self, place: Place) -> bool:
@@ -30,25 +29,16 @@ class Rereads:
         place = partition.place
         self._from[place] = min(offset, partition.offsets.window.start, self._from.get(place, offset))
 
-    def undone(self, partition: Partition, offset: int, count: int) -> None:
-        """Fates went back: read again from there, and say how much that was done will be done again."""
-        place = partition.place
-        logger.warning("%s-%d: the ledger has lost fates from offset %d on: read again.", *place, offset)
-        if count:
-            logger.warning("%d deliveries were done, and the ledger has lost it: they are handed out again.", count)
-            self._metrics.undone.inc(count)
-        self.ask(partition, offset)
-
     def forget(self, places: Iterable[Place]) -> None:
         """These partitions are another bridge's now."""
         for place in places:
             self._from.pop(place, None)
 
-    def carry_out(self, consumer: Consumer, void: Callable[[Place], object]) -> None:
+    def carry_out(self, consumer: Consumer) -> Iterator[Place]:
         """Seek, and begin each partition anew; what is not possible yet is done with the next call.
 
-        Parameters:
-            void: told of each partition whose records in hand will come again.
+        Yields:
+            each partition whose records in hand will come again.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: this one and the rest are done with the next call.
@@ -60,6 +50,6 @@ class Rereads:
                 except KafkaException as error:
                     logger.debug("%s-%d cannot be read again yet: %s", *place, error.args[0].str())
                     continue
-                void(place)
+                yield place
                 self._assignment.restart(place, offset)
             del self._from[place]

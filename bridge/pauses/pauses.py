@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from bridge.kafka import Consumer, TopicPartition
-from bridge.loop.beginnings import Beginnings
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.pauses.queues import Queues
@@ -17,8 +16,8 @@ BEGINNING: Final = "where to begin is not known yet"
 class Pauses:
     """What is paused in librdkafka, kept as it should be."""
 
-    def __init__(self, assignment: Assignment, beginnings: Beginnings, queues: Queues, metrics: BridgeMetrics) -> None:
-        self._assignment, self._beginnings, self._queues, self._metrics = assignment, beginnings, queues, metrics
+    def __init__(self, assignment: Assignment, queues: Queues, metrics: BridgeMetrics) -> None:
+        self._assignment, self._queues, self._metrics = assignment, queues, metrics
         self._reasons: dict[Place, str] = {}
 
     @property
@@ -26,13 +25,14 @@ class Pauses:
         """Why each partition that is paused is."""
         return self._reasons
 
-    def apply(self, consumer: Consumer, *, blocked: bool) -> None:
+    def apply(self, consumer: Consumer, beginning: Iterable[Place], *, blocked: bool) -> None:
         """Bring what is paused to what should be; what is newly assigned is paused or resumed too.
 
         Parameters:
+            beginning: the partitions that have not begun.
             blocked: nothing can be handed off.
         """
-        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted()
+        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning)
         if wanted.keys() != self._reasons.keys():
             pause = wanted.keys() - self._reasons.keys()
             resume = {place for place in self._reasons.keys() - wanted.keys() if place in self._assignment}
@@ -54,11 +54,11 @@ class Pauses:
         for place in places:
             self._reasons.pop(place, None)
 
-    def _wanted(self) -> dict[Place, str]:
+    def _wanted(self, beginning: Iterable[Place]) -> dict[Place, str]:
         wanted = {
             partition.place: reason
             for partition in self._assignment.partitions
             if (reason := partition.pressure()) is not None
         }
         wanted.update(self._queues.pauses(self._assignment))
-        return wanted | dict.fromkeys(self._beginnings, BEGINNING)
+        return wanted | dict.fromkeys(beginning, BEGINNING)

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.handoff.carriers import Owner
@@ -22,8 +22,12 @@ SUSPECTS: Final = 50_000
 REST: Final = 20
 PART: Final = 0.1
 
-#: Told of a partition, and the offset from which it must be read again.
-Reread = Callable[[Partition, int], object]
+
+class Reread(NamedTuple):
+    """A partition that must be read again from an offset on."""
+
+    partition: Partition
+    offset: int
 
 
 class Search:
@@ -33,6 +37,9 @@ class Search:
 
     Parameters:
         stuck_after: seconds after which a delivery is suspected: a search begins ten times in them at the most.
+
+    Attributes:
+        more: whether there is more to look at at once.
     """
 
     def __init__(
@@ -45,52 +52,60 @@ class Search:
     ) -> None:
         self._messages, self._suspected, self._assignment = messages, suspected, assignment
         self._stuck_after, self._clock = stuck_after, clock
-        self._steps: Iterator[None] | None = None
+        self._steps: Iterator[Reread | None] | None = None
+        self.more = False
         self._next = 0.0
         self._taken = 0.0
         self._read = False
         self._from: dict[Owner, int] = {}
 
-    def go_on(self, reread: Reread) -> bool:
-        """Search for a slice of time, if it is time to; return whether there is more to do.
+    def go_on(self) -> Iterator[Reread]:
+        """Search for a slice of time, if it is time to.
+
+        Yields:
+            what is to be read again, before it is opened: a write whose answer is lost may have been done, and what
+            is open already is not found again.
 
         Raises:
             LedgerUnavailable: the ledger does not answer; the next search begins anew.
         """
+        self.more = False
         begun = self._clock()
         if self._steps is None:
             if begun < self._next:
-                return False
-            self._steps, self._taken, self._read = self._search(reread), 0.0, False
-        more = False
+                return
+            self._steps, self._taken, self._read = self._search(), 0.0, False
         try:
-            while not more:
-                next(self._steps)
-                more = self._clock() - begun >= SLICE
-        except StopIteration:
-            pass
+            for reread in self._steps:
+                if reread is not None:
+                    yield reread
+                elif self._clock() - begun >= SLICE:
+                    self.more = True
+                    return
         except HandoffFailed as error:
             logger.warning("stuck deliveries could not be looked for: %s", str(error))
         finally:
             self._taken += self._clock() - begun
-            if not more:
-                self._steps = None
-                if self._read:
-                    # What was found there will be there for a while: not the whole queue again in a minute.
-                    self._next = self._clock() + max(REST * self._taken, PART * self._stuck_after)
-        return more
+            if not self.more:
+                self._end()
 
-    def _search(self, reread: Reread) -> Iterator[None]:
+    def _end(self) -> None:
+        self._steps = None
+        if self._read:
+            # What was found there will be there for a while: not the whole queue again in a minute.
+            self._next = self._clock() + max(REST * self._taken, PART * self._stuck_after)
+
+    def _search(self) -> Iterator[Reread | None]:
         for queue in sorted({each.queue for partition in self._assignment.partitions for each in partition.handlers}):
             suspects: dict[Owner, set[int]] = {}
             for partition in list(self._assignment.partitions):
                 self._suspect(partition, queue, suspects)
-                yield
+                yield None
             if suspects:
                 self._read = True
                 yield from self._messages.search(queue, suspects)
             for partition in list(self._assignment.partitions):
-                self._reopen(partition, suspects, reread)
+                yield from self._reopen(partition, suspects)
 
     def _suspect(self, partition: Partition, queue: str, suspects: dict[Owner, set[int]]) -> None:
         """Add what of this partition may be stuck; one that cannot be looked at stops no other."""
@@ -111,10 +126,8 @@ class Search:
             if behind:
                 suspects[owner] = set(behind[:room])
 
-    def _reopen(self, partition: Partition, suspects: dict[Owner, set[int]], reread: Reread) -> None:
+    def _reopen(self, partition: Partition, suspects: dict[Owner, set[int]]) -> Iterator[Reread]:
         for handler in partition.handlers:
             if nowhere := sorted(suspects.pop((handler.name, *partition.place), ())):
-                # Told before anything is opened: a write whose answer is lost may have been done, and what is open
-                # already is not found again.
-                reread(partition, nowhere[0])
+                yield Reread(partition, nowhere[0])
                 self._suspected.reopen(partition, handler.name, nowhere)

@@ -14,16 +14,17 @@ from bridge.handlers import Handler, Routes
 from bridge.kafka import TopicPartition
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark, Push
 from bridge.ledger.pages import PAGE
-from bridge.loop.beginnings import LOOK, Beginnings
+from bridge.loop.beginnings import Beginnings
 from bridge.loop.commits import Commits
-from bridge.loop.kafka_logs import Logs
+from bridge.loop.log_check import Logs
+from bridge.loop.starts import LOOK, Starts
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.records.place import Place
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.catalog import Catalog
 from bridge.topics.extents import note
-from bridge.upkeep.upkeep import Upkeep
+from bridge.upkeep.renewal import renew
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, ledger
 
@@ -74,31 +75,31 @@ def assignment_of(kafka: Any, fates: Ledger | None, commit: str) -> Assignment:
     return Assignment(settings_of(commit), routes, kafka, fates)
 
 
-def beginnings(kafka: Any, fates: Ledger | None, began: list[Place], commit: str = "completion") -> Beginnings:
+def beginnings(kafka: Any, fates: Ledger | None, commit: str = "completion") -> Beginnings:
     assignment = assignment_of(kafka, fates, commit)
     commits: Any = None
     logs = Logs(fates, assignment, commits, BridgeMetrics())
-    return Beginnings(settings_of(commit), assignment, kafka, fates, logs, lambda place, end: began.append(place))
+    return Beginnings(assignment, kafka, logs, Starts(settings_of(commit), assignment, fates, logs))
 
 
 def start_of(fates: Ledger, kafka: Kafka, commit: str = "completion") -> int:
     """Where reading partition 0 begins."""
-    found = beginnings(kafka, fates, [], commit)
+    found = beginnings(kafka, fates, commit)
     found.add([("orders", 0)])
     consumer: Any = kafka
     while not kafka.sought:
-        found.advance(consumer)
+        list(found.advance(consumer))
     return kafka.sought[0]
 
 
 def test_a_partition_without_a_leader_holds_up_no_other():
     kafka: Any = Kafka(0, 10, -1001, "", leaderless=(1,))
     began: list[Place] = []
-    found = beginnings(kafka, None, began)
+    found = beginnings(kafka, None)
     found.add([("orders", 0), ("orders", 1), ("orders", 2)])
     before = time.monotonic()
     while len(began) < 2:
-        found.advance(kafka)
+        began += [place for place, _ in found.advance(kafka)]
     assert time.monotonic() - before < 1
     assert (sorted(began), list(found)) == ([("orders", 0), ("orders", 2)], [("orders", 1)])
 
@@ -107,10 +108,10 @@ def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture
     kafka: Any = Kafka(0, 10, -1001, "")
     kafka.gone = {"gone": "Kafka does not say the id of topic 'gone'"}
     began: list[Place] = []
-    found = beginnings(kafka, None, began)
+    found = beginnings(kafka, None)
     found.add([("gone", 0), ("orders", 0)])
     for _ in range(3):
-        found.advance(kafka)
+        began += [place for place, _ in found.advance(kafka)]
     assert (began, list(found)) == ([("orders", 0)], [("gone", 0)])
     assert "gone-0: where to begin is not known yet: Kafka does not say the id" in caplog.text
 
@@ -131,11 +132,11 @@ def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str):
         for first in range(0, 4 * LOOK, LOOK):
             fates.write([Mark(CHARGE, range(first, first + LOOK), Fate.DONE)])
         kafka: Any = Kafka(0, 4 * LOOK + 5, 0, "")
-        found = beginnings(kafka, fates, [])
+        found = beginnings(kafka, fates)
         found.add([("orders", 0)])
         steps = 0
         while not kafka.sought:
-            found.advance(kafka)
+            list(found.advance(kafka))
             steps += 1
         assert kafka.sought == {0: 4 * LOOK}
         assert steps > 4
@@ -355,7 +356,6 @@ def test_a_ledger_that_does_not_answer_when_partitions_are_assigned_is_asked_whe
 
 def test_no_page_expires_on_which_the_commit_still_waits_for_something(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge", keep=1)) as fates, redis.Redis.from_url(redis_url) as client:
-        none: Any = None
         assignment = assignment_of(Kafka(0, 30, 0, ""), fates, "completion")
         assignment.open(("orders", 0))
         assignment.begin(("orders", 0), 10, 0, None)
@@ -365,5 +365,5 @@ def test_no_page_expires_on_which_the_commit_still_waits_for_something(redis_url
         keys = [fates.page_key(CHARGE, 0), fates.index_key(CHARGE), fates.page_key(CHARGE, 3)]
         for each in keys:
             client.expire(each, 100)
-        Upkeep(fates, none, assignment, BridgeMetrics(), 60).renew()
+        renew(fates, assignment.partitions)
         assert [client.ttl(each) > 80_000 for each in keys] == [True, True, False]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from bridge.ledger import KnownLog
-from bridge.loop.kafka_logs import Said, meet, step
+from bridge.loop.log_identity import Said, meet, step
 
 
 class Model(RuleBasedStateMachine):

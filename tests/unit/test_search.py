@@ -56,7 +56,9 @@ class World:
         self.opened.append((partition.place[1], nowhere))
 
     def go_on(self) -> bool:
-        return self.search_for.go_on(lambda partition, offset: self.reread.append((partition.place[1], offset)))
+        for partition, offset in self.search_for.go_on():
+            self.reread.append((partition.place[1], offset))
+        return self.search_for.more
 
     def all(self) -> int:
         """How many slices a whole search took."""

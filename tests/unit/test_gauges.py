@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.upkeep.upkeep import AUDITED, AUDITED_AT_MOST, audit_from
+from bridge.upkeep.gauges import AUDITED, AUDITED_AT_MOST, audit_from
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.ledger import KnownLog
-from bridge.loop.kafka_logs import Met, Said, Step, meet, step
+from bridge.loop.log_identity import Met, Said, Step, meet, step
 
 ID = "abc"
 

@@ -14,7 +14,7 @@ from bridge.topics.catalog import Catalog
 logger = logging.getLogger(__name__)
 
 
-class Watch:
+class KafkaState:
     """What a running bridge knows of Kafka besides its records.
 
     Attributes:

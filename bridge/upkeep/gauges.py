@@ -1,11 +1,10 @@
-"""What a bridge does with the ledger now and then: looks for what is stuck, shows the audit."""
+"""The counts of `bridge audit` as metrics: fates, partition by partition, as far back as it needs."""
 
 import logging
 from collections.abc import Mapping
 from typing import Final
 
 from bridge.errors import LedgerUnavailable
-from bridge.handoff.messages import Messages
 from bridge.ledger import Ledger
 from bridge.ledger.tally import line
 from bridge.metrics import BridgeMetrics
@@ -13,8 +12,6 @@ from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.topics.extents import Extent
-from bridge.upkeep.stuck import Reread, Search
-from bridge.upkeep.suspects import Suspects
 
 logger = logging.getLogger(__name__)
 
@@ -38,47 +35,28 @@ def audit_from(low: int, committed: int, before: int | None) -> int:
     return max(low, wanted, committed - AUDITED_AT_MOST)
 
 
-class Upkeep:
-    """Each of these raises LedgerUnavailable where Redis does not answer.
+class Gauges:
+    """Shows fates as metrics.
 
     Attributes:
         unaccounted: by topic, partition and handler, the committed offsets whose fate is open or was lost with the
             ledger; only where there are.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        messages: Messages,
-        assignment: Assignment,
-        metrics: BridgeMetrics,
-        stuck_after: float,
-    ) -> None:
+    def __init__(self, ledger: Ledger, assignment: Assignment, metrics: BridgeMetrics) -> None:
         self._ledger, self._assignment, self._metrics = ledger, assignment, metrics
-        self._search = Search(messages, Suspects(ledger, metrics, stuck_after), assignment, stuck_after)
         self._audited: dict[Place, int] = {}
         self.unaccounted: dict[tuple[str, int, str], int] = {}
 
-    def reopen_stuck(self, reread: Reread) -> bool:
-        """Open deliveries handed out long ago whose task is nowhere; return whether there is more to look at at once.
+    def show(self, ends: Mapping[Place, int]) -> None:
+        """Count anew.
 
         Parameters:
-            reread: told from where to read a partition again.
+            ends: one more than the last offset of each partition; one that is not known is left out.
+
+        Raises:
+            LedgerUnavailable: nothing was counted.
         """
-        return self._search.go_on(reread)
-
-    def renew(self) -> None:
-        """Let no page expire on which the commit still waits for something, however long that is under way."""
-        self._ledger.renew(
-            (account, window.start, window.stop - 1)
-            for partition in self._assignment.partitions
-            if partition.watched
-            for account in partition.accounts.values()
-            for window in partition.offsets.windows
-        )
-
-    def audit(self, ends: Mapping[Place, int]) -> None:
-        """Show the counts of `bridge audit` as metrics."""
         unaccounted: dict[tuple[str, int, str], int] = {}
         for partition in self._assignment.partitions:
             if (end := ends.get(partition.place)) is None:

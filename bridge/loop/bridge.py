@@ -1,0 +1,139 @@
+"""A bridge: waits for Kafka, turns until it is stopped, leaves the group."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from celery import Celery
+
+from bridge.handlers import Routes
+from bridge.loop.parts import Before
+from bridge.loop.turn import Loop
+from bridge.settings import Settings
+from bridge.upkeep.announcement import Announcement
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two times that it tells how it is.
+TELL_EVERY: Final = 1.0
+#: Seconds that leaving the group may take when Kafka does not answer.
+LEAVE_WITHIN: Final = 5.0
+#: Seconds without a turn after which the loop is held to be stuck.
+STUCK_AFTER: Final = 60.0
+
+
+class Bridge:
+    """Consumes the topics that handlers name, hands each delivery off, commits what is safe to commit.
+
+    Only `obstacles`, `alive` and `stop` may be called from other threads.
+    """
+
+    def __init__(
+        self, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._before = before = Before.of(app, settings, routes, clock)
+        self.metrics, self._clock = before.metrics, clock
+        url = settings.ledger_url
+        self._announcement = Announcement(url, settings.group, routes, self.metrics) if url else None
+        self._stopping = threading.Event()
+        self._loop: Loop | None = None
+        self._said_ready = False
+        self._turned = clock()
+
+    # From any thread
+
+    def stop(self) -> None:
+        """Finish the hand-off in flight, commit, leave the group, return from `run`."""
+        self._stopping.set()
+
+    def alive(self) -> bool:
+        """Whether the loop turns."""
+        return self._clock() - self._turned < STUCK_AFTER
+
+    def obstacles(self) -> list[str]:
+        """Why nothing is consumed, a sentence each; none if it is."""
+        before, found = self._before, []
+        if before.kafka.down:
+            found.append(before.kafka.down)
+        if before.blockage.why:
+            found.append(f"deliveries cannot be handed off: {before.blockage.why}")
+        missing = before.catalog.missing
+        if missing and len(missing) == len(before.routes.topics):
+            found.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
+        elif not (self._loop and self._loop.joined) and not before.kafka.down:
+            found.append("joining the consumer group")
+        return found
+
+    # The loop
+
+    def run(self) -> None:
+        """Consume until `stop` is called; survives Kafka and the broker going away for any length of time.
+
+        Raises:
+            LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+        """
+        self._wait_for_kafka()
+        if self._stopping.is_set():
+            if self._announcement is not None:
+                self._announcement.leave()
+            return
+        self._loop = loop = Loop(self._before)
+        if self._announcement is not None and loop.parts.ledger is not None:
+            self._announcement.know(loop.parts.ledger)
+        try:
+            while not self._stopping.is_set():
+                self._turned = self._clock()
+                loop.turn()
+                self._show_ready(loop)
+                self._tell(loop)
+        finally:
+            self._leave(loop)
+
+    def _wait_for_kafka(self) -> None:
+        """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""
+        while not self._stopping.is_set():
+            self._turned = self._clock()
+            if self._before.kafka.look_at_topics():
+                return
+            if self._announcement is not None:
+                self._announcement.take_in(self.obstacles())
+            self._stopping.wait(1.0)
+
+    def _show_ready(self, loop: Loop) -> None:
+        ready = not self.obstacles()
+        self.metrics.ready.set(1 if ready else 0)
+        if ready and not self._said_ready:
+            self._said_ready = True
+            count = len(list(loop.parts.assignment))
+            logger.info(
+                "ready: %s.", f"{count} partitions are consumed" if count else "other bridges have all partitions"
+            )
+
+    def _tell(self, loop: Loop) -> None:
+        """Also while nothing can be handed off: that is when somebody asks."""
+        parts = loop.parts
+        if self._announcement is None or parts.gauges is None or not parts.timetable.due("tell", TELL_EVERY):
+            return
+        self._announcement.take_in(
+            self.obstacles(),
+            parts.assignment.partitions,
+            parts.assignment,
+            parts.pauses.reasons,
+            parts.gauges.unaccounted,
+        )
+
+    # The end
+
+    def _leave(self, loop: Loop) -> None:
+        loop.commit_last()
+        # close() waits for Kafka without limit.
+        leaving = threading.Thread(target=loop.consumer.close, daemon=True)
+        leaving.start()
+        leaving.join(LEAVE_WITHIN)
+        if leaving.is_alive():
+            logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
+        if self._announcement is not None:
+            self._announcement.leave()
+        self._before.broker.close()

@@ -1,0 +1,88 @@
+"""Which log a partition has, and what follows where it is not the one that was read (pure)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bridge.ledger import KnownLog
+
+
+class Met(NamedTuple):
+    """What a commit is worth on the log as it is now.
+
+    Attributes:
+        offset: where to go on; `None` where nobody has been yet.
+        kept: whether the commit stands as it is.
+        epoch: the leader epoch up to which the log was read, for Kafka's client to check; -1 if it is not known.
+    """
+
+    offset: int | None
+    kept: bool
+    epoch: int
+
+
+class Said(NamedTuple):
+    """What the group has committed on a partition, as far as it concerns the log.
+
+    Attributes:
+        offset: `None` if nothing.
+        log: the id of the log that it is of; `None` if it was not a bridge that committed.
+        epoch: the leader epoch that wrote the record before it; -1 if it is not known.
+    """
+
+    offset: int | None
+    log: str | None
+    epoch: int
+
+
+class Step(NamedTuple):
+    """What records say of the log that they were read from.
+
+    Attributes:
+        anew: whether where to begin is to be found out anew, before any of them is taken in.
+        cut: the first offset that is written by a leader epoch of which nothing was read yet.
+        epoch: the last leader epoch of these records.
+    """
+
+    anew: bool
+    cut: int | None
+    epoch: int
+
+
+def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int) -> tuple[KnownLog, Met, str | None]:
+    """Decide which log a partition has, and where to go on in it.
+
+    Parameters:
+        known: the log that it had as far as bridges knew; `None` if none ever was here.
+        low, high: the first offset that Kafka has, and one more than the last.
+
+    Returns:
+        the log; what the commit is worth; and what happened to the log, if anything did.
+    """
+    told = KnownLog.of(said.log) if said.log else None
+    before = told or known
+    if before is not None and before.topic_id != topic_id:
+        return KnownLog(topic_id), Met(low, False, -1), "made anew"
+    same = [log for log in (told, known) if log is not None and log.topic_id == topic_id]
+    epoch = max((each.epoch for each in same), default=-1)
+    epoch = said.epoch if epoch < 0 else epoch
+    log = KnownLog(topic_id, max((each.turn for each in same), default=0), epoch)
+    if said.offset is not None and said.offset > high:
+        return log._replace(turn=log.turn + 1), Met(high, False, epoch), "went back"
+    ours = told is not None and told.id == log.id
+    return log, Met(said.offset, ours, epoch), None
+
+
+def step(known: KnownLog, expected: int, low: int, records: Sequence[tuple[int, int]]) -> Step:
+    """Decide what records say of their log.
+
+    Parameters:
+        expected: one more than the last offset that was read.
+        low: the first offset that Kafka had, as its client last heard.
+        records: offset and leader epoch of each, ascending.
+    """
+    (first, _), (_, last) = records[0], records[-1]
+    cut = None
+    if last > known.epoch:
+        cut = next(offset for offset, epoch in records if epoch > known.epoch)
+    # Below the window: another log. Above it, and below what Kafka has: it expired while nobody read it.
+    return Step(first < expected or first > expected < low, cut, last)

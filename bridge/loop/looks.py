@@ -1,0 +1,128 @@
+"""What is looked at now and then, between two hand-offs."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bridge.handoff.seeing import Undone, see
+from bridge.kafka import Consumer
+from bridge.loop.committing import Committing
+from bridge.loop.parts import Parts
+from bridge.loop.places import begin_anew
+from bridge.upkeep.renewal import renew
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at each.
+FATES_EVERY: Final = 0.05
+COMMIT_EVERY: Final = 1.0
+#: Waiting for the disk takes up to a second (`appendfsync everysec`), in which nothing else is done.
+FSYNC_EVERY: Final = 5.0
+QUEUES_EVERY: Final = 0.5
+KAFKA_EVERY: Final = 5.0
+STUCK_EVERY: Final = 60.0
+AUDIT_EVERY: Final = 30.0
+RENEW_EVERY: Final = 60.0
+#: Deliveries handed off after which the queues are looked at all the same.
+LOOK_AFTER: Final = 5_000
+
+
+class Job(NamedTuple):
+    """What is done, and the seconds between two times."""
+
+    name: str
+    every: float
+    do: Callable[[], None]
+
+
+class Looks:
+    """Each at its time; while nothing can be handed off, at Kafka alone."""
+
+    def __init__(self, parts: Parts, consumer: Consumer, committing: Committing) -> None:
+        self._parts, self._consumer = parts, consumer
+        self._since_queues = 0
+        file = parts.before.settings.file
+        self._jobs = (
+            Job("fates", FATES_EVERY, self._fates),
+            Job("commit", FSYNC_EVERY if parts.before.fsyncs else COMMIT_EVERY, committing.commit),
+            Job("queues", QUEUES_EVERY, self._queues),
+            Job("kafka", KAFKA_EVERY, self._kafka),
+            Job("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),
+            Job("audit", AUDIT_EVERY, self._audit),
+            Job("renew", min(RENEW_EVERY, file.kafka_ledger_days * 86_400 / 4), self._renew),
+        )
+
+    def handed_off(self, count: int) -> None:
+        """So many deliveries went out: after many, the queues are looked at before their time."""
+        self._since_queues += count
+        if self._since_queues >= LOOK_AFTER:
+            self._parts.timetable.soon("queues")
+
+    def look(self) -> None:
+        """Do what is due; take in what Kafka has answered; begin, and read again, what can."""
+        parts = self._parts
+        blockage, kafka = parts.before.blockage, parts.before.kafka
+        for job in self._jobs:
+            if (job.name == "kafka" or blockage.why is None) and parts.timetable.due(job.name, job.every):
+                blockage.attempt(job.do)
+        kafka.hear(parts.assignment)
+        anew = [place for place in kafka.made_anew(parts.assignment.logs) if place in parts.assignment]
+        begin_anew(parts, self._consumer, anew)
+        for act in (self._reread, self._begin):
+            if blockage.why is None:
+                blockage.attempt(act)
+
+    def _fates(self) -> None:
+        """See how what was handed out has ended: for the commit, and for what waits behind it."""
+        parts = self._parts
+        watched = [partition for partition in parts.assignment.partitions if partition.watched]
+        if parts.ledger is None or not watched:
+            return
+        seen = see(parts.ledger, watched)
+        for undone in seen.undone:
+            self._undone(undone)
+        parts.marks.add(seen.marks)
+        parts.marks.tell()
+
+    def _undone(self, undone: Undone) -> None:
+        partition, offset, count = undone
+        logger.warning("%s-%d: the ledger has lost fates from offset %d on: read again.", *partition.place, offset)
+        if count:
+            logger.warning("%d deliveries were done, and the ledger has lost it: they are handed out again.", count)
+            self._parts.before.metrics.undone.inc(count)
+        self._parts.rereads.ask(partition, offset)
+
+    def _queues(self) -> None:
+        self._since_queues = 0
+        self._parts.queues.look()
+
+    def _kafka(self) -> None:
+        self._parts.before.kafka.ask(self._parts.assignment)
+
+    def _stuck(self) -> None:
+        search = self._parts.search
+        if search is None:
+            return
+        for partition, offset in search.go_on():
+            self._parts.rereads.ask(partition, offset)
+        if search.more:
+            self._parts.timetable.soon("stuck")
+
+    def _audit(self) -> None:
+        if self._parts.gauges is not None:
+            self._parts.gauges.show(self._parts.before.kafka.ends)
+
+    def _renew(self) -> None:
+        if self._parts.ledger is not None:
+            renew(self._parts.ledger, self._parts.assignment.partitions)
+
+    def _reread(self) -> None:
+        for place in self._parts.rereads.carry_out(self._consumer):
+            self._parts.held.drop([place])
+
+    def _begin(self) -> None:
+        parts = self._parts
+        if any(parts.beginnings):
+            parts.commits.know()
+        for place, end in parts.beginnings.advance(self._consumer):
+            parts.before.kafka.began(parts.assignment, place, end)

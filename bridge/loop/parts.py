@@ -1,0 +1,121 @@
+"""What a bridge is made of, once Kafka has answered."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from celery import Celery
+
+from bridge.handlers import Routes
+from bridge.handoff.broker import Broker
+from bridge.handoff.dispatch import Dispatch
+from bridge.handoff.marks import Marks
+from bridge.handoff.messages import Messages
+from bridge.ledger import Ledger
+from bridge.loop.beginnings import Beginnings
+from bridge.loop.blockage import Blockage
+from bridge.loop.commits import Commits
+from bridge.loop.held import Held
+from bridge.loop.log_check import Logs
+from bridge.loop.rereads import Rereads
+from bridge.loop.starts import Starts
+from bridge.loop.timetable import Timetable
+from bridge.metrics import BridgeMetrics
+from bridge.partitions.assignment import Assignment
+from bridge.pauses.pauses import Pauses
+from bridge.pauses.pressure import Limits
+from bridge.pauses.queues import Queues
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+from bridge.upkeep.gauges import Gauges
+from bridge.upkeep.kafka_state import KafkaState
+from bridge.upkeep.stuck import Search
+from bridge.upkeep.suspects import Suspects
+
+#: Seconds for an answer of the ledger (tried twice); more than a wait for the disk, less than a shutdown may take.
+LEDGER_WITHIN = 3.0
+
+
+@dataclass
+class Before:
+    """What there is before Kafka has answered."""
+
+    settings: Settings
+    routes: Routes
+    broker: Broker
+    catalog: Catalog
+    kafka: KafkaState
+    blockage: Blockage
+    metrics: BridgeMetrics
+    clock: Callable[[], float]
+
+    @classmethod
+    def of(
+        cls, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
+    ) -> "Before":
+        """Connects to nothing yet."""
+        metrics = BridgeMetrics()
+        catalog = Catalog(settings, routes.topics)
+        kafka, blockage = KafkaState(catalog, metrics), Blockage(metrics, clock)
+        return cls(settings, routes, Broker(app), catalog, kafka, blockage, metrics, clock)
+
+    @property
+    def fsyncs(self) -> bool:
+        """Whether a topic's commits wait for the broker's append-only file."""
+        return any(self.settings.topic(topic).handoff_durability == "fsync" for topic in self.routes.topics)
+
+
+@dataclass
+class Parts:
+    """The parts of the loop; `search` and `gauges` are `None` without a ledger."""
+
+    before: Before
+    ledger: Ledger | None
+    assignment: Assignment
+    held: Held
+    marks: Marks
+    dispatch: Dispatch
+    commits: Commits
+    queues: Queues
+    logs: Logs
+    beginnings: Beginnings
+    rereads: Rereads
+    pauses: Pauses
+    timetable: Timetable
+    search: Search | None
+    gauges: Gauges | None
+
+    @classmethod
+    def of(cls, before: Before) -> "Parts":
+        """Of the cluster that has answered."""
+        settings, metrics, clock, broker = before.settings, before.metrics, before.clock, before.broker
+        file, cluster = settings.file, before.catalog.cluster
+        ledger = None
+        if url := settings.ledger_url:
+            ledger = Ledger(url, cluster, settings.group, file.kafka_ledger_days, LEDGER_WITHIN, settings.ledger_named)
+        assignment = Assignment(settings, before.routes, before.catalog, ledger)
+        marks = Marks(ledger)
+        dispatch = Dispatch(broker, ledger, marks, settings.one_redis, cluster, settings.group, metrics)
+        commits = Commits(assignment, ledger, before.fsyncs, metrics)
+        after = file.kafka_stuck_after
+        limits = Limits(file.kafka_pause_above, file.kafka_resume_below)
+        queues = Queues(broker, before.routes, limits, metrics)
+        logs = Logs(ledger, assignment, commits, metrics)
+        starts = Starts(settings, assignment, ledger, logs)
+        return cls(
+            before=before,
+            ledger=ledger,
+            assignment=assignment,
+            held=Held(metrics, clock),
+            marks=marks,
+            dispatch=dispatch,
+            commits=commits,
+            queues=queues,
+            logs=logs,
+            beginnings=Beginnings(assignment, before.catalog, logs, starts, clock),
+            rereads=Rereads(assignment),
+            pauses=Pauses(assignment, queues, metrics),
+            timetable=Timetable(clock),
+            search=Search(Messages(broker), Suspects(ledger, metrics, after), assignment, after) if ledger else None,
+            gauges=Gauges(ledger, assignment, metrics) if ledger else None,
+        )

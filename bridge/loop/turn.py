@@ -1,0 +1,133 @@
+"""One turn of the loop: poll → hand off → look around → pause or go on."""
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.errors import LedgerUnavailable
+from bridge.handoff.seeing import receive
+from bridge.kafka import KafkaError, KafkaException, Record, TopicPartition, consumer_client
+from bridge.loop.committing import Committing
+from bridge.loop.looks import Looks
+from bridge.loop.parts import Before, Parts
+from bridge.loop.places import begin_anew
+from bridge.loop.rebalances import Rebalances
+from bridge.records.place import Place
+
+logger = logging.getLogger(__name__)
+
+#: Most records of one turn; what is held while the broker is away is never more.
+TURN: Final = 2_000
+#: Seconds that a poll waits for a record: where something else waits for the next turn, and where nothing does.
+BUSY, QUIET = 0.02, 0.1
+
+
+class Loop:
+    """Consumes from the moment that it is made.
+
+    One thread does all that touches Kafka's consumer, but for a commit that is waited for (bridge.loop.commits):
+    librdkafka gives no promises for pausing and rebalancing beside a `consume()`.
+
+    Raises:
+        LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+    """
+
+    def __init__(self, before: Before) -> None:
+        self.parts = parts = Parts.of(before)
+        self._blockage, self._kafka = before.blockage, before.kafka
+        self._joined = False
+        try:
+            parts.commits.check()
+        except LedgerUnavailable as error:
+            logger.warning("%s", error)
+        self.consumer = consumer_client(
+            before.settings.kafka, before.settings.group, error_cb=self._on_error, on_commit=self._on_commit
+        )
+        self._committing = Committing(parts, self.consumer)
+        self._rebalances = Rebalances(parts, self._committing)
+        self._looks = Looks(parts, self.consumer, self._committing)
+        self.consumer.subscribe(
+            before.routes.topics,
+            on_assign=self._rebalances.on_assign,
+            on_revoke=self._rebalances.on_revoke,
+            on_lost=self._rebalances.on_lost,
+        )
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has given this bridge its partitions, and Kafka has said something of each."""
+        return self._joined
+
+    def turn(self) -> None:
+        """Read what there is, hand off what may go out, look at what is due.
+
+        Raises:
+            KafkaException: Kafka's client cannot go on.
+        """
+        parts = self.parts
+        parts.held.add(self._ours(self._poll()))
+        if self._blockage.retry() and self._blockage.attempt(self._hand_off):
+            self._blockage.over()
+        self._looks.look()
+        self._joined = self._joined or (self._rebalances.assigned and not parts.beginnings.unasked)
+        parts.pauses.apply(self.consumer, parts.beginnings, blocked=self._blockage.why is not None)
+
+    def commit_last(self) -> None:
+        """Commit what is safe, and wait for the answer for some seconds."""
+        if not self._kafka.down:
+            self._committing.last(wait=True)
+
+    def _poll(self) -> list[Record]:
+        parts = self.parts
+        if self._blockage.why is not None:
+            # Everything is paused: this serves rebalances and keeps the membership alive.
+            record = self.consumer.poll(QUIET)
+            return [] if record is None else [record]
+        waits = any(partition.watched for partition in parts.assignment.partitions) or any(parts.beginnings)
+        first = self.consumer.poll(BUSY if waits else QUIET)
+        if first is None:
+            return []
+        # consume() waits for all it may take, poll() for one: so a quiet topic has no delay.
+        return [first, *self.consumer.consume(TURN - 1, 0)]
+
+    def _ours(self, records: list[Record]) -> Iterator[tuple[Place, Record]]:
+        """The records that are to be taken in, each with its place."""
+        parts = self.parts
+        for record in records:
+            if (error := record.error()) is not None:
+                self._report(error)
+                continue
+            place = (record.topic() or "", record.partition() or 0)
+            # The revoke callback runs inside poll(): what came before it is another bridge's now.
+            if place in parts.assignment and place not in parts.rereads and place not in parts.beginnings:
+                yield place, record
+
+    def _report(self, error: KafkaError) -> None:
+        """Say what librdkafka reports in place of a record."""
+        if error.fatal():
+            raise KafkaException(error)
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            self.parts.timetable.soon("kafka")
+        elif error.code() != KafkaError._PARTITION_EOF:
+            logger.warning("Kafka: %s", error.str())
+
+    def _hand_off(self) -> None:
+        parts = self.parts
+        begin_anew(parts, self.consumer, parts.logs.check(self.consumer, parts.held.records))
+        waited = parts.held.seconds if parts.held else None
+        if parts.held:
+            held = parts.held.records
+            partitions = {place: parts.assignment.at(place) for place in held}
+            parts.marks.add(receive(parts.ledger, held, partitions))
+            parts.held.clear()
+        sent = parts.dispatch.hand_out(parts.assignment.partitions)
+        if sent and waited is not None:
+            parts.before.metrics.handoff_seconds.observe(waited)
+        self._looks.handed_off(sent)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        self._committing.answered(error, partitions)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if self._kafka.failed(error):
+            self.parts.timetable.soon("kafka")
