@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import time
 from typing import Any
 
@@ -23,6 +23,7 @@ from lossless.transport.keeping import UNAVAILABLE, Keeper, keeper_of
 from lossless.transport.polling import Poller
 from lossless.transport.prefetch import QoS
 from lossless.transport.replica import leaving
+from lossless.transport.riding import Step, ridden
 from lossless.transport.scripts import HURRY, WAIT
 from lossless.transport.stored import Keys, decoded, eta_of, stored
 from lossless.transport.taking import Taker
@@ -36,7 +37,7 @@ OLDEST_REDIS = (6, 2)
 PUT_OFF_KNOWN = 10_000
 
 
-OWN_OPTIONS = ("dead_after", "due_interval", "wait_from", "take_limit")
+OWN_OPTIONS = ("dead_after", "due_interval", "wait_from", "take_limit", "rider")
 
 
 def refuse_old_redis(info: dict[str, Any]) -> None:
@@ -57,6 +58,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     due_interval = 0.1
     wait_from = 0.1
     take_limit = 100
+    #: Lua of the application's that goes along with taking and acknowledging (lossless.transport.riding).
+    rider: Any = None
     socket_timeout = 10.0
     socket_connect_timeout = 5.0
     socket_keepalive = True
@@ -80,6 +83,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             if not 0 < float(getattr(self, name)) < math.inf:
                 raise ValueError(f"broker_transport_options[{name!r}] must be more than 0, and finite")
         self.keys = Keys(self.global_keyprefix)
+        self.ridden = ridden(self.rider)
         self.poller: Poller = self.connection.cycle
         self.taker = Taker(self)
         self.broadcasts = Broadcasts(self)
@@ -132,7 +136,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                 refuse_old_redis(self.client.info("server"))
             broker = (self.connection.client.as_uri(include_password=True), self.global_keyprefix)
             self.keeper = self.poller.keeper = keeper_of(broker, self._make_keeper)
-            self.holder = self.keeper.holder()
+            self.holder = self.keeper.holder(self.ridden.ack)
         return self.holder
 
     def _make_keeper(self) -> Keeper:
@@ -201,6 +205,15 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return message
 
     # -- the request's ends
+
+    def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> None:
+        """Have the rider's step done in one with the acknowledgement of a message, which is to follow.
+
+        It is repeated until Redis has answered, as the acknowledgement is; and done alone where that message is this
+        worker's no more.
+        """
+        if self.holder is not None:
+            self.holder.do_along(delivery_tag, Step(keys, args))
 
     def replace(
         self, delivery_tag: str, message: dict[str, Any], queue: str | None = None, eta: float | None = None

@@ -18,6 +18,7 @@ from kombu.log import get_logger
 
 from lossless.lua import Script
 from lossless.transport.owners import in_order, new_owner
+from lossless.transport.riding import ALONE, Step
 from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
 from lossless.transport.stored import Keys, marked, stored
 
@@ -60,13 +61,17 @@ class Holder:
         run: calls a script, raises redis-py's errors.
         wake: asks the keeper's thread to settle soon.
         dead_after: seconds after which others may take this owner for dead.
+        ack: the script that acknowledges.
     """
 
-    def __init__(self, keys: Keys, run: Run, wake: Callable[[], None], dead_after: float) -> None:
+    def __init__(
+        self, keys: Keys, run: Run, wake: Callable[[], None], dead_after: float, ack: Script = ALONE.ack
+    ) -> None:
         self.owner = new_owner(dead_after)
         self.keys = keys
         self.run = run
         self.wake = wake
+        self._ack = ack
         self.taken: dict[str, Taken] = {}
         self.epoch = 0
         #: True once the channel is closed: the rest is kept until its tasks end.
@@ -74,6 +79,9 @@ class Holder:
         #: True while acks ride with the event loop's next take.
         self.acks_ride = False
         self._acks: list[str] = []
+        #: What is to be done along with acks that Redis has not answered yet, and those of which it was refused.
+        self._steps: dict[str, Step] = {}
+        self._refused: list[str] = []
         self._settlements: list[Settlement] = []
         self._decided: set[str] = set()
         self._ids = itertools.count(1)
@@ -163,6 +171,21 @@ class Holder:
             if not self.acks_ride:
                 self.wake()
 
+    def do_along(self, tag: str, step: Step) -> None:
+        """Do a rider's step along with the acknowledgement that follows; alone where none can follow any more."""
+        with self._lock:
+            entry = self.taken.get(tag)
+            if entry is None or entry.field in self._decided:
+                self._do_alone(step)
+            else:
+                self._steps[entry.field] = step
+
+    def _do_alone(self, step: Step) -> None:
+        field = f"{next(self._ids)} is no message"
+        self._steps[field] = step
+        self._acks.append(field)
+        self.wake()
+
     def give_back(self, tag: str, *, front: bool) -> None:
         """Put a taken message back into its list, next to run or last to run, marked as redelivered."""
         if entry := self._decide(tag):
@@ -195,12 +218,14 @@ class Holder:
     def _settle(self, settlement: Settlement) -> None:
         with self._lock:
             self._settlements.append(settlement)
+            if step := self._steps.pop(settlement.field, None):
+                self._do_alone(step)
         self.wake()
 
     @property
     def backlog(self) -> int:
         """How many settlements Redis has not answered yet, acks apart."""
-        return len(self._settlements)
+        return len(self._settlements) + len(self._refused)
 
     def acks_to_send(self, most: int = 1000) -> list[str]:
         """Hand out acks; give each batch to `acked` or `not_acked` afterwards."""
@@ -210,12 +235,27 @@ class Holder:
             acks, self._acks = self._acks[:most], self._acks[most:]
             return acks
 
-    def acked(self, fields: Iterable[str]) -> None:
-        """Forget what Redis has removed."""
+    def with_steps(self, fields: list[str]) -> list[Any]:
+        """Return acks as arguments of a script, with what is to be done along with them (acknowledge.lua)."""
+        steps = {field: self._steps[field] for field in fields if field in self._steps} if self._steps else {}
+        plain = [field for field in fields if field not in steps] if steps else fields
+        args: list[Any] = [len(plain), *plain]
+        for field, step in steps.items():
+            args += [field, len(step.keys), *step.keys, len(step.args), *step.args]
+        return args
+
+    def acked(self, fields: Iterable[str], refused: str | bytes = "") -> None:
+        """Forget what Redis has removed; keep, to be tried again by the keeper, that of which a step was refused."""
+        kept = set(_text(refused).split(",")[:-1])
         with self._lock:
+            self._refused += kept
             for field in fields:
-                self.taken.pop(f"{self.owner}.{field}", None)
-                self._decided.discard(field)
+                if field not in kept:
+                    self.taken.pop(f"{self.owner}.{field}", None)
+                    self._decided.discard(field)
+                    self._steps.pop(field, None)
+        if kept:
+            logger.error("Redis refused what goes along with %d acks; they stay held, and are tried again", len(kept))
 
     def not_acked(self, fields: list[str]) -> None:
         """Keep acks whose answer did not come."""
@@ -225,17 +265,19 @@ class Holder:
     def settle(self) -> None:
         """Send everything that is to be settled. Raises redis-py's errors; nothing is forgotten then."""
         with self._settling:
+            with self._lock:
+                self._acks, self._refused = self._refused + self._acks, []
             self._settle_acks()
             self._settle_moves()
 
     def _settle_acks(self) -> None:
         while fields := self.acks_to_send(CHUNK):
             try:
-                self._run_settle([Settlement("ack", field) for field in fields])
+                refused = self.run(self._ack, [self.keys.taken(self.owner)], self.with_steps(fields))
             except BaseException:
                 self.not_acked(fields)
                 raise
-            self.acked(fields)
+            self.acked(fields, refused)
 
     def _settle_moves(self) -> None:
         kept: list[Settlement] = []

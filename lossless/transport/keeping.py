@@ -38,6 +38,7 @@ from lossless.transport.lookout import Lookout
 from lossless.transport.owners import Watch, in_order
 from lossless.transport.permissions import is_refusal, needed, refusal
 from lossless.transport.replica import leaving, refused_by_replica
+from lossless.transport.riding import ALONE
 from lossless.transport.scripts import ASK, BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP
 from lossless.transport.stored import Keys, marked
 from lossless.transport.working import running_tags, stopping
@@ -120,9 +121,13 @@ class Keeper:
         with self._turns:
             return self.client.hgetall(key)  # type: ignore[no-any-return]
 
-    def holder(self) -> Holder:
-        """Return a new holder that this keeper tends, and start the thread where it does not run."""
-        holder = Holder(self.keys, self.run, self.wake, self.dead_after)
+    def holder(self, ack: Script = ALONE.ack) -> Holder:
+        """Return a new holder that this keeper tends, and start the thread where it does not run.
+
+        Parameters:
+            ack: the script by which it acknowledges.
+        """
+        holder = Holder(self.keys, self.run, self.wake, self.dead_after, ack)
         with self._lock:
             self.holders.add(holder)
             if self._thread is None:

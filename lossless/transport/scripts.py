@@ -32,12 +32,13 @@ def _own(name: str) -> Script:
     return script("lossless.transport", name)
 
 
-# From a queue to an owner, and who is rung for what lies there.
+# From a queue to an owner (with Lua of lossless.transport.riding before it), and who is rung for what lies there.
 TAKE = _own("take")
 RING = _own("ring")
 
 # From an owner to wherever its message shall be.
 SETTLE = _own("settle")
+ACK = _own("ack")  # likewise with a rider's Lua before it
 
 # An owner's life: it comes, puts back what it has not heard of, shows that it lives, goes; or it dies.
 REGISTER = _own("register")

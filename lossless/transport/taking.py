@@ -26,7 +26,7 @@ from lossless.transport.holding import Holder
 from lossless.transport.keeping import RETRY_INTERVAL, UNAVAILABLE, is_away
 from lossless.transport.line import Bell, Line
 from lossless.transport.lookout import EVERYBODY
-from lossless.transport.scripts import TAKE
+from lossless.transport.riding import LOOKED
 from lossless.transport.stored import decoded, eta_of
 from lossless.transport.working import free_processes
 from lossless.transport.yielding import Yielding
@@ -74,6 +74,7 @@ class Taker:
         # of the take under way
         self._acks: list[str] = []
         self._asked = 0
+        self._asked_at = 0.0
         self._first = 0
         self._lists: list[tuple[str, str]] = []
 
@@ -150,8 +151,9 @@ class Taker:
         if most:
             self._saturated = not free
         keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._wait is not None)
-        args += acks
-        command = ("EVALSHA", TAKE.sha) if self._known else ("EVAL", TAKE.text)
+        args += self.holder.with_steps(acks) if self.holder is not None else [0]
+        take = self.channel.ridden.take
+        command = ("EVALSHA", take.sha) if self._known else ("EVAL", take.text)
         if self._line is None:
             self._line = Line(self._connection(), self._on_taken)
             self._watch(self._line)
@@ -160,7 +162,7 @@ class Taker:
     def _take(self, queues: list[str], most: int, free: int, *, waits: bool) -> tuple[list[str], list[Any]]:
         """Return the keys and arguments of a TAKE, and note what is asked for."""
         channel, holder = self.channel, self.holder
-        self._asked = most
+        self._asked, self._asked_at = most, monotonic()
         self._lists = self._lists_of(queues)
         self._first = holder.reserve(most) if holder is not None and most else 0
         # A key in any case, that an ACL with the transport's prefix allows.
@@ -199,7 +201,8 @@ class Taker:
             if holder.stale:
                 holder.register()
             try:
-                alive, now, _, *taken = holder.run(TAKE, *self._take([queue], 1, 1, waits=False))
+                keys, args = self._take([queue], 1, 1, waits=False)
+                alive, now, _, _, *taken = holder.run(self.channel.ridden.take, keys, [*args, 0])
             except UNAVAILABLE:
                 holder.doubt()
                 raise
@@ -217,7 +220,7 @@ class Taker:
 
     def _read_take(self, line: Line) -> None:
         try:
-            alive, now, lie, *taken = line.read()
+            alive, now, lie, refused, *taken = line.read()
         except redis.exceptions.NoScriptError:
             self._known = False
             self._acks_failed()
@@ -226,13 +229,13 @@ class Taker:
         self._said = ""
         holder = self.holder
         if holder is not None and self._acks:
-            holder.acked(self._acks)
+            holder.acked(self._acks, refused)
         self._acks = []
         if not alive and holder is not None:
             holder.doubt()
             return
         if self._asked:
-            self._hungry = len(taken) == 2 * self._asked
+            self._hungry = len(taken) == 3 * self._asked
             self._looked_at = monotonic()
             self._note_lengths(lie)
             self._note(taken, float(now))
@@ -247,14 +250,14 @@ class Taker:
         self._ahead = now - time()
         number = self._first
         last_queue = None
-        for index, raw in zip(taken[::2], taken[1::2], strict=True):
+        for index, raw, found in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
             last_queue, key = self._lists[index]
-            self._arrive(last_queue, key, raw, number, now)
+            self._arrive(last_queue, key, raw, number, now, found)
             number += 1
         if last_queue is not None:
             self.channel.served(last_queue)
 
-    def _arrive(self, queue: str, key: str, raw: bytes, number: int, now: float) -> None:
+    def _arrive(self, queue: str, key: str, raw: bytes, number: int, now: float, found: bytes = b"") -> None:
         holder = None if queue in self.channel.no_ack_queues else self.holder
         tag = holder.add(number, queue, key, raw) if holder is not None else None
         try:
@@ -262,6 +265,9 @@ class Taker:
             properties = message["properties"]
             properties["delivery_info"]["routing_key"]
             properties["delivery_tag"] = tag or properties["delivery_tag"]
+            properties.pop(LOOKED, None)  # a sender's word is none
+            if tag is not None and self.channel.ridden.looks:
+                properties[LOOKED] = (self._asked_at, found.decode("latin-1"))
             due = eta_of(message)
             self.channel.check_body(message)
         except Exception as exc:

@@ -11,16 +11,25 @@ from celery.exceptions import ImproperlyConfigured, WorkerShutdown, WorkerTermin
 from celery.utils.functional import noop
 from celery.utils.log import get_logger
 
+from lossless.worker.along import TRACES, traced
+
 logger = get_logger(__name__)
 
 
 class Pool(asynpool.AsynPool):
-    """The processes of prefork, of which the last words count.
+    """The processes of prefork, of which the last words count; tasks in them may have something done along with their
+    acknowledgement (lossless/worker/along.py).
 
     billiard looks after all jobs when a process has ended. The job of another one that dies in that moment, and whose
     word that it has begun is not read yet, it takes for one that nobody has begun (billiard/pool.py,
     `_join_exited_workers`): it ran once more, and that lost process was not counted.
     """
+
+    def apply_async(self, func: Callable[..., Any], args: Any = (), *more: Any, **options: Any) -> Any:
+        """Have a process run `func`."""
+        if func in TRACES:
+            func, args = traced, (func, *args)
+        return super().apply_async(func, args, *more, **options)
 
     def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
         """Called for each job whose process has ended, before it is given to another one."""

@@ -5,11 +5,11 @@ Use: `class MyTask(celery.Task): Request = "lossless.worker.request:Request"; ac
 
 Celery calls these methods in the event loop of the worker: they must not block, and they publish nowhere but
 to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `on_success` and
-`execute_using_pool`, so a task that succeeds costs nothing here.
+`execute_using_pool` in a class that it makes of this one; around its `on_success` stands what `__init_subclass__` adds.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +25,7 @@ from celery.worker import request, state
 from kombu.asynchronous import get_event_loop
 from kombu.utils.encoding import safe_repr
 
+from lossless.worker.along import Along
 from lossless.worker.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
 from lossless.worker.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
 from lossless.worker.envelope import fault_in, fault_in_call, fault_in_eta
@@ -55,6 +56,12 @@ class Request(request.Request):
     _terminate_on_ack: Any
     _terminated_by: int | None = None
     _overrun: Any = None
+    _along: Along | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "on_success" in vars(cls):
+            cls.on_success = _hearing(vars(cls)["on_success"])  # type: ignore[method-assign]
 
     def __init__(self, message: Any, *, headers: Any = None, **options: Any) -> None:
         fault = fault_in(message.headers if headers is None else headers)
@@ -77,6 +84,13 @@ class Request(request.Request):
         return self._payload[2]  # type: ignore[attr-defined]
 
     # ---- how a run ends
+
+    def acknowledge(self) -> None:
+        """Acknowledge, and do along with it what the task asked for; acknowledged or given back already, that alone."""
+        along, self._along = self._along, None
+        if along is not None:
+            self._message.channel.do_along(self._message.delivery_tag, *along)
+        super().acknowledge()
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """Called for every end but success. Acknowledges nothing that is not taken care of."""
@@ -242,6 +256,16 @@ class Request(request.Request):
             with _logged("result backend"):
                 self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=self._context)
         self.send_event("task-retried", exception=safe_repr(error), traceback=exc_info.traceback)
+
+
+def _hearing(on_success: Callable[..., Any]) -> Callable[..., Any]:
+    """Celery's own `on_success`, which hears what is to be done along with the acknowledgement."""
+
+    def heard(self: Any, result: Any, **options: Any) -> Any:
+        self._along = getattr(result[1], "along", None)
+        return on_success(self, result, **options)
+
+    return heard
 
 
 @contextmanager

@@ -3,20 +3,23 @@
 -- ``ARGV[4]`` of each priority. ARGV: epoch, first field, most to take, queues, "1" to serve those in turn ("0":
 -- drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many of the
 -- most somebody can begin with at once, owner to be noted as idle ('': nobody), the most to take of each queue
--- (-1: any number; 0: it is left to others, and the owner is not idle there), then fields to acknowledge.
+-- (-1: any number; 0: it is left to others, and the owner is not idle there), then what is to be acknowledged (see
+-- acknowledge.lua).
 --
 -- What nobody here can begin with is taken only while no other owner is idle: prefetching starves nobody. The same
 -- holds where a number is asked of a queue: this owner knew nothing of what it took there last, and is rung last.
 --
 -- Returns 1 (0: the epoch is not the owner's, nothing was taken), the server's time, how many lay in each queue of
--- which a number was asked (else -1), then list index and message for each one taken; those that must be acknowledged
--- have the fields first, first + 1 ...
+-- which a number was asked (else -1), what acknowledge.lua returns, then list index, message and what the rider found
+-- for each one taken; those that must be acknowledged have the fields first, first + 1 ...
+
+-- @include acknowledge
 
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
-if #ARGV > 9 then redis.call('HDEL', held, unpack(ARGV, 10)) end
+local refused = acknowledge(held, 10)
 local now = redis.call('TIME')
-local reply = {1, string.format('%d.%06d', now[1], now[2]), ''}
+local reply = {1, string.format('%d.%06d', now[1], now[2]), '', refused}
 if most == 0 then return reply end
 if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
   reply[1] = 0
@@ -55,6 +58,8 @@ local function pop(i)
   quota[queue] = quota[queue] and quota[queue] - 1
   reply[#reply + 1] = i - 3 - size
   reply[#reply + 1] = raw
+  local seen, found = pcall(look, raw)
+  reply[#reply + 1] = seen and found or ''
   return true
 end
 for first = 3 + size, #KEYS, size do
