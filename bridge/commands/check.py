@@ -16,7 +16,7 @@ from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_clie
 from bridge.ledger import Ledger
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.topics.names import TopicNames, name_faults
-from bridge.upkeep.problems import divided_topics, unconsumed_queues, unknown_handlers
+from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import risks
 
 #: Seconds for each connection.

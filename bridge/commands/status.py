@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from celery import Celery
 
 from bridge.commands.opened import opened
+from bridge.commands.problems import problems
 from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
@@ -26,7 +27,7 @@ from bridge.settings import Settings
 from bridge.topics.extents import Extent, extents
 from bridge.topics.latest import latest
 from bridge.topics.names import TopicNames
-from bridge.upkeep.problems import Facts, HandlerFacts, Letters, Memory, problems
+from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory
 
 Found = TypeVar("Found")
 

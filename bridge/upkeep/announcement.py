@@ -21,7 +21,8 @@ from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings.versions import versions
-from bridge.upkeep.problems import Facts, HandlerFacts, divided_topics, unconsumed_queues, unknown_handlers
+from bridge.upkeep.facts import Facts, HandlerFacts
+from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 
 logger = logging.getLogger(__name__)
 

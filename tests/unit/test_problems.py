@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from bridge.commands.problems import problems
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
-from bridge.upkeep.problems import Facts, HandlerFacts, Letters, Memory, problems, span
+from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, span
 
 NOW = 1_769_860_805.0
 CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")

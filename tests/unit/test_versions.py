@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from bridge.commands.problems import problems
 from bridge.ledger import Fate
 from bridge.records.header import from_header, to_header
-from bridge.upkeep.problems import Facts, HandlerFacts, problems
+from bridge.upkeep.facts import Facts, HandlerFacts
 
 #: A message as the first version put it into the queue, whole: never changed here.
 FIRST = """{"topic": "orders", "partition": 3, "cluster": "c", "group": "g", "topic_id": "t", "messages": [

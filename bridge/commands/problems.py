@@ -1,0 +1,28 @@
+"""What needs a person, as sentences: what, since when, how many, and what to do (pure).
+
+Empty when nothing does. What a bridge or worker mends by itself within a minute is none.
+"""
+
+from bridge.commands import standing, unsettled
+from bridge.upkeep.facts import Facts
+from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
+
+
+def problems(facts: Facts) -> list[str]:
+    """Everything that needs a person; what stops most comes first."""
+    return [
+        *facts.silent,
+        *standing.memory(facts),
+        *standing.bridges(facts),
+        *divided_topics(facts).values(),
+        *standing.obstacles(facts),
+        *unconsumed_queues(facts).values(),
+        *unknown_handlers(facts).values(),
+        *unsettled.known_to_some(facts),
+        *unsettled.lost(facts),
+        *unsettled.changed(facts),
+        *unsettled.old(facts),
+        *standing.paused(facts),
+        *unsettled.failing(facts),
+        *unsettled.dead(facts),
+    ]

@@ -1,0 +1,105 @@
+"""What stands still, and since when, as sentences: servers, bridges, partitions (pure)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from bridge.upkeep.facts import Facts, records, when
+
+#: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
+PAUSED_LONG: Final = 60.0
+UNASSIGNED_LONG: Final = 30.0
+#: Share of its memory from which on a Redis is nearly full.
+NEARLY_FULL: Final = 0.9
+
+
+def memory(facts: Facts) -> Iterator[str]:
+    """A Redis that is full, or does not bring its data to disk."""
+    for redis in facts.memory:
+        if redis.allowed and redis.used >= redis.allowed:
+            yield (
+                f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
+                "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues."
+            )
+        elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
+            yield (
+                f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
+                "Raise its maxmemory, or let workers empty the queues."
+            )
+        if redis.disk:
+            yield f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk."
+
+
+def bridges(facts: Facts) -> Iterator[str]:
+    """No bridge, or none that consumes a topic or has a partition."""
+    if facts.bridges is None:
+        return
+    if not facts.bridges:
+        waiting = records(sum((facts.lag or {}).values())) if facts.lag is not None else "what comes"
+        since = when(facts.seen.get(f"group {facts.group}"), facts.now)
+        yield f"No bridge of group {facts.group!r} runs, {since}: {waiting} in Kafka wait. Start `bridge run`."
+        return
+    topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
+    for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):
+        count = records((facts.lag or {}).get(topic, 0))
+        yield (
+            f"No bridge of group {facts.group!r} consumes topic {topic!r}, though it has a handler here: {count} wait. "
+            "Restart the bridges with the handlers that are here."
+        )
+    yield from _unassigned(facts, facts.bridges)
+
+
+def obstacles(facts: Facts) -> Iterator[str]:
+    """What keeps bridges from consuming, as they say it, once for all of them."""
+    grouped: dict[str, tuple[str, float | None, list[str]]] = {}
+    for name, state in (facts.bridges or {}).items():
+        times = state.get("obstacles_since") or [None] * len(state["obstacles"])
+        for text, at in zip(state["obstacles"], times, strict=False):
+            # Every bridge waits for Kafka and for its group at its start.
+            if text == "joining the consumer group" and at is not None and facts.now - at < UNASSIGNED_LONG:
+                continue
+            kind = text.partition(":")[0]
+            first, since, names = grouped.get(kind, (text, at, []))
+            earlier = since if at is None or since is None else min(at, since)
+            grouped[kind] = (first, earlier, [*names, name])
+    for text, since, names in grouped.values():
+        yield (
+            f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing, {when(since, facts.now)}: "
+            f"{text.rstrip('.')}. They go on by themselves when that is mended."
+        )
+
+
+def paused(facts: Facts) -> Iterator[str]:
+    """Partitions that have been paused for long, by the reason."""
+    grouped: dict[str, tuple[float, list[str]]] = {}
+    for state in (facts.bridges or {}).values():
+        for place, why in state["paused"].items():
+            at = state.get("paused_since", {}).get(place, facts.now)
+            if facts.now - at >= PAUSED_LONG and why != "handoff":
+                since, places = grouped.get(why, (at, []))
+                grouped[why] = (min(at, since), [*places, place])
+    for why, (since, places) in sorted(grouped.items()):
+        queue = why.removeprefix("queue ") if why.startswith("queue ") else None
+        length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
+        yield (
+            f"{len(places)} partitions are paused, {when(since, facts.now)}: {why}{length}. They go on when that is "
+            f"less; add workers if it does not fall. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})"
+        )
+
+
+def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Partitions that no bridge has, where all have had the time to take them and nothing else hinders."""
+    young = any(
+        facts.now - each.get("started", 0.0) < UNASSIGNED_LONG or each["obstacles"] for each in bridges.values()
+    )
+    if young or facts.partitions is None:
+        return
+    assigned = {place for each in bridges.values() for place in each["assigned"]}
+    known = {topic for each in bridges.values() for topic in each.get("topics", ())}
+    for topic, count in sorted(facts.partitions.items()):
+        missing = [str(number) for number in range(count) if f"{topic}-{number}" not in assigned]
+        if missing and topic in known:
+            yield (
+                f"No bridge has partition {', '.join(missing)} of {topic!r}: "
+                f"{records((facts.lag or {}).get(topic, 0))} of the topic wait. "
+                "If it does not pass in a minute, restart the bridges and see their logs."
+            )

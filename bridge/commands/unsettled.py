@@ -1,0 +1,132 @@
+"""What became of deliveries that needs a person, as sentences (pure)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.upkeep.facts import Facts, records, when
+from bridge.upkeep.uncared import named
+
+#: Seconds under way from which on a delivery of a handler that nobody has any more needs a person.
+GONE_LONG: Final = 60.0
+#: Seconds under way from which on a delivery is too old; with what its handler's own limits and delays allow.
+TOO_OLD: Final = 900.0
+#: Seconds for which it is told what happened to a log.
+TOLD_FOR: Final = 86_400.0
+#: Deliveries of a handler that wait for a retry from which on a person is needed, and seconds since the first failure.
+FAILING_MANY: Final = 100
+FAILING_LONG: Final = 300.0
+
+
+def known_to_some(facts: Facts) -> Iterator[str]:
+    """Handlers that some workers of their queue know, and some do not."""
+    for handler in facts.handlers:
+        consumers = facts.consumers(handler.queue)
+        without = [name for name, state in consumers.items() if handler.name not in state["handlers"]]
+        if without and len(without) < len(consumers):
+            yield (
+                f"{len(without)} of {len(consumers)} workers of queue {handler.queue!r} do not know handler "
+                f"{handler.name}: {named(without, consumers)}. Its deliveries wait there for one that does. "
+                "Deploy the same handlers to them."
+            )
+
+
+def lost(facts: Facts) -> Iterator[str]:
+    """Deliveries that are unaccounted for."""
+    for state in (facts.bridges or {}).values():
+        for each in state.get("unaccounted", ()):
+            yield (
+                f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
+                f"{each['handler']}, {when(each['since'], facts.now)}: committed, and the ledger does not know how "
+                f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
+                f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart."
+            )
+
+
+def changed(facts: Facts) -> Iterator[str]:
+    """What happened to logs in the last day; `bridge audit` lists it for longer."""
+    for each in facts.changes:
+        if facts.now - each.at > TOLD_FOR:
+            continue
+        place, since = f"{each.topic}-{each.partition}", when(each.at, facts.now)
+        if each.lost:
+            yield (
+                f"Kafka's retention took {records(each.lost)} of {place} unread, {since}: offsets {each.first} to "
+                f"{each.end - 1}. They are gone. Keep records for longer (retention.ms), and the bridges running; "
+                "said for a day."
+            )
+        elif each.what != "expired":
+            yield (
+                f"The log of {place} {'was ' if each.what == 'made anew' else ''}{each.what}, {since}, from offset "
+                f"{each.first} on: other records lie there now. If nobody meant it, see Kafka's disks and elections; "
+                "said for a day."
+            )
+
+
+def old(facts: Facts) -> Iterator[str]:
+    """Deliveries that have been under way for too long."""
+    limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
+    queues = {handler.name: handler.queue for handler in facts.handlers}
+    for (topic, name), seconds in sorted(facts.oldest.items()):
+        if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
+            if seconds >= GONE_LONG:
+                yield _gone(facts, topic, name, seconds)
+            continue
+        # Without a worker that runs it the sentence about that says it.
+        knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
+        if seconds >= limits.get(name, TOO_OLD) and knowing:
+            yield (
+                f"The oldest delivery of {topic!r} to {name} has been under way "
+                f"{when(facts.now - seconds, facts.now)}, and is neither settled nor waiting for its retry. "
+                "See what the workers run "
+                "(celery -A tasks inspect active) and whether they are enough."
+            )
+
+
+def failing(facts: Facts) -> Iterator[str]:
+    """Deliveries that failed and wait, many or for long, or that cannot go on by themselves."""
+    for each in facts.failing:
+        count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
+        since = when(each.since, facts.now) if each.since else "since when is not known"
+        match each.kind:
+            case "held":
+                yield (
+                    f"{each.handler} asks to stop its topic, {since}: {each.error}. {count} kept, and run again every "
+                    "30 s. Mend the cause: they go on by themselves."
+                )
+            case "unpublished":
+                yield (
+                    f"Kafka does not take the dead letters of {count} of {each.handler}, the first failed {since}: "
+                    f"{each.error}. They are tried again. See the workers' log, and the topic of the dead letters."
+                )
+            case _ if each.count >= FAILING_MANY or (each.since and facts.now - each.since >= FAILING_LONG):
+                yield (
+                    f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
+                    f"{each.error}. Mend the cause: they run again, and die when their retries are spent."
+                )
+
+
+def dead(facts: Facts) -> Iterator[str]:
+    """Dead letters whose deliveries are dead still."""
+    for each in facts.letters:
+        count = f"{each.count:,} deliveries" if each.count > 1 else "1 delivery"
+        yield (
+            f"{'At least ' if each.more else ''}{count} of {each.handler} {'are' if each.count > 1 else 'is'} dead, "
+            f"{when(each.since, facts.now)}; the last: {each.reason}, {each.error}. They lie in {each.topic!r}: mend "
+            "the cause, then send them back or leave them."
+        )
+
+
+def _gone(facts: Facts, topic: str, name: str, seconds: float) -> str:
+    return (
+        f"Deliveries of {topic!r} to {name} wait, the oldest {when(facts.now - seconds, facts.now)}: that handler was "
+        "renamed or removed, and no worker knows it. Deploy it to a worker once more, or let them become dead letters "
+        "(unknown_handler, after kafka_unknown_for)."
+    )
+
+
+def _knowing(facts: Facts, handler: str, queue: str | None) -> bool:
+    return any(handler in state["handlers"] for state in facts.consumers(queue or "").values())
+
+
+def _known_anywhere(facts: Facts, handler: str) -> bool:
+    return any(handler in state["handlers"] for state in (facts.workers or {}).values())

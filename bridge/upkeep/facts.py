@@ -1,0 +1,101 @@
+"""What is known of a group: its bridges, workers, queues and servers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.handoff.carriers import Waiting
+from bridge.ledger import Change
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFacts:
+    """A handler of the settings: its topics and queue, and the longest wait in seconds that it may see by itself."""
+
+    name: str
+    topics: tuple[str, ...]
+    queue: str
+    longest_wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Dead letters of one handler and topic of dead letters whose deliveries are still dead; the last one's error."""
+
+    topic: str
+    handler: str
+    count: int
+    since: float
+    reason: str
+    error: str
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How a Redis is: bytes used and allowed (0: no limit), and why it does not bring its data to disk."""
+
+    where: str
+    used: int = 0
+    allowed: int = 0
+    disk: str | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known; what could not be asked is None.
+
+    Attributes:
+        now: Unix time, as all times here.
+        handlers: of the settings here.
+        silent: why something did not answer, a sentence each.
+        lag: per topic, records between the committed offset and the end.
+        partitions: per topic, how many.
+        bridges, workers: what the living announce.
+        seen: when each name was announced last, `queue …`, `handler …` and `group …`.
+        queues: messages that wait, per queue.
+        retries: messages that wait for their time, per queue.
+        oldest: seconds that the oldest delivery has been under way, by topic and handler.
+    """
+
+    now: float
+    group: str
+    handlers: Sequence[HandlerFacts] = ()
+    silent: Sequence[str] = ()
+    lag: Mapping[str, int] | None = None
+    partitions: Mapping[str, int] | None = None
+    bridges: Mapping[str, Mapping[str, Any]] | None = None
+    workers: Mapping[str, Mapping[str, Any]] | None = None
+    seen: Mapping[str, float] = field(default_factory=dict)
+    queues: Mapping[str, int] | None = None
+    retries: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    letters: Sequence[Letters] = ()
+    failing: Sequence[Waiting] = ()
+    changes: Sequence[Change] = ()
+    memory: Sequence[Memory] = ()
+
+    def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:
+        """The living workers that consume a queue."""
+        return {name: state for name, state in (self.workers or {}).items() if queue in state["queues"]}
+
+
+def when(at: float | None, now: float) -> str:
+    """`since 2026-01-31 12:00:05 UTC (7 min)`."""
+    if at is None:
+        return "and none was seen before"
+    return f"since {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC ({span(now - at)})"
+
+
+def span(seconds: float) -> str:
+    """A time in its largest unit but one: `7 min`, `3.5 h`."""
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def records(count: int) -> str:
+    """`1 record`, `1,234 records`."""
+    return f"{count:,} record{'' if count == 1 else 's'}"

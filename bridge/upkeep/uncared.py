@@ -1,0 +1,82 @@
+"""What nobody takes care of: queues without workers, handlers that none knows, topics that a group divides (pure)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridge.upkeep.facts import Facts, HandlerFacts, when
+
+
+def unknown_handlers(facts: Facts) -> dict[str, str]:
+    """Handlers whose queue is consumed, by workers of which none knows them: a sentence for each name."""
+    return {handler.name: sentence for handler in facts.handlers if (sentence := _unknown_to(facts, handler))}
+
+
+def unconsumed_queues(facts: Facts) -> dict[str, str]:
+    """Queues that no living worker consumes: a sentence for each name."""
+    if facts.workers is None:
+        return {}
+    queues = sorted({handler.queue for handler in facts.handlers})
+    return {queue: _unconsumed(facts, queue) for queue in queues if not facts.consumers(queue)}
+
+
+def divided_topics(facts: Facts) -> dict[str, str]:
+    """Topics that one group hands to different handlers, by the bridge that has the partition: a sentence for each."""
+    groups: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for name, state in (facts.bridges or {}).items():
+        for topic, handlers in state.get("routes", {}).items():
+            groups.setdefault(topic, {}).setdefault(tuple(sorted(handlers)), []).append(name)
+    for topic, found in groups.items():
+        if here := tuple(sorted(handler.name for handler in facts.handlers if topic in handler.topics)):
+            found.setdefault(here, ["here"])
+    return {topic: _divided(facts.group, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
+
+
+def named(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:
+    """Workers with their versions, the first five."""
+    shown = ", ".join(f"{name} ({states[name]['versions'].get('celery-kafka-bridge') or '?'})" for name in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _unconsumed(facts: Facts, queue: str) -> str:
+    since = when(facts.seen.get(f"queue {queue}"), facts.now)
+    count = (facts.queues or {}).get(queue)
+    later = facts.retries.get(queue, 0)
+    if count is None:
+        waiting = "all waits there"
+    elif later:
+        waiting = f"{count + later:,} messages wait there, {later:,} of them for their retry"
+    else:
+        waiting = f"{count:,} messages wait there" if count else "nothing waits there"
+    # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
+    safe = "" if count == later == 0 or _missing_of(facts, queue) else ", none of them is lost"
+    return (
+        f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. "
+        f"Start one: celery -A tasks worker, or with -Q {queue}."
+    )
+
+
+def _missing_of(facts: Facts, queue: str) -> bool:
+    """Whether something of a handler of this queue is unaccounted for."""
+    names = {handler.name for handler in facts.handlers if handler.queue == queue}
+    return any(each["handler"] in names for s in (facts.bridges or {}).values() for each in s.get("unaccounted", ()))
+
+
+def _unknown_to(facts: Facts, handler: HandlerFacts) -> str | None:
+    consumers = facts.consumers(handler.queue)
+    if not consumers or any(handler.name in state["handlers"] for state in consumers.values()):
+        return None
+    since = when(facts.seen.get(f"handler {handler.name}"), facts.now)
+    waiting = f"{(facts.queues or {}).get(handler.queue, 0):,} messages wait in that queue"
+    return (
+        f"No worker knows handler {handler.name}, {since}: {named(list(consumers), consumers)} consume its queue "
+        f"{handler.queue!r}; {waiting}. Deploy it to the workers, or see their HANDLERS and `imports`."
+    )
+
+
+def _divided(group: str, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    sets = "; ".join(f"{', '.join(handlers)} ({', '.join(names[:5])})" for handlers, names in sorted(found.items()))
+    return (
+        f"Topic {topic!r} has different handlers in one group, {group!r}: {sets}. Each gets only the partitions of its "
+        "own bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges of the group "
+        "with the same handlers."
+    )
