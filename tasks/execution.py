@@ -1,32 +1,29 @@
 """Runs a batch of deliveries (often of one) in the worker's child process, and settles each."""
 
 import logging
-import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from kombu.exceptions import KombuError
 
 from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, from_header, to_header
-from bridge.records.message import Batch, Dead, Delivery, Message
-from bridge.records.settled import AlreadySettled
+from bridge.records.message import Batch, Dead, Delivery
 from lossless.worker.ending import ComeBack
 from tasks import metrics, observing, telling
+from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.errors import DeadLettered, RetryAsked
-from tasks.limits import Limits, watchdog
+from tasks.later import Later
+from tasks.limits import watchdog
 from tasks.logs import about
 from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
+from tasks.running import MessageTask
 from tasks.settling import Settling, follows_a_loss
-
-if TYPE_CHECKING:
-    from tasks.handler import HandlerTask
 
 logger = observing.log(__name__)
 
@@ -34,7 +31,7 @@ logger = observing.log(__name__)
 LEDGER_DELAY: Final = 5.0
 
 
-def execute(task: "HandlerTask", header: object) -> Any:
+def execute(task: MessageTask[..., Any], header: object) -> Any:
     """Run the batch in a `kafka` header to its end, or to its next run.
 
     Returns:
@@ -63,30 +60,10 @@ def execute(task: "HandlerTask", header: object) -> Any:
         about(None)
 
 
-def failures_of(task: "HandlerTask") -> int:
-    """How many runs of the delivery that runs now have spent a retry."""
-    return int(vars(task.request).get("failures", 0))
-
-
-def remember(task: "HandlerTask", asked: RetryAsked) -> None:
-    """Keep what `self.retry(throw=False)` asked for until the handler returns."""
-    vars(task.request)["retry_asked"] = asked
-
-
-def _leave_if_told_to(error: BaseException) -> None:
-    """End the process if that is why the handler ended: a hard time limit, a revoke, a shutdown.
-
-    billiard ends a child by SIGTERM, which raises SystemExit in whatever it runs. What becomes of the delivery is
-    then the main process's to say (lossless/worker/request.py); settled here as well, it would run twice.
-    """
-    if terminate_handler_fired():
-        raise error if isinstance(error, SystemExit) else SystemExit(os.EX_SOFTWARE)
-
-
 class Execution:
     """One run of a batch: its deliveries one after another, each with a fate of its own."""
 
-    def __init__(self, task: "HandlerTask", batch: Batch) -> None:
+    def __init__(self, task: MessageTask[..., Any], batch: Batch) -> None:
         self._task, self._batch = task, batch
         self._alone = len(batch.deliveries) == 1
         self._book = Book.of(task.app, batch)
@@ -95,10 +72,9 @@ class Execution:
         self._suspect = follows_a_loss(task.request.headers or {})
         #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
-        self._limits = Limits.of(task)
-        self._watchdog = watchdog() if any(self._limits) else None
-        self._later: dict[float, list[Delivery]] = {}
-        self._blocked: dict[bytes | None, float] = {}
+        # What was done before a handler that ends the process is done.
+        self._attempts = Attempts(task, str(batch), lambda: self._book.flush(0))
+        self._later = Later(batch.order)
         self._counts: dict[str, int] = {}
         self._result: Any = None
         self._dead: Dead | None = None
@@ -110,7 +86,7 @@ class Execution:
         except (Retry, DeadLettered, WorkerShutdown, WorkerTerminate):
             raise
         except BaseException as error:
-            _leave_if_told_to(error)
+            leave_if_told_to(error)
             left = self._left_over()
             if not left:
                 logger.exception("%s: all of it has ended, but then: %s", str(self._batch), type(error).__name__)
@@ -165,16 +141,16 @@ class Execution:
     def _rest(self, todo: list[Delivery]) -> None:
         """The time of this batch is over: what is left goes back to the queue as a batch of its own."""
         for delivery in todo:
-            self._put_off(self._later_than(delivery) or 0.0, delivery)
+            self._later.put_off(delivery, self._later.delay_of(delivery) or 0.0)
 
     def _one(self, delivery: Delivery) -> None:
         about(delivery)
-        delay = self._later_than(delivery)
+        delay = self._later.delay_of(delivery)
         if delivery.ended:
             self._end_again(delivery)
         elif delay is not None:
             # A message before it in its order runs again first.
-            self._put_off(delay, delivery)
+            self._later.put_off(delivery, delay)
         elif delivery.due is not None and (wait := delivery.due - time.time()) > 0:
             self._again(delivery, wait, "its time has not come")
         elif delivery.dead is not None:
@@ -188,41 +164,15 @@ class Execution:
         self._settling.ended_before(delivery)
 
     def _handle(self, delivery: Delivery) -> None:
-        task, started = self._task, time.monotonic()
-        vars(task.request)["failures"] = delivery.failures
-        try:
-            self._result = self._call(delivery.message)
-            asked: RetryAsked | None = vars(task.request).pop("retry_asked", None)
-            if asked is not None:
-                raise asked
-        except (WorkerShutdown, WorkerTerminate):
-            raise
-        except AlreadySettled:
-            logger.info("%s: its work is committed already: not done again.", delivery.identity)
-            self._done(delivery, started)
-        except BaseException as error:
-            # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
-            if terminate_handler_fired():
-                self._book.flush(0)
-            _leave_if_told_to(error)
-            metrics.ran(task.name, self._batch.group, "failed", time.monotonic() - started)
-            self._act(delivery, error)
+        ended = self._attempts.at(delivery)
+        metrics.ran(self._task.name, self._batch.group, "done" if ended.error is None else "failed", ended.seconds)
+        if ended.error is None:
+            self._result = ended.returned
+            self._done(delivery)
         else:
-            self._done(delivery, started)
+            self._act(delivery, ended.error)
 
-    def _call(self, message: Message) -> Any:
-        if self._watchdog is None:
-            return self._task.call(message)
-        with self._watchdog.watching(self._limits, self._last_will):
-            return self._task.call(message)
-
-    def _last_will(self) -> None:
-        """Done by another thread before the process ends for the hard limit: what was done before it is done."""
-        logger.error("%s: its handler overran its hard time limit of %g s.", str(self._batch), self._limits.hard)
-        self._book.flush(0)
-
-    def _done(self, delivery: Delivery, started: float) -> None:
-        metrics.ran(self._task.name, self._batch.group, "done", time.monotonic() - started)
+    def _done(self, delivery: Delivery) -> None:
         self._count("done")
         self._settling.done(delivery)
 
@@ -234,8 +184,7 @@ class Execution:
         failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
         match decision:
             case Drop():
-                self._count("done")
-                self._settling.done(delivery)
+                self._done(delivery)
             case Again(delay, spent):
                 again = delivery.failed(failure, spent=spent)
                 metrics.retried(self._task.name, self._batch.group, "failed" if spent else "postponed")
@@ -252,8 +201,7 @@ class Execution:
         self._left[delivery.message.offset] = replace(delivery, due=time.time() + delay)
         if self._alone:
             retry_batch(self._task, self._batch.holding([replace(delivery, due=None)]), delay, words)
-        self._block(delivery, delay)
-        self._put_off(delay, delivery)
+        self._later.again(delivery, delay)
 
     def _bury(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write its dead letter; as long as Kafka cannot take it, later again."""
@@ -269,29 +217,11 @@ class Execution:
         self._count("dead")
         self._dead = self._dead or dead
 
-    # What runs later
-
-    def _block(self, delivery: Delivery, delay: float) -> None:
-        if self._batch.order is not None:
-            self._blocked[self._lane(delivery)] = delay
-
-    def _later_than(self, delivery: Delivery) -> float | None:
-        """Seconds after which the message before this one in its order runs again, if there is one."""
-        if not self._blocked or (self._batch.order == "key" and delivery.message.key is None):
-            return None
-        return self._blocked.get(self._lane(delivery))
-
-    def _lane(self, delivery: Delivery) -> bytes | None:
-        return delivery.message.key if self._batch.order == "key" else None
-
-    def _put_off(self, delay: float, delivery: Delivery) -> None:
-        self._later.setdefault(delay, []).append(delivery)
-
     def _end(self) -> Any:
         """Send on what runs later: what is due together goes together."""
-        for delay in list(self._later):
-            self._send_on(self._later[delay], delay)
-            self._count("again" if delay else "put back", len(self._later.pop(delay)))
+        for delay, deliveries in self._later.take():
+            self._send_on(deliveries, delay)
+            self._count("again" if delay else "put back", len(deliveries))
         counts = "" if self._alone else ", ".join(f"{count} {what}" for what, count in self._counts.items())
         if self._dead is not None:
             # A task with a dead letter is a failed one for Flower, however many of its batch were done.

@@ -20,12 +20,13 @@ from bridge.records.message import Message
 from tasks import execution
 from tasks.awaiting import finished
 from tasks.codec import Codec, Decode, decoder
-from tasks.defaults import DeliveryTask, P, R_co
+from tasks.defaults import P, R_co
 from tasks.errors import DeadLettered, HandlerError, RetryAsked, fault_in_delay
-from tasks.policy import MAX_RETRIES, Policy
+from tasks.policy import MAX_RETRIES
+from tasks.running import MessageTask, Run
 
 
-class HandlerTask(DeliveryTask[P, R_co], Generic[P, R_co]):
+class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     """A Celery task that handles the messages of one or more topics.
 
     Called with a record (by the bridge) it decodes, runs and settles it. Called as a plain Celery task
@@ -44,9 +45,6 @@ class HandlerTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     #: Under which the same function is registered besides: names that it had before, or has now.
     other_names: tuple[str, ...] = ()
     batch: int = 1
-    #: Seconds after which what is left of a batch goes back to the queue as one of its own.
-    batch_seconds: float = 30
-    policy: Policy = Policy()
     codec: Codec = None
     decode: Decode = staticmethod(decoder(None))
     value_wanted: bool = True
@@ -60,13 +58,12 @@ class HandlerTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function; in a worker, for a delivery, settle what becomes of it."""
-        known = vars(self.request)
-        if self.request.called_directly or known.get("begun"):
+        # In a run whoever calls is the handler itself: it calls its function, and not its delivery once more.
+        if self.request.called_directly or Run.of(self) is not None:
             return super().__call__(*args, **kwargs)
-        # From here on whoever calls is the handler itself: it calls its function, and not its delivery once more.
-        known["begun"] = True
         header = (self.request.headers or {}).get(HEADER)
-        result: R_co = finished(self.run(*args, **kwargs)) if header is None else execution.execute(self, header)
+        with Run(self):
+            result: R_co = finished(self.run(*args, **kwargs)) if header is None else execution.execute(self, header)
         return result
 
     def call(self, message: Message) -> Any:
@@ -101,13 +98,15 @@ class HandlerTask(DeliveryTask[P, R_co], Generic[P, R_co]):
         delay = countdown
         if eta is not None:
             delay = max(0.0, (eta - self.app.now()).total_seconds())
+        run = Run.of(self)
         if delay is None:
-            delay = self.policy.delay(execution.failures_of(self))
+            delay = self.policy.delay(run.failures if run is not None else 0)
         elif fault := fault_in_delay(delay):
             raise ValueError(f"{self.name}: self.retry() {fault}")
         limit = self.max_retries if max_retries is None else max_retries
         asked = RetryAsked(delay, limit, exc or sys.exc_info()[1])
         if throw:
             raise asked
-        execution.remember(self, asked)
+        if run is not None:
+            run.asked = asked
         return asked

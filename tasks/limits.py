@@ -12,15 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from billiard.pool import soft_timeout_sighandler
 
 from tasks import observing
-
-if TYPE_CHECKING:
-    from tasks.handler import HandlerTask
+from tasks.running import MessageTask
 
 logger = observing.log(__name__)
 
@@ -34,7 +32,7 @@ class Limits(NamedTuple):
     hard: float | None
 
     @classmethod
-    def of(cls, task: "HandlerTask") -> "Limits":
+    def of(cls, task: MessageTask[..., Any]) -> "Limits":
         """What the message in hand says, else the task, else the settings."""
         hard, soft = task.request.timelimit or (None, None)
         return cls(soft or task.soft_time_limit, hard or task.time_limit)

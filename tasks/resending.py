@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from celery import Celery, Task
 from celery.exceptions import Reject
@@ -11,9 +11,7 @@ from bridge.records.header import HEADER, to_header
 from bridge.records.message import Batch, label
 from tasks.book import Book
 from tasks.errors import Failed
-
-if TYPE_CHECKING:
-    from tasks.handler import HandlerTask
+from tasks.running import MessageTask
 
 #: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
 PUBLISH_DELAY: Final = (2, 60)
@@ -40,7 +38,7 @@ def retry(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg]
     raise AssertionError("Task.retry always raises")
 
 
-def retry_batch(task: "HandlerTask", batch: Batch, delay: float, words: str) -> NoReturn:
+def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: str) -> NoReturn:
     """Send the message in hand again with this batch, as a Celery retry.
 
     A crash between sending and acknowledging repeats the delivery.

@@ -20,9 +20,9 @@ from pydantic_core import to_json
 from bridge.records.header import HEADER
 from bridge.records.message import Header, Message
 from bridge.records.settled import AlreadySettled
-from tasks.execution import failures_of
 from tasks.handler import HandlerTask
 from tasks.policy import Again, Bury, Decision, Drop, Hold
+from tasks.running import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,15 @@ def outcome(
         message = Message(topic, 0, 0, key=key, value=_bytes(handler, value), headers=headers)
     delivery = message.delivery or f"{message.coordinates}:{handler.name}"
     message = replace(message, attempt=attempt, delivery=delivery)
-    with _running(handler, message) as request:
+    with _running(handler, message) as run:
         try:
             returned = handler.call(message)
-            if (asked := request.get("retry_asked")) is not None:
-                raise asked
+            if run.asked is not None:
+                raise run.asked
         except AlreadySettled as error:
             return Outcome("done", error=error)
         except BaseException as error:
-            return _outcome(handler.policy.decide(error, failures_of(handler), failing_for), error)
+            return _outcome(handler.policy.decide(error, run.failures, failing_for), error)
     return Outcome("done", returned)
 
 
@@ -127,7 +127,7 @@ def _bytes(handler: HandlerTask[..., Any], value: Any) -> bytes | None:
 
 
 @contextmanager
-def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[dict[str, Any]]:
+def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[Run]:
     """As in a worker, so that `self.request` and `self.retry()` are what they are there; and without jitter."""
     task: Any = handler
     task.push_request(
@@ -135,13 +135,12 @@ def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[dict[
         headers={HEADER: {}},
         called_directly=False,
         retries=message.attempt - 1,
-        failures=message.attempt - 1,
-        begun=True,
     )
     # On the instance, over the class's own.
     task.policy = replace(task.policy, jitter=False)
     try:
-        yield vars(task.request)
+        with Run(handler, failures=message.attempt - 1) as run:
+            yield run
     finally:
         del task.policy
         task.pop_request()

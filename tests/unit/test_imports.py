@@ -52,10 +52,6 @@ ONLY: Final = {
 #: What does not hold yet, each with the area that mends it. Nothing is added; what holds again must go from here.
 NOT_YET: Final = {
     ("tasks.worker", "bridge.handlers"): "tasks",
-    # For its type alone, and a cycle all the same.
-    ("tasks.execution", "tasks.handler"): "tasks",
-    ("tasks.limits", "tasks.handler"): "tasks",
-    ("tasks.resending", "tasks.handler"): "tasks",
 }
 
 

@@ -1,0 +1,59 @@
+"""The run that a process is in: what a handler's own calls to its task need to know of it."""
+
+from contextvars import ContextVar
+from typing import Any, Final, Generic
+
+from celery import Task
+
+from bridge.records.message import Message
+from tasks.defaults import DeliveryTask, P, R_co
+from tasks.errors import RetryAsked
+from tasks.policy import Policy
+
+
+class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
+    """A task that handles messages, as far as whoever runs it asks."""
+
+    abstract = True
+
+    policy: Policy = Policy()
+    #: Seconds after which what is left of a batch goes back to the queue as one of its own.
+    batch_seconds: float = 30
+
+    def call(self, message: Message) -> Any:
+        """Decode a message, and run the handler's function on it to its end."""
+        raise NotImplementedError
+
+
+class Run:
+    """One run of a task, for as long as the block lasts.
+
+    Attributes:
+        failures: how many runs of this delivery before have spent a retry.
+        asked: what `self.retry(throw=False)` asked for, until the handler returns.
+    """
+
+    __slots__ = ("_before", "_request", "asked", "failures")
+
+    def __init__(self, task: Task, failures: int = 0) -> None:  # type: ignore[type-arg]
+        self._request = task.request
+        self.failures = failures
+        self.asked: RetryAsked | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> "Run | None":  # type: ignore[type-arg]
+        """The run that a task is in; `None` where it is called directly, or has begun none."""
+        run = _current.get()
+        # A task that the handler calls has a request of its own, also where it is the same task once more.
+        return run if run is not None and run._request is task.request else None
+
+    def __enter__(self) -> "Run":
+        self._before = _current.get()
+        _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self._before)
+
+
+_current: Final[ContextVar[Run | None]] = ContextVar("run", default=None)

@@ -1,0 +1,54 @@
+"""What of a batch runs later: together where it is due together, and nothing before what its order holds back."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.records.message import Delivery, Message
+from tasks.later import Later
+
+
+def delivery(offset: int, key: bytes | None = None) -> Delivery:
+    return Delivery(Message("orders", 0, offset, key=key), "h")
+
+
+def test_what_is_due_together_goes_together_in_the_order_it_came():
+    later = Later(None)
+    for offset, delay in ((1, 4.0), (2, 8.0), (3, 4.0)):
+        later.again(delivery(offset), delay)
+    taken = [(delay, [each.message.offset for each in found]) for delay, found in later.take()]
+    assert taken == [(4.0, [1, 3]), (8.0, [2])]
+    assert list(later.take()) == []
+
+
+def test_what_could_not_be_sent_is_still_there():
+    later = Later(None)
+    later.again(delivery(1), 4.0)
+    later.again(delivery(2), 8.0)
+    taking = later.take()
+    next(taking)
+    next(taking)
+    del taking
+    assert [delay for delay, _ in later.take()] == [8.0]
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", None])), st.sampled_from([b"a", b"b", None]))
+def test_a_key_that_waits_holds_back_itself_and_nothing_else(keys, failing):
+    later = Later("key")
+    later.again(delivery(0, failing), 4.0)
+    for offset, key in enumerate(keys, 1):
+        held = failing is not None and key == failing
+        assert later.delay_of(delivery(offset, key)) == (4.0 if held else None)
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", None]), min_size=1))
+def test_a_partition_in_order_waits_as_a_whole_and_one_without_an_order_for_nothing(keys):
+    for order, expected in (("partition", 4.0), (None, None)):
+        later = Later(order)
+        later.again(delivery(0, b"c"), 4.0)
+        assert {later.delay_of(delivery(offset, key)) for offset, key in enumerate(keys, 1)} == {expected}
+
+
+def test_what_was_only_put_off_holds_nothing_back():
+    later = Later("key")
+    later.put_off(delivery(1, b"a"), 0.0)
+    assert later.delay_of(delivery(2, b"a")) is None
