@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from bridge.commands.opened import opened
 from bridge.errors import BridgeError
@@ -17,11 +17,22 @@ from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
 from bridge.ledger.handed import handed_at
 from bridge.ledger.tally import NAMED, Line, line
 from bridge.settings import Settings
+from bridge.topics.dead_letters import dead_letters
 from bridge.topics.extents import Extent, extents
-from bridge.topics.letters import Death, letters
+
+#: Most characters that are kept of an error: a topic may have millions of dead letters.
+ERROR: Final = 300
 
 #: A delivery: partition, offset, handler.
 Which = tuple[int, int, str]
+
+
+class Death(NamedTuple):
+    """Why a delivery died, as its last dead letter says; `at` in seconds (Unix)."""
+
+    reason: str
+    error: str
+    at: float
 
 
 class UnknownTopic(BridgeError):
@@ -127,11 +138,11 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
             if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
                 changes.insert(0, _taken(extent, unread))
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
-    read = letters(settings, topic)
+    read = dead_letters(settings, topic)
     there = {
-        (letter.partition, letter.offset, letter.handler): death
-        for letter, death in read.found.items()
-        if letter.is_of(logs.get(letter.partition, ""))
+        (whose.partition, whose.offset, whose.handler): Death(letter.reason, letter.error[:ERROR], letter.failed_at)
+        for letter in read.letters
+        if (whose := letter.whose).is_of(logs.get(whose.partition, ""))
     }
     for each, runs in zip(lines, dead, strict=True):
         names = (each.handler, *_before(settings, topic, each.handler))

@@ -16,10 +16,11 @@ from bridge.handoff.messages import Messages
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.handed import handed_at
+from bridge.records.dead_letter import DeadLetter
 from bridge.records.printable import printable
 from bridge.settings import Settings
+from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import extents
-from bridge.topics.latest import DeadLetter, latest
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
@@ -160,9 +161,9 @@ def _letters(
     if Fate.DEAD not in standing.values():
         return {}
     return {
-        (each.partition, each.offset, each.handler): each
-        for each in latest(settings, topic).letters
-        if each.topic_id in ("", logs.get(each.partition))
+        (whose.partition, whose.offset, whose.handler): letter
+        for letter in dead_letters(settings, topic, RECENT).letters
+        if (whose := letter.whose).is_of(logs.get(whose.partition, ""))
     }
 
 

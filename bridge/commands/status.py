@@ -24,8 +24,8 @@ from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
 from bridge.settings import Settings
+from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
-from bridge.topics.latest import latest
 from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory
 
@@ -153,14 +153,14 @@ def _in_ledger(
 
 def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:
     """The dead letters of a topic whose deliveries are dead still, by handler."""
-    found = latest(settings, topic)
+    found = dead_letters(settings, topic, RECENT)
     by_account: dict[Account, dict[int, Any]] = {}
     log_of = cache(LogBook(ledger).log_id)
     for letter in found.letters:
-        account = Account(letter.handler, topic, log_of(topic, topic_id, letter.partition), letter.partition)
-        if letter.topic_id not in ("", account.topic_id):
-            continue
-        by_account.setdefault(account, {})[letter.offset] = letter
+        whose = letter.whose
+        account = Account(whose.handler, topic, log_of(topic, topic_id, whose.partition), whose.partition)
+        if whose.is_of(account.topic_id):
+            by_account.setdefault(account, {})[whose.offset] = letter
     by_handler: dict[str, list[Any]] = {}
     accounts = list(by_account)
     fates = ledger.fates_of([(account, sorted(by_account[account])) for account in accounts])

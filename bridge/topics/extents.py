@@ -7,6 +7,7 @@ from typing import Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition, consumer_client
+from bridge.records.place import Place
 from bridge.settings import Settings
 
 #: Seconds for one question to Kafka.
@@ -39,6 +40,11 @@ class Extent:
     end: int
     committed: int | None
     epoch: str | None = None
+
+    @property
+    def place(self) -> Place:
+        """The partition."""
+        return (self.topic, self.partition)
 
     @property
     def lag(self) -> int:

@@ -6,12 +6,11 @@ from typing import Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import Record, TopicPartition, consumer_client
+from bridge.records.place import Place
 from bridge.settings import Settings
 
 #: Seconds without a record after which reading is given up.
-SILENCE: Final = 10.0
-
-Place = tuple[str, int]
+SILENCE: Final = 20.0
 
 
 def records(settings: Settings, starts: Mapping[Place, int], ends: Mapping[Place, int]) -> Iterator[Record]:
@@ -21,6 +20,8 @@ def records(settings: Settings, starts: Mapping[Place, int], ends: Mapping[Place
         KafkaUnavailable: Kafka did not answer.
     """
     left = {place: end for place, end in ends.items() if starts[place] < end}
+    if not left:
+        return
     client = consumer_client(settings.kafka, f"{settings.group}.reading")
     try:
         client.assign([TopicPartition(*place, starts[place]) for place in left])

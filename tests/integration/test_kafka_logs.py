@@ -10,7 +10,7 @@ from bridge.errors import PublishFailed
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.letters import letters
+from bridge.topics.dead_letters import dead_letters
 from bridge.topics.publisher import Publisher
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, delete_topic, json_of
@@ -33,7 +33,7 @@ def test_dead_letters_get_out_again_after_their_topic_has_lost_its_end(own_kafka
         # An idempotent producer is out of step with such a log for ever.
         publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
     publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
-    assert [letter[:3] for letter in letters(chosen, "orders").found] == [(0, 0, "work"), (0, 3, "work")]
+    assert [letter.whose[:3] for letter in dead_letters(chosen, "orders").letters] == [(0, 0, "work"), (0, 3, "work")]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from bridge.errors import PublishFailed
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import publisher
+from bridge.topics import producer
 from bridge.topics.publisher import Publisher
 
 FATAL = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence desynchronization", fatal=True)
@@ -46,7 +46,7 @@ class Desynchronized:
 @pytest.mark.parametrize("how", ["produce raises", "flush raises", "flush fails within", "it answers so"])
 def test_a_fatal_error_fails_one_publication_and_the_next_has_a_new_producer(how: str, monkeypatch):
     Desynchronized.made = 0
-    monkeypatch.setattr(publisher, "producer_client", lambda properties: Desynchronized(how))
+    monkeypatch.setattr(producer, "producer_client", lambda properties: Desynchronized(how))
     made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
     with pytest.raises(PublishFailed, match="orders-0-7"):
         made.dead_letter(DELIVERY, DEAD, "bridge")

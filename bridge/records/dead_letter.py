@@ -1,0 +1,138 @@
+"""A dead letter on Kafka: its headers, written and read side by side.
+
+Key, value and the producer's own headers travel byte for byte; ours stand behind the producer's, as ASCII text, and of
+a name that occurs twice the last counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from bridge.kafka import Record, headers_of
+from bridge.records.failure import Failure, cut
+from bridge.records.message import Dead, Delivery
+
+RecordHeaders = list[tuple[str, str | bytes | None]]
+
+#: Without these a record is no dead letter of ours.
+_NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler", "bridge_group")
+
+
+class Whose(NamedTuple):
+    """Whose a dead letter is: partition and offset of its origin, the handler, and the log that they lay in.
+
+    A topic that is made again, or whose log went back, has the same offsets again. `topic_id` is the log's id, as
+    deliveries have it; a dead letter of an older version has none, and is told apart by the record's `timestamp`.
+    """
+
+    partition: int
+    offset: int
+    handler: str
+    topic_id: str = ""
+    timestamp: str = ""
+
+    @classmethod
+    def those_of(cls, delivery: Delivery) -> "tuple[Whose, Whose]":
+        """What a dead letter of this delivery may say, of this version and of an older one."""
+        message = delivery.message
+        place = (message.partition, message.offset, delivery.handler)
+        return cls(*place, topic_id=delivery.topic_id), cls(*place, timestamp=_text(message.timestamp))
+
+    def is_of(self, topic_id: str) -> bool:
+        """Whether it may be of the log with this id."""
+        return self.topic_id in ("", topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A dead letter that was read: where it lies, whose delivery it was, and why that died.
+
+    Attributes:
+        place: `orders.dlq-3-17`.
+        topic: the one in which its message first lay.
+        group: the consumer group that handed the delivery off.
+        failed_at: Unix time.
+    """
+
+    place: str
+    topic: str
+    whose: Whose
+    group: str
+    attempts: int
+    reason: str
+    error: str
+    failed_at: float
+
+
+def headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
+    """The producer's headers, and behind them ours."""
+    failure = dead.failure
+    ours = {
+        "origin_topic": delivery.message.topic,
+        "origin_partition": str(delivery.message.partition),
+        "origin_offset": str(delivery.message.offset),
+        "origin_timestamp": _text(delivery.message.timestamp),
+        "origin_topic_id": delivery.topic_id,
+        "handler": delivery.handler,
+        "bridge_group": group,
+        "attempts": str(delivery.attempts),
+        "reason": dead.reason,
+        "error_class": failure.error_class,
+        "error_message": failure.error_message,
+        "error_traceback": failure.error_traceback,
+        "first_failed_at": str(delivery.first_failed_at or failure.failed_at),
+        "failed_at": str(failure.failed_at),
+    }
+    written = ((name, value.encode("ascii", "backslashreplace")) for name, value in ours.items())
+    return [*delivery.message.headers, *written]
+
+
+def shorter_and_shorter(failure: Failure) -> tuple[Failure, ...]:
+    """What is said of a failure, and what is said where the record is too large for the topic with it."""
+    short = cut(failure.error_message, 200)
+    return (
+        failure,
+        Failure(failure.error_class, short, "", failure.failed_at),
+        Failure(failure.error_class, "", "", failure.failed_at),
+    )
+
+
+def read(record: Record) -> DeadLetter | None:
+    """The dead letter that a record is; `None` where it is none of ours, but another producer's."""
+    found = _headers(record)
+    if any(name not in found for name in _NEEDED):
+        return None
+    try:
+        place = (int(found["origin_partition"]), int(found["origin_offset"]), found["handler"])
+    except ValueError:
+        return None
+    topic_id = found.get("origin_topic_id", "")
+    return DeadLetter(
+        place=f"{record.topic()}-{record.partition()}-{record.offset()}",
+        topic=found["origin_topic"],
+        whose=Whose(*place, topic_id) if topic_id else Whose(*place, timestamp=found.get("origin_timestamp", "")),
+        group=found["bridge_group"],
+        attempts=_number(found, "attempts"),
+        reason=found.get("reason", ""),
+        error=f"{found.get('error_class', '')}: {found.get('error_message', '')}".rstrip(": "),
+        failed_at=_number(found, "failed_at") / 1000,
+    )
+
+
+def _headers(record: Record) -> dict[str, str]:
+    """As text; a header that another client wrote may be none that Python's can read."""
+    try:
+        found: Any = dict(headers_of(record))
+    except Exception:
+        return {}
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in found.items()}
+
+
+def _number(found: Mapping[str, str], name: str) -> int:
+    text = found.get(name, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _text(timestamp: int | None) -> str:
+    """A record's timestamp as dead letters have it."""
+    return "" if timestamp is None else str(timestamp)
