@@ -25,12 +25,13 @@ from bridge.commands.reset import reset as reset_of
 from bridge.commands.status import NothingAnswers
 from bridge.commands.status import status as status_of
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
-from bridge.handlers import Routes, find_celery_app
+from bridge.handlers import Routes
 from bridge.http import Sidecar
 from bridge.loop.bridge import Bridge
 from bridge.records import log_lines as logs
 from bridge.records.printable import printable
 from bridge.settings import Settings, hide_password
+from bridge.settings.modules import find_celery_app
 from bridge.settings.versions import versions
 
 #: Exit codes, for scripts.

@@ -1,30 +1,13 @@
 """Which handlers a topic has, read off the tasks of the Celery app."""
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from pkgutil import iter_modules
-from traceback import extract_tb
-from typing import Any, Final
+from typing import Any
 
-import celery
 from celery import Celery
-from celery.app.utils import find_app
 from celery.exceptions import QueueNotFound
 
-from bridge.errors import AppNotFound, SettingsError
-
-#: Folders of files that are not the user's: Python's own, Celery's, and this project's.
-_LIBRARIES: Final = tuple(
-    str(folder) + os.sep
-    for folder in (
-        Path(os.__file__).parent,
-        Path(celery.__file__).parent,
-        *(Path(__file__).parents[1] / name for name in ("bridge", "tasks")),
-    )
-)
+from bridge.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,58 +57,6 @@ class Routes:
         return frozenset(topic for handler in self if handler.queue == queue for topic in handler.topics)
 
 
-def find_celery_app(name: str) -> Celery:
-    """The app that `-A` names, as Celery's own commands find it; its handlers are not imported yet.
-
-    Raises:
-        AppNotFound: it cannot be imported.
-    """
-    try:
-        app = find_app(name)
-        _refuse_shadow(name)
-    except AppNotFound:
-        raise
-    except Exception as error:
-        raise AppNotFound(_not_found(name, error)) from error
-    return app
-
-
-def import_handlers(app: Celery) -> list[str]:
-    """Import the modules of handlers, as Celery's own commands do; return what is wrong with them, a sentence each."""
-    faults = import_each(app)
-    if not faults:
-        # Once more as a whole, for what Celery does besides (autodiscover_tasks).
-        try:
-            app.loader.import_default_modules()
-        except (Exception, SystemExit) as error:
-            faults.append(f"the modules of handlers cannot be imported: {_told(error)}.")
-    app.finalize()
-    return faults
-
-
-def import_each(app: Celery) -> list[str]:
-    """Import the modules that the settings name; return what is wrong with them, a sentence each."""
-    faults = []
-    for module in app.loader.default_modules:
-        try:
-            app.loader.import_task_module(module)
-        except (Exception, SystemExit) as error:  # whatever a user's module raises
-            faults.append(f"the module {module!r} cannot be imported: {_told(error)}.")
-    return faults
-
-
-def _told(error: BaseException) -> str:
-    """An error at import, with the file and the line that it came from: the user's own, where one is on the way."""
-    if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    theirs = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-    own = [frame for frame in theirs if "site-packages" not in frame.filename]
-    place = next(reversed(own or theirs), None)
-    where = f" ({place.filename}, line {place.lineno})" if place else ""
-    return f"{type(error).__name__}: {str(error).rstrip('.')}{where}"
-
-
 def read_routes(app: Celery) -> Routes:
     """The handlers among the tasks of an app: those made with `@handler`.
 
@@ -159,40 +90,6 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
     return Routes(found), faults
 
 
-def no_handler(app: Celery, environ: Mapping[str, str]) -> str:
-    """What to do where not one handler was found, naming the modules that were imported."""
-    source = "HANDLERS" if environ.get("HANDLERS") else "`imports`"
-    modules = list(app.conf.imports or ())
-    if modules:
-        why = f"{source} names {', '.join(map(_shown, modules))}, and no @handler is in it"
-    else:
-        why = "name the modules that hold them in `imports` or in HANDLERS"
-    return f"there is no handler: {why}{_declared_elsewhere(app)}."
-
-
-def _declared_elsewhere(app: Celery) -> str:
-    """Handlers were declared, and on another app: `tasks.use(app)` was forgotten, or comes too late."""
-    # Looked up, not imported: nothing here knows the package `tasks`.
-    other = getattr(sys.modules.get("tasks"), "app", None)
-    tasks: Mapping[str, Any] = {} if other is None or other is app else other.tasks
-    names = ", ".join(name for name, task in tasks.items() if getattr(task, "source_topics", ()))
-    if other is None or not names:
-        return ""
-    return (
-        f"; {names} was declared on the app {other.main!r}: call tasks.use(app) where {app.main!r} is made, before the "
-        "modules of handlers are imported"
-    )
-
-
-def _shown(name: str) -> str:
-    """A module with its file, and of a package the modules in it: they are not imported with it."""
-    module = sys.modules.get(name)
-    place = getattr(module, "__file__", None) or ", ".join(getattr(module, "__path__", ())) or "not imported"
-    inside = [f"{name}.{found.name}" for found in iter_modules(getattr(module, "__path__", ()))]
-    more = f"; the package holds {', '.join(inside)}: name those" if inside else ""
-    return f"{name!r} ({place}{more})"
-
-
 def queue_of(app: Celery, task: Any) -> str:
     """The queue to which Celery's own router would send a task."""
     options = app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task)
@@ -200,37 +97,3 @@ def queue_of(app: Celery, task: Any) -> str:
     if queue is None:
         return str(options.get("routing_key") or app.conf.task_default_queue)
     return str(getattr(queue, "name", queue))
-
-
-def _refuse_shadow(name: str) -> None:
-    """A file of the user's named as our package is imported instead of it, and nothing else says so."""
-    if name.partition(".")[0] != "tasks":
-        return
-    # What was imported is looked at; what could not be is nowhere here, and its own error says why.
-    module = sys.modules.get("tasks")
-    if module is not None and not hasattr(module, "HandlerTask"):
-        place = getattr(module, "__file__", None) or "a folder without __init__.py"
-        raise AppNotFound(
-            f"`tasks` is {place}, which hides this project's package of that name: rename it "
-            "(handlers may live in any other module; name it in HANDLERS or `imports`)."
-        )
-
-
-def _not_found(name: str, error: Exception) -> str:
-    hint = "mend that, and start again."
-    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == name.partition(".")[0]:
-        hint = "name the app's module with -A, and start where it can be imported."
-    try:
-        _refuse_shadow(name)
-    except AppNotFound as shadow:
-        return str(shadow)
-    hint = _shadow_hint(error) or hint
-    return f"The Celery app {name!r} could not be loaded: {_told(error)}: {hint}"
-
-
-def _shadow_hint(error: Exception) -> str | None:
-    """Where the user's `tasks.py` itself imports from `tasks`, Python calls it a circular import."""
-    path = getattr(error, "path", None)
-    if isinstance(error, ImportError) and error.name == "tasks" and path:
-        return f"{path} hides this project's package `tasks`: rename that file."
-    return None

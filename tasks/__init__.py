@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from typing_extensions import Unpack
 
 from bridge.records.message import Message
+from tasks import worker  # noqa: F401  (it connects the worker's signals)
 from tasks.celery import app
 from tasks.declaring import declare
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
@@ -75,6 +76,3 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
     value that does not decode or validate goes to the dead letters at once. An `async def` is awaited.
     """
     return declare(current(), topics, options)
-
-
-from tasks import worker  # noqa: E402, F401  (it connects the worker's signals)

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from celery import Celery
@@ -19,8 +20,8 @@ from celery.signals import (
 
 from bridge import settings
 from bridge.errors import SettingsError
-from bridge.handlers import find_routes, import_each, no_handler
-from bridge.settings import Settings, is_redis
+from bridge.settings import Together, is_redis
+from bridge.settings.modules import import_each
 from lossless.transport import risks
 from tasks import awaiting, logs, metrics, telling
 from tasks.announcing import Announcing
@@ -59,18 +60,14 @@ def import_all(sender: Any, **_: Any) -> None:
         _refuse_faults(sender, broken)
 
 
-def _refuse_faults(app: Celery, faults: list[str]) -> Settings:
-    """The settings; with something wrong it ends the worker, and says everything at once."""
-    chosen, wrong = settings.read(app, os.environ)
-    routes, lost = find_routes(app)
-    faults += wrong + lost
-    if not routes.topics and not faults:
-        faults.append(no_handler(app, os.environ))
-    if faults:
+def _refuse_faults(app: Celery, broken: Iterable[str] = ()) -> Together:
+    """The settings and the handlers; with something wrong it ends the worker, and says everything at once."""
+    found = settings.together(app, os.environ, broken)
+    if found.faults:
         # A signal's receiver may raise any Exception without effect; SystemExit ends the worker.
-        print(f"The worker does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        print(f"The worker does not start: this is wrong:\n{SettingsError(found.faults)}", file=sys.stderr)
         raise SystemExit(1)
-    return chosen
+    return found
 
 
 @worker_init.connect(weak=False)
@@ -80,8 +77,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
     if app is not current():
         # Of another app, which has handlers imported for something else than to run them.
         return
-    chosen = _refuse_faults(app, [])
-    app.conf.unknown_for = chosen.file.kafka_unknown_for
+    app.conf.unknown_for = _refuse_faults(app).settings.file.kafka_unknown_for
     metrics.collect_in_files()
 
 
@@ -91,8 +87,9 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
     app = sender.app
     if app is not current():
         return
-    chosen = settings.load(app, os.environ)
-    metrics.expect((handler.name for handler in find_routes(app)[0]), chosen.group)
+    found = settings.together(app, os.environ)
+    chosen, routes = found.settings, found.routes
+    metrics.expect((handler.name for handler in routes), chosen.group)
     metrics.serve(chosen.environment.WORKER_METRICS_PORT)
     if chosen.ledger_url is not None:
         announcing = Announcing(app, sender, chosen)

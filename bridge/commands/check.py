@@ -10,11 +10,12 @@ from celery import Celery
 from bridge import settings
 from bridge.commands.status import facts_of
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
-from bridge.handlers import Routes, find_routes, import_handlers, no_handler
+from bridge.handlers import Routes
 from bridge.handoff.broker import connection_to
 from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, consumer_client
 from bridge.ledger import Ledger
 from bridge.settings import Settings, hide_password, is_redis
+from bridge.settings.modules import import_handlers
 from bridge.topics.names import TopicNames, name_faults
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import risks
@@ -58,12 +59,8 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
         sentence each; and whether every module of handlers could be imported.
     """
     broken = import_handlers(app)
-    chosen, wrong = settings.read(app, environ)
-    routes, lost = find_routes(app)
-    faults = [*broken, *wrong, *lost]
-    if not routes.topics and not faults:
-        faults.append(no_handler(app, environ))
-    elif routes.topics:
+    chosen, routes, faults = settings.together(app, environ, broken)
+    if routes.topics:
         faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
     return chosen, routes, faults, not broken
 

@@ -3,6 +3,7 @@
 from bridge.settings.addresses import hide_password, is_redis
 from bridge.settings.faults import of_sequences as sequence_faults
 from bridge.settings.reading import load, read
+from bridge.settings.together import Together, together
 from bridge.settings.values import DEFAULT_GROUP, OWN_APP, EnvironmentSettings, FileSettings, Settings, TopicSettings
 
 __all__ = [
@@ -11,10 +12,12 @@ __all__ = [
     "EnvironmentSettings",
     "FileSettings",
     "Settings",
+    "Together",
     "TopicSettings",
     "hide_password",
     "is_redis",
     "load",
     "read",
     "sequence_faults",
+    "together",
 ]

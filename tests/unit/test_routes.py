@@ -9,7 +9,7 @@ from celery import Celery
 
 import tasks
 from bridge.errors import AppNotFound
-from bridge.handlers import find_celery_app, import_handlers, no_handler
+from bridge.settings.modules import find_celery_app, import_handlers, no_handler
 
 
 @pytest.fixture
