@@ -97,9 +97,7 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Poll by the event loop, which also waits out failures of Redis."""
-        self.cycle.endures = True
-        self.cycle.fails_over = self.Channel.chooses and len(set(self.client.alt)) > 1
-        self.cycle.watched = loop.readers
+        self.cycle.endure(loop.readers, fails_over=self.Channel.chooses and len(set(self.client.alt)) > 1)
         super().register_with_event_loop(connection, loop)
 
 

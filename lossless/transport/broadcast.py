@@ -7,23 +7,56 @@ from then on. A copy is gone with its worker, as the next one would be that come
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from time import time
-from typing import Any
+from typing import Any, Protocol
 
 from kombu.asynchronous import get_event_loop
 from kombu.log import get_logger
-from kombu.transport import virtual as _virtual
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
+from lossless.transport.holding import Holder
+
 logger = get_logger("lossless.transport")
-virtual: Any = _virtual  # its stubs know nothing of what a subclass needs
+
+
+class Slots(Protocol):
+    """What broadcasts need of the prefetch limit."""
+
+    def delivers(self, delivery_tag: str) -> bool:
+        """Whether a message was delivered and is not settled."""
+
+    def get(self, delivery_tag: str) -> Any:
+        """A message that was delivered."""
+
+    def free(self, delivery_tag: str) -> None:
+        """Free the slot of a message that is seen to."""
+
+
+class Listening(Protocol):
+    """What broadcasts need of the channel."""
+
+    qos: Slots
+    holder: Holder | None
+
+    def conn_or_acquire(self) -> AbstractContextManager[Any]:
+        """A client for one command."""
+
+    def put(self, queue: str, message: dict[str, Any]) -> None:
+        """Put a message into a queue."""
+
+    def listens_as(self, exchange: str) -> str | None:
+        """The name of the queue for which a fanout exchange is listened to, None where it is not."""
+
+    def hand_over(self, message: dict[str, Any], queue: str) -> None:
+        """Give a message to a queue's consumers."""
 
 
 class Broadcasts:
     """The broadcast messages that one channel publishes, and has delivered and that are not settled."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Listening) -> None:
         self.channel = channel
         self._heard_by: int | None = None
 
@@ -43,9 +76,10 @@ class Broadcasts:
 
     def holds(self, delivery_tag: str) -> bool:
         """Whether a tag is a broadcast message's that is not settled: an owner's own tags begin with its name."""
-        qos, holder = self.channel.qos, self.channel.holder
-        unsettled = delivery_tag in qos._delivered and delivery_tag not in qos._dirty
-        return unsettled and (holder is None or not delivery_tag.startswith(f"{holder.owner}."))
+        holder = self.channel.holder
+        return self.channel.qos.delivers(delivery_tag) and (
+            holder is None or not delivery_tag.startswith(f"{holder.owner}.")
+        )
 
     def replace(self, delivery_tag: str, message: dict[str, Any], queue: str | None, eta: float | None) -> None:
         """Put ``message`` into ``queue``, or without one deliver it here when it is due; then settle the other.
@@ -55,15 +89,15 @@ class Broadcasts:
         if queue is None:
             self._again(message, eta)
         else:
-            self.channel._put(queue, message)
-        virtual.QoS.ack(self.channel.qos, delivery_tag)
+            self.channel.put(queue, message)
+        self.channel.qos.free(delivery_tag)
 
     def requeue(self, delivery_tag: str) -> None:
         """Deliver a message here once more."""
-        message = self.channel.qos._delivered[delivery_tag]._raw
+        message = self.channel.qos.get(delivery_tag)._raw
         message["headers"]["redelivered"] = message["properties"]["delivery_info"]["redelivered"] = True
         self._again({**message, "properties": {**message["properties"], "delivery_tag": uuid()}}, None)
-        virtual.QoS.ack(self.channel.qos, delivery_tag)
+        self.channel.qos.free(delivery_tag)
 
     def _again(self, message: dict[str, Any], eta: float | None) -> None:
         loop = get_event_loop()
@@ -74,8 +108,8 @@ class Broadcasts:
 
     def _deliver(self, message: dict[str, Any]) -> None:
         exchange = message["properties"]["delivery_info"]["exchange"]
-        queue = self.channel._fanout_to_queue.get(exchange)
-        if self.channel.closed or queue is None:
+        queue = self.channel.listens_as(exchange)
+        if queue is None:
             logger.warning("A broadcast message of exchange %r is dropped: it is consumed here no more", exchange)
         else:
-            self.channel.connection._deliver(message, queue)
+            self.channel.hand_over(message, queue)

@@ -1,5 +1,5 @@
 """The channel: what kombu's Redis channel does, with taking, settling and waiting done by `lossless.transport.taking`,
-`lossless.transport.holding` and `lossless.transport.keeping`.
+`lossless.transport.holding`, `lossless.transport.keeping` and `lossless.transport.waiting`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ from kombu.utils.uuid import uuid
 
 from lossless.transport.broadcast import Broadcasts
 from lossless.transport.holding import Holder
-from lossless.transport.keeping import UNAVAILABLE, Keeper, keeper_of
+from lossless.transport.keeping import Keeper, keeper_of
+from lossless.transport.outages import UNAVAILABLE
 from lossless.transport.polling import Poller
 from lossless.transport.prefetch import QoS
 from lossless.transport.replica import leaving
 from lossless.transport.riding import Step, ridden
-from lossless.transport.scripts import HURRY, WAIT
-from lossless.transport.stored import Keys, decoded, eta_of, stored
+from lossless.transport.stored import Keys, eta_of
 from lossless.transport.taking import Taker
+from lossless.transport.waiting import Tried, Waiting
 from lossless.transport.working import started_tags, stopping
 
 logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
 
 OLDEST_REDIS = (6, 2)
-#: How many messages that were put off a channel brings back when it closes; older ones come when they are due.
-PUT_OFF_KNOWN = 10_000
-
 
 OWN_OPTIONS = ("dead_after", "due_interval", "wait_from", "take_limit", "rider")
 
@@ -87,8 +85,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.poller: Poller = self.connection.cycle
         self.taker = Taker(self)
         self.broadcasts = Broadcasts(self)
-        #: What was put off and may still wait, as it is stored, with its queue.
-        self._put_off: dict[bytes, str] = {}
+        self._waiting = Waiting(self)
         if self.chooses and len(set(self.connection.client.alt)) > 1:
             self._refuse_replica()
 
@@ -97,7 +94,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         with contextlib.suppress(redis.exceptions.NoPermissionError):
             role = self.client.info("replication").get("role", "master")
             if role != "master":
-                self.connection.cycle.discard(self)
+                self.poller.discard(self)
                 self._disconnect_pools()
                 raise redis.ConnectionError(f"{self.connection.client.as_uri()} is no master but a {role}")
 
@@ -125,7 +122,9 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                 self.no_ack_queues.add(queue)
             else:
                 self.no_ack_queues.discard(queue)
-                self._hold().acks_ride = self.poller.endures
+                holder = self._hold()
+                if self.poller.endures:
+                    holder.let_acks_ride()
                 if self.keeper is not None:
                     self.keeper.check_permissions(self.list_key(queue, step) for step in self.priority_steps)
         return super().basic_consume(queue, no_ack, *args, **kwargs)
@@ -135,7 +134,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             with contextlib.suppress(redis.exceptions.NoPermissionError):
                 refuse_old_redis(self.client.info("server"))
             broker = (self.connection.client.as_uri(include_password=True), self.global_keyprefix)
-            self.keeper = self.poller.keeper = keeper_of(broker, self._make_keeper)
+            self.keeper = keeper_of(broker, self._make_keeper)
+            self.poller.tended_by(self.keeper)
             self.holder = self.keeper.holder(self.ridden.ack)
         return self.holder
 
@@ -146,6 +146,23 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         finally:
             self._sentinel_manager, self._async_sentinel_manager = managers  # the keeper outlives this channel
         return Keeper(client, self.keys, float(self.dead_after), float(self.due_interval))
+
+    def turn(self) -> None:
+        """Deliver what has arrived, and send what is to be sent."""
+        if self.active_queues or self.holder is not None:
+            self.taker.turn()
+
+    def deliver(self) -> bool:
+        """Deliver what has arrived; return whether there was anything."""
+        return self.taker.arrivals.deliver()
+
+    def hand_over(self, message: dict[str, Any], queue: str) -> None:
+        """Give a message to a queue's consumers."""
+        self.connection._deliver(message, queue)
+
+    def listens_as(self, exchange: str) -> str | None:
+        """Return the name of the queue for which a fanout exchange is listened to, None where it is not."""
+        return None if self.closed else self._fanout_to_queue.get(exchange)
 
     def queues_in_turn(self) -> list[str]:
         """Return the queues consumed from, the one to serve first in front."""
@@ -183,11 +200,10 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """
         result = super().basic_cancel(consumer_tag)
         if self.holder is not None and not self._active_queues:
-            self.holder.acks_ride = False
             if stopping():
                 self.taker.close()
                 self.qos.give_back_all_but(started_tags())
-            self.holder.wake()
+            self.holder.send_acks()
         return result
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
@@ -233,7 +249,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         A broadcast message lies in no queue: see lossless/transport/broadcast.py. Raises redis-py's errors for one.
         """
         message["properties"]["delivery_tag"] = uuid()
-        taken = self.holder.taken.get(delivery_tag) if self.holder is not None else None
+        taken = self.holder.entry(delivery_tag) if self.holder is not None else None
         if taken is None:
             if self.broadcasts.holds(delivery_tag):
                 self.broadcasts.replace(delivery_tag, message, queue, eta)
@@ -241,30 +257,28 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         name = taken.queue if queue is None else queue
         key = self.list_key(name, self._get_message_priority(message, reverse=False))
         raw = dumps(message).encode()
-        self.qos._settled(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))
+        self.qos.settle(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))
 
     def put_off(self, delivery_tag: str, due: float) -> None:
         """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch), or when this closes.
 
         It waits in Redis. Where no other process of this transport is left then, nobody would bring it back.
         """
-        taken = self.holder.taken.get(delivery_tag) if self.holder is not None else None
+        taken = self.holder.entry(delivery_tag) if self.holder is not None else None
         if taken is not None:
-            self._put_off[stored(taken.key, taken.raw)] = taken.queue
-            while len(self._put_off) > PUT_OFF_KNOWN:
-                del self._put_off[next(iter(self._put_off))]
-        self.qos._settled(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
+            self._waiting.note_put_off(taken)
+        self.qos.settle(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
 
     def strange(self) -> None:
         """Be told that the message which is being delivered is nothing for this worker: others come first then."""
-        self.taker.strange()
+        self.taker.arrivals.strange()
 
     # -- publishing
 
     def _inplace_augment_message(self, message: dict[str, Any], *args: Any) -> None:
         before = message["properties"].get("delivery_tag")
         super()._inplace_augment_message(message, *args)
-        if isinstance(before, _Tried):
+        if isinstance(before, Tried):
             message["properties"]["delivery_tag"] = before
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **kwargs: Any) -> None:
@@ -278,60 +292,39 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         due = eta_of(message) if message.get("headers") else None
         if due is None or due - time() <= self.wait_from:
             return super()._put(queue, message, **kwargs)
-        properties = message["properties"]
-        # If only the answer is lost, it waits already: what kombu puts on a next try is the same entry then.
-        properties["delivery_tag"] = _Tried(properties["delivery_tag"])
         key = self.list_key(queue, self._get_message_priority(message, reverse=False))
-        keys = [self.keys.waiting(queue), self.keys.waiting_queues]
-        args = [repr(due), stored(key, dumps(message).encode()), queue]
-        batch = kwargs.get("_publish_batch")
-        if batch is not None:
-            return batch.add("eval", WAIT.text, len(keys), *keys, *args)
-        with self.conn_or_acquire() as client:
-            client.eval(WAIT.text, len(keys), *keys, *args)
-        properties["delivery_tag"] = str(properties["delivery_tag"])
-        return None
+        return self._waiting.put(queue, key, message, due, kwargs.get("_publish_batch"))
+
+    def put(self, queue: str, message: dict[str, Any]) -> None:
+        """Put a message into its queue, past all exchanges."""
+        self._put(queue, message)
 
     def put_back(self, queue: str, message: dict[str, Any]) -> None:
         """Put a message that nobody holds back into its list, next to be taken."""
         key = self.list_key(queue, self._get_message_priority(message, reverse=False))
         with contextlib.suppress(*UNAVAILABLE):
-            self._bare().rpush(key, dumps(message))
+            self.bare_client().rpush(key, dumps(message))
 
     # -- queues
 
     def waiting(self, queue: str, most: int) -> list[dict[str, Any]]:
         """Return the messages of a queue that wait for their time, in kombu's wire form, the first due in front."""
-        found = []
-        client: Any = self._bare()
-        for entry in client.zrange(self.keys.waiting(queue), 0, most - 1):
-            with contextlib.suppress(ValueError):
-                message = decoded(entry.partition(b"\0")[2])
-                if isinstance(message, dict) and isinstance(message.get("headers"), dict) and "properties" in message:
-                    found.append(message)
-        return found
+        return self._waiting.messages(queue, most)
 
     def waiting_count(self, queue: str) -> int:
         """Return how many messages of a queue wait for their time."""
-        return int(self._bare().zcard(self.keys.waiting(queue)))
+        return self._waiting.count(queue)
 
-    def _bare(self) -> redis.Redis:
+    def bare_client(self) -> redis.Redis:
         """A client that prefixes nothing."""
         return redis.Redis(connection_pool=self.pool)
 
     def _purge(self, queue: str) -> int:
-        return int(super()._purge(queue)) + self._drop_waiting(queue)
-
-    def _drop_waiting(self, queue: str) -> int:
-        with self._bare().pipeline() as pipe:
-            pipe.zcard(self.keys.waiting(queue))
-            pipe.delete(self.keys.waiting(queue))
-            pipe.srem(self.keys.waiting_queues, queue)
-            return int(pipe.execute()[0])
+        return int(super()._purge(queue)) + self._waiting.drop(queue)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
         super()._delete(queue, *args, **kwargs)
-        self._drop_waiting(queue)
+        self._waiting.drop(queue)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> Any:
         """Delete a queue, with what waits for it; ``if_empty``, only if nothing waits either."""
@@ -341,7 +334,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         keys = [self.list_key(queue, step) for step in self.priority_steps]
-        return bool(self._bare().exists(*keys, self.keys.waiting(queue)))
+        return bool(self.bare_client().exists(*keys, self.keys.waiting(queue)))
 
     # -- connections
 
@@ -361,43 +354,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """Close; what was delivered and is not being worked on goes back to its queue at once."""
         if not self.closed:
             self.taker.close()
-            self._bring_back()
+            if self.holder is not None:
+                self._waiting.bring_back(self.holder.settle)
         super().close()
-        holder, keeper = self.holder, self.keeper
-        if holder is None or keeper is None or holder.orphaned:
-            return
-        holder.acks_ride = False
-        try:
-            holder.settle()
-            if holder.stale and holder.epoch:
-                holder.register()
-            if not holder.epoch or holder.leave():
-                keeper.forget(holder)
-        except UNAVAILABLE as exc:
-            logger.warning("Giving back failed: %r. It is repeated until Redis answers", exc)
-        holder.orphaned = True
-        keeper.wake()
-
-    def _bring_back(self) -> None:
-        """Put what was put off back into its queue."""
-        if not self._put_off or self.holder is None:
-            return
-        try:
-            self.holder.settle()
-            with self._bare().pipeline(transaction=False) as pipe:
-                for payload, queue in self._put_off.items():
-                    key, _, raw = payload.partition(b"\0")
-                    pipe.eval(HURRY.text, 2, self.keys.waiting(queue), key, payload, raw)
-                pipe.execute()
-            self._put_off.clear()
-        except UNAVAILABLE as exc:
-            logger.warning("What was put off stays so until its time: %r", exc)
-
-
-class _Tried(str):
-    """The delivery tag of a message of which it is not known whether it was put among the waiting ones."""
-
-    __slots__ = ()
+        if self.holder is not None and self.keeper is not None:
+            self.holder.send_acks()
+            self.keeper.release(self.holder)
 
 
 class _Given:

@@ -20,7 +20,7 @@ from lossless.lua import Script
 from lossless.transport.owners import in_order, new_owner
 from lossless.transport.riding import ALONE, Step
 from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
-from lossless.transport.stored import Keys, marked, stored
+from lossless.transport.stored import Keys, marked, stored, text
 
 logger = get_logger("lossless.transport")
 
@@ -29,6 +29,9 @@ Run = Callable[[Script, list[str], list[Any]], Any]
 
 #: Messages per call of a script: keeps one call to some milliseconds.
 CHUNK = 500
+
+#: The most acks that ride with one take.
+MOST_RIDING = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,10 @@ class Holder:
         self.run = run
         self.wake = wake
         self._ack = ack
-        self.taken: dict[str, Taken] = {}
         self.epoch = 0
-        #: True once the channel is closed: the rest is kept until its tasks end.
-        self.orphaned = False
-        #: True while acks ride with the event loop's next take.
-        self.acks_ride = False
+        self._taken: dict[str, Taken] = {}
+        #: Whether acks ride with the takes of an event loop, or are sent by the keeper.
+        self._acks_ride = False
         self._acks: list[str] = []
         #: What is to be done along with acks that Redis has not answered yet, and those of which it was refused.
         self._steps: dict[str, Step] = {}
@@ -103,20 +104,36 @@ class Holder:
         """Note a message as taken and return its delivery tag, unique among all takings."""
         tag = f"{self.owner}.{number}"
         with self._lock:
-            self.taken[tag] = Taken(str(number), queue, key, raw)
+            self._taken[tag] = Taken(str(number), queue, key, raw)
         return tag
 
+    def entry(self, tag: str) -> Taken | None:
+        """Return what is held under a tag, None if nothing is."""
+        return self._taken.get(tag)
+
     @property
-    def stale(self) -> bool:
+    def tags(self) -> tuple[str, ...]:
+        """The tags of what is held, the first taken in front."""
+        return tuple(self._taken)
+
+    # -- what Redis has
+
+    @property
+    def registered(self) -> bool:
+        """Whether Redis knows, or has known, of this owner."""
+        return self.epoch > 0
+
+    @property
+    def in_doubt(self) -> bool:
         """Whether Redis may hold something for this owner that it has not heard of."""
         return self._doubts != self._resolved
 
     def doubt(self) -> None:
-        """Have what is held compared with what Redis has before anything more is taken."""
+        """Be told of what may have gone wrong: what is held is compared with what Redis has before more is taken."""
         with self._lock:
             self._doubts += 1
 
-    def register(self) -> None:
+    def compare(self) -> None:
         """Show Redis the owner, and put back what it holds without having heard of it.
 
         That happens when the answer to a take is lost, and when Redis went back: what was acknowledged since is
@@ -125,7 +142,7 @@ class Holder:
         with self._lock:
             doubts = self._doubts
             self.epoch += 1
-            known = {entry.field for entry in self.taken.values()}
+            known = {entry.field for entry in self._taken.values()}
         held = self._run_register()
         if unheard := in_order(held - known):
             logger.warning("%d messages that Redis held for this worker, unheard of, go back", len(unheard))
@@ -137,7 +154,7 @@ class Holder:
     def _run_register(self) -> set[str]:
         keys = [self.keys.taken(self.owner), self.keys.owners]
         fields = self.run(REGISTER, keys, [self.owner, self.epoch])
-        return {_text(field) for field in fields} - {EPOCH_FIELD}
+        return {text(field) for field in fields} - {EPOCH_FIELD}
 
     def _put_back(self, fields: list[str]) -> None:
         keys = [self.keys.taken(self.owner), self.keys.undecodable]
@@ -157,7 +174,7 @@ class Holder:
         otherwise remove the message before it is replaced.
         """
         with self._lock:
-            entry = self.taken.get(tag)
+            entry = self._taken.get(tag)
             if entry is None or entry.field in self._decided:
                 return None
             self._decided.add(entry.field)
@@ -168,13 +185,13 @@ class Holder:
         if entry := self._decide(tag):
             with self._lock:
                 self._acks.append(entry.field)
-            if not self.acks_ride:
+            if not self._acks_ride:
                 self.wake()
 
     def do_along(self, tag: str, step: Step) -> None:
         """Do a rider's step along with the acknowledgement that follows; alone where none can follow any more."""
         with self._lock:
-            entry = self.taken.get(tag)
+            entry = self._taken.get(tag)
             if entry is None or entry.field in self._decided:
                 self._do_alone(step)
             else:
@@ -184,6 +201,15 @@ class Holder:
         field = f"{next(self._ids)} is no message"
         self._steps[field] = step
         self._acks.append(field)
+        self.wake()
+
+    def let_acks_ride(self) -> None:
+        """Have acks ride with the takes of an event loop from now on: `acks_to_ride` gives them out."""
+        self._acks_ride = True
+
+    def send_acks(self) -> None:
+        """Have the keeper send acks from now on, and those that wait for a take at once: there may be no other."""
+        self._acks_ride = False
         self.wake()
 
     def give_back(self, tag: str, *, front: bool) -> None:
@@ -227,8 +253,11 @@ class Holder:
         """How many settlements Redis has not answered yet, acks apart."""
         return len(self._settlements) + len(self._refused)
 
-    def acks_to_send(self, most: int = 1000) -> list[str]:
-        """Hand out acks; give each batch to `acked` or `not_acked` afterwards."""
+    def acks_to_ride(self) -> list[str]:
+        """Hand out acks for the next take; give them to `acked` or `not_acked` afterwards."""
+        return self._next_acks(MOST_RIDING) if self._acks_ride else []
+
+    def _next_acks(self, most: int) -> list[str]:
         if not self._acks:
             return []
         with self._lock:
@@ -246,12 +275,12 @@ class Holder:
 
     def acked(self, fields: Iterable[str], refused: str | bytes = "") -> None:
         """Forget what Redis has removed; keep, to be tried again by the keeper, that of which a step was refused."""
-        kept = set(_text(refused).split(",")[:-1])
+        kept = set(text(refused).split(",")[:-1])
         with self._lock:
             self._refused += kept
             for field in fields:
                 if field not in kept:
-                    self.taken.pop(f"{self.owner}.{field}", None)
+                    self._taken.pop(f"{self.owner}.{field}", None)
                     self._decided.discard(field)
                     self._steps.pop(field, None)
         if kept:
@@ -271,7 +300,7 @@ class Holder:
             self._settle_moves()
 
     def _settle_acks(self) -> None:
-        while fields := self.acks_to_send(CHUNK):
+        while fields := self._next_acks(CHUNK):
             try:
                 refused = self.run(self._ack, [self.keys.taken(self.owner)], self.with_steps(fields))
             except BaseException:
@@ -299,18 +328,25 @@ class Holder:
         for one in some:
             args += [one.how, one.field, one.key, one.payload, repr(one.due), one.queue]
         keys = [self.keys.taken(self.owner), self.keys.waiting_queues]
-        return {_text(field) for field in self.run(SETTLE, keys, args)}
+        return {text(field) for field in self.run(SETTLE, keys, args)}
+
+    def give_back_all(self) -> None:
+        """Put back everything, the first taken next to run."""
+        for tag in sorted(self.tags, key=lambda tag: int(tag.rpartition(".")[2]), reverse=True):
+            self.give_back(tag, front=True)
 
     def leave(self) -> bool:
-        """End the owner if it holds nothing. Returns whether it has ended."""
-        if self.taken:
-            return False
+        """Settle, compare where that is due, and end the owner if it holds nothing. Returns whether it has ended.
+
+        Raises redis-py's errors; nothing is forgotten then.
+        """
+        self.settle()
+        if self.in_doubt and self.registered:
+            self.compare()
+        return not self._taken and (not self.registered or self._run_leave())
+
+    def _run_leave(self) -> bool:
         return not self.run(LEAVE, [self.keys.taken(self.owner), self.keys.owners], [self.owner])
-
-
-def _text(value: str | bytes) -> str:
-    # A field that is no UTF-8 is none of ours, but has to be named to be moved: see _put_back.
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def _chunks(items: list[str]) -> Iterable[list[str]]:

@@ -35,21 +35,16 @@ from kombu.log import get_logger
 from lossless.lua import Script
 from lossless.transport.holding import CHUNK, Holder
 from lossless.transport.lookout import Lookout
-from lossless.transport.owners import Watch, in_order
-from lossless.transport.permissions import is_refusal, needed, refusal
+from lossless.transport.orphans import Orphans
+from lossless.transport.outages import RETRY_INTERVAL, UNAVAILABLE, is_away
+from lossless.transport.permissions import Permissions
 from lossless.transport.replica import leaving, refused_by_replica
 from lossless.transport.riding import ALONE
-from lossless.transport.scripts import ASK, BEAT, EPOCH_FIELD, MOVE_DUE, SWEEP
-from lossless.transport.stored import Keys, marked
-from lossless.transport.working import running_tags, stopping
+from lossless.transport.scripts import BEAT, MOVE_DUE
+from lossless.transport.stored import Keys, text
+from lossless.transport.sweeping import Sweep
 
 logger = get_logger("lossless.transport")
-
-#: What a Redis that is down, starting, failing over, full or misconfigured raises. All of it may pass.
-UNAVAILABLE = (redis.RedisError, OSError)
-
-#: Seconds between attempts to reach a Redis that does not answer.
-RETRY_INTERVAL = 0.5
 
 #: The longest pause between beats, in seconds: versions that do not read an owner's own time wait for their own,
 #: by default 30 s.
@@ -57,11 +52,6 @@ BEAT_INTERVAL = 5.0
 
 #: Commands that a process sends at once through its keeper, at most, however many channels it has.
 MOST_AT_ONCE = 8
-
-
-def is_away(error: BaseException) -> bool:
-    """Whether an error says that Redis is away or no master, and not that it refuses this one command."""
-    return not isinstance(error, redis.ResponseError) or refused_by_replica(error)
 
 
 class Keeper:
@@ -80,22 +70,20 @@ class Keeper:
         self.due_interval = due_interval
         self.dead_after = dead_after
         self.beat_interval = min(dead_after / 6, BEAT_INTERVAL)
-        self.holders: set[Holder] = set()
+        self._holders: set[Holder] = set()
+        self._orphans = Orphans()
         #: When Redis last answered, on the monotonic clock.
-        self.contact_at = 0.0
-        self.lookout = Lookout(client.connection_pool, keys, lambda: bool(self.holders))
+        self._contact_at = 0.0
+        self._lookout = Lookout(client.connection_pool, keys, lambda: bool(self._holders))
+        self._sweep = Sweep(keys, self.run, self._fields, dead_after)
+        self._permissions = Permissions(keys, self.run)
         self._turns = threading.BoundedSemaphore(min(MOST_AT_ONCE, client.connection_pool.max_connections))
-        self._watch = Watch(dead_after)
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._beat_at = self._due_at = self._sweep_at = 0.0
-        self._owners = 1
-        self._idle: dict[str, float] = {}
         self._failures = 0
         self._faults: dict[str, str] = {}
-        self._lists: set[str] = set()
-        self._named: set[str] = set()
         self._server: tuple[Any, Any] | None = None
         pool = client.connection_pool
         pool.connection_class = leaving(pool.connection_class, on_lost=self.doubt)
@@ -112,9 +100,9 @@ class Keeper:
                 answer = script.run(self.client, keys, args)
         except redis.ResponseError as error:
             if not refused_by_replica(error):
-                self.contact_at = monotonic()
+                self._contact_at = monotonic()
             raise
-        self.contact_at = monotonic()
+        self._contact_at = monotonic()
         return answer
 
     def _fields(self, key: str) -> dict[bytes, bytes]:
@@ -129,15 +117,31 @@ class Keeper:
         """
         holder = Holder(self.keys, self.run, self.wake, self.dead_after, ack)
         with self._lock:
-            self.holders.add(holder)
+            self._holders.add(holder)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="transport-keeper", daemon=True)
                 self._thread.start()
         return holder
 
+    def release(self, holder: Holder) -> None:
+        """Be told that a holder's channel is closed: it ends as soon as it holds nothing.
+
+        What tasks are working on still is kept for them. Where Redis does not answer, it is repeated until it does.
+        """
+        if holder not in self._holders or holder in self._orphans:
+            return
+        try:
+            if holder.leave():
+                self._forget(holder)
+        except UNAVAILABLE as exc:
+            logger.warning("Giving back failed: %r. It is repeated until Redis answers", exc)
+        if holder in self._holders:
+            self._orphans.add(holder)
+        self.wake()
+
     def doubt(self) -> None:
         """Have every holder compare what it holds with what Redis has."""
-        for holder in tuple(self.holders):
+        for holder in tuple(self._holders):
             holder.doubt()
 
     def wake(self) -> None:
@@ -149,23 +153,17 @@ class Keeper:
         self._beat_at = 0.0
         self._wake.set()
 
+    def answered_since(self, moment: float) -> bool:
+        """Whether Redis has answered since a moment of the monotonic clock."""
+        return self._contact_at >= moment
+
     def check_permissions(self, lists: Iterable[str]) -> None:
         """Name in the log what the ACL refuses to this user; ``lists`` are the keys of a queue that is consumed."""
-        self._lists.update(lists)
-        if (wrong := self._refused()) and wrong not in self._named:
-            self._named.add(wrong)
-            logger.error("Redis: %s", wrong)
+        self._permissions.check(lists)
 
     def explained(self, error: Exception) -> str:
         """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
-        return f"{error!r} ({self._refused()})" if is_refusal(error) else repr(error)
-
-    def _refused(self) -> str | None:
-        asked = needed(self.keys, sorted(self._lists))
-        try:
-            return refusal(asked, map(int, self.run(ASK, [], [part for pair in asked for part in pair])))
-        except redis.ResponseError as error:
-            return f"it could not be asked what is refused: {error}" if is_refusal(error) else None
+        return self._permissions.explained(error)
 
     # -- the thread
 
@@ -187,7 +185,7 @@ class Keeper:
     def _is_needed(self) -> bool:
         """Whether there are holders; if not, the thread ends, and one that joins from now on starts another."""
         with self._lock:
-            if not self.holders:
+            if not self._holders:
                 self._thread = None
             return self._thread is not None
 
@@ -213,15 +211,15 @@ class Keeper:
             self._apart("asking which server this is", self._recognize)
             self._beat_at = monotonic() + self.beat_interval
         if monotonic() >= self._sweep_at or self._failures:
-            self._apart("looking for dead owners", self._sweep)
-            self._sweep_at = monotonic() + self._watch.pause()
-        for holder in tuple(self.holders):
+            self._apart("looking for dead owners", self._look_for_dead)
+            self._sweep_at = monotonic() + self._sweep.pause()
+        for holder in tuple(self._holders):
             self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
-        self._apart("standing as lookout", partial(self.lookout.apply, self.run, self._rivals()))
+        self._apart("standing as lookout", partial(self._lookout.apply, self.run, self._rivals()))
         if monotonic() >= self._due_at:
             self._apart("moving what is due", self._move_due)
             # The looks of all workers together come every due_interval, however many there are.
-            share = self.due_interval * max(1, self._owners)
+            share = self.due_interval * max(1, self._sweep.owners)
             self._due_at = monotonic() + share * random.uniform(0.8, 1.2)
 
     def _apart(self, doing: str, step: Callable[[], None]) -> None:
@@ -239,37 +237,24 @@ class Keeper:
 
     def _tend(self, holder: Holder) -> None:
         holder.settle()
-        if holder.orphaned:
-            self._tend_orphan(holder)
+        if holder in self._orphans and self._orphans.tend(holder):
+            self._forget(holder)
 
-    def _tend_orphan(self, holder: Holder) -> None:
-        running = set() if stopping() else running_tags()
-        now = monotonic()
-        for tag in tuple(holder.taken):
-            if tag in running:
-                self._idle.pop(tag, None)
-            elif now - self._idle.setdefault(tag, now) > 1:
-                holder.give_back(tag, front=True)  # its task was cancelled: nobody will settle it
-        if holder.stale and holder.epoch:
-            holder.register()
-        if not holder.taken and (not holder.epoch or holder.leave()):
-            self.forget(holder)
-
-    def forget(self, holder: Holder) -> None:
+    def _forget(self, holder: Holder) -> None:
         """Tend a holder no longer."""
         with self._lock:
-            self.holders.discard(holder)
+            self._holders.discard(holder)
+        self._orphans.discard(holder)
         self._faults.pop(f"settling for {holder.owner}", None)
-        self._idle = {tag: at for tag, at in self._idle.items() if not tag.startswith(holder.owner)}
 
     def _rivals(self) -> int:
         """About how many processes there are: each has as many owners as this one."""
-        return self._owners // max(1, len(self.holders))
+        return self._sweep.owners // max(1, len(self._holders))
 
     def _beat(self) -> None:
-        owners = [holder.owner for holder in tuple(self.holders) if holder.epoch]
-        gone = {_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
-        for holder in tuple(self.holders):
+        owners = [holder.owner for holder in tuple(self._holders) if holder.registered]
+        gone = {text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
+        for holder in tuple(self._holders):
             if holder.owner in gone:
                 holder.doubt()
 
@@ -286,38 +271,10 @@ class Keeper:
             logger.info("Redis was started again, or a replica took over: what is held is compared with what it has")
             self.doubt()
 
-    def _sweep(self) -> None:
-        found = self._fields(self.keys.owners).items()
-        beats = {_text(owner): _text(beat) for owner, beat in found if _is_text(owner) and _is_text(beat)}
-        self._owners = len(beats)
-        own = {holder.owner for holder in tuple(self.holders)}
-        for owner in self._watch.dead(beats, monotonic()):
-            if owner not in own:
-                self._apart(f"putting back what {owner} held", partial(self._put_back, owner, beats[owner]))
-
-    def _put_back(self, owner: str, beat: str) -> None:
-        held = {_text(name): value for name, value in self._fields(self.keys.taken(owner)).items()}
-        held.pop(EPOCH_FIELD, None)
-        fields = in_order(set(held))
-        moved = foreign = 0
-        for start in range(0, max(1, len(fields)), CHUNK):
-            some = fields[start : start + CHUNK]
-            args: list[Any] = [owner, beat]
-            for name in some:
-                key, cut, raw = held[name].partition(b"\0")
-                foreign += not cut
-                back = (key, marked(raw, restored=True)) if cut else (self.keys.undecodable, held[name])
-                args += [name.encode(errors="surrogateescape"), *back]
-            count = self.run(SWEEP, [self.keys.taken(owner), self.keys.owners], args)
-            if count < 0:
-                return  # it lives, or another has put back the rest
-            moved += count
-        if moved > foreign:
-            logger.warning("Put back %d messages that a dead worker held", moved - foreign)
-        if foreign:
-            logger.error("%d values that are none of ours are moved to the list %r", foreign, self.keys.undecodable)
-        if moved < len(fields):
-            raise RuntimeError(f"Redis refused {len(fields) - moved} of {len(fields)} messages")
+    def _look_for_dead(self) -> None:
+        own = {holder.owner for holder in tuple(self._holders)}
+        for owner in self._sweep.dead(own):
+            self._apart(f"putting back what {owner} held", partial(self._sweep.put_back, owner))
 
     def _move_due(self) -> None:
         keys = [self.keys.waiting_queues, self.keys.undecodable]
@@ -325,27 +282,23 @@ class Keeper:
         while moved >= CHUNK:
             moved, *wrong = self.run(MOVE_DUE, keys, [self.keys.waiting(""), CHUNK])
             if wrong:
-                raise RuntimeError("; ".join(map(_text, wrong)))
+                raise RuntimeError("; ".join(map(text, wrong)))
 
     def close(self) -> None:
         """At the process's end: settle, give back, leave. What fails three times is left to the others' sweep."""
-        for holder in tuple(self.holders):
+        for holder in tuple(self._holders):
             for attempt in range(3):
                 try:
                     self._close(holder)
                     break
                 except UNAVAILABLE as exc:
-                    logger.warning("Could not give back %d messages: %r", len(holder.taken), exc)
+                    logger.warning("Could not give back %d messages: %r", len(holder.tags), exc)
                     threading.Event().wait(attempt * RETRY_INTERVAL / 2)
-            self.forget(holder)
+            self._forget(holder)
         self.wake()
 
     def _close(self, holder: Holder) -> None:
-        for tag in sorted(holder.taken, key=lambda tag: int(tag.rpartition(".")[2]), reverse=True):
-            holder.give_back(tag, front=True)
-        holder.settle()
-        if holder.stale and holder.epoch:
-            holder.register()
+        holder.give_back_all()
         holder.leave()
 
 
@@ -367,12 +320,3 @@ def _close_keepers() -> None:
     for (pid, _), keeper in tuple(_keepers.items()):
         if pid == os.getpid():
             keeper.close()
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
-
-
-def _is_text(value: str | bytes) -> bool:
-    """Whether it can have been written here."""
-    return not any("\ud800" <= character <= "\udfff" for character in _text(value))

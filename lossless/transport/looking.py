@@ -28,7 +28,7 @@ def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
     Twice, because a message goes from one place to another meanwhile. The queue is one of `channel`'s, of this
     package's transport.
     """
-    client: Any = channel._bare()
+    client: Any = channel.bare_client()
     lists = [channel.list_key(queue, step).encode() for step in channel.priority_steps]
     for _ in range(2):
         for name in lists:
@@ -45,7 +45,7 @@ def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
 
 def first_waiting(channel: Any, queue: str, most: int) -> list[Sighting]:
     """Return the messages of a queue that wait and are due first, at most so many."""
-    found = channel._bare().zrange(channel.keys.waiting(queue), 0, most - 1, withscores=True)
+    found = channel.bare_client().zrange(channel.keys.waiting(queue), 0, most - 1, withscores=True)
     return [Sighting(entry.partition(b"\0")[2], "waiting", float(due)) for entry, due in found]
 
 

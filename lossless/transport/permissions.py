@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import redis
+from kombu.log import get_logger
 
+from lossless.transport.holding import Run
+from lossless.transport.scripts import ASK
 from lossless.transport.stored import Keys
+
+logger = get_logger("lossless.transport")
 
 HASH = ("DEL", "EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HSET")
 LIST = ("BRPOP", "EXISTS", "LLEN", "LPUSH", "RPOP", "RPUSH")
@@ -64,3 +69,36 @@ def refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> str | None:
     if not named:
         return None
     return f"this Redis user is refused: {named}. Allow it (ACL SETUSER; docs/lossless.md lists what is needed)"
+
+
+class Permissions:
+    """What one Redis user may not do.
+
+    Parameters:
+        keys: the names of the keys.
+        run: calls a script, raises redis-py's errors.
+    """
+
+    def __init__(self, keys: Keys, run: Run) -> None:
+        self.keys = keys
+        self._run = run
+        self._lists: set[str] = set()
+        self._named: set[str] = set()
+
+    def check(self, lists: Iterable[str]) -> None:
+        """Name in the log, once, what is refused; ``lists`` are the keys of a queue that is consumed."""
+        self._lists.update(lists)
+        if (wrong := self._refused()) and wrong not in self._named:
+            self._named.add(wrong)
+            logger.error("Redis: %s", wrong)
+
+    def explained(self, error: Exception) -> str:
+        """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
+        return f"{error!r} ({self._refused()})" if is_refusal(error) else repr(error)
+
+    def _refused(self) -> str | None:
+        asked = needed(self.keys, sorted(self._lists))
+        try:
+            return refusal(asked, map(int, self._run(ASK, [], [part for pair in asked for part in pair])))
+        except redis.ResponseError as error:
+            return f"it could not be asked what is refused: {error}" if is_refusal(error) else None

@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable, Mapping
 from queue import Empty
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 from kombu.log import get_logger
 from kombu.transport import redis as _kombu_redis
 
-from lossless.transport.keeping import UNAVAILABLE, Keeper
 from lossless.transport.line import Line
+from lossless.transport.outages import UNAVAILABLE, Reaching
 
 logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
@@ -22,39 +22,81 @@ kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass nee
 LONGEST_POLL = 1.0
 
 
+class Polled(Protocol):
+    """What the poller needs of a channel."""
+
+    active_fanout_queues: set[str]
+
+    def turn(self) -> None:
+        """Deliver what has arrived, and send what is to be sent."""
+
+    def deliver(self) -> bool:
+        """Deliver what has arrived; return whether there was anything."""
+
+    def stop_listening(self) -> None:
+        """Drop the connection of published messages."""
+
+
+class Tending(Reaching, Protocol):
+    """What the poller needs of the keeper."""
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis cannot be reached, over new connections either."""
+
+
 class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
     """kombu's poller, polling the lines of takers instead of ``BRPOP`` connections."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: True under an event loop: failures of Redis are waited out instead of raised, since a consumer that
+        #: Whether an event loop polls: then failures of Redis are waited out instead of raised, since a consumer that
         #: is started anew would forget what its tasks hold.
         self.endures = False
-        #: True where there are other brokers to go to: then only a cut is waited out, not a Redis that is away.
-        self.fails_over = False
-        self.keeper: Keeper | None = None
+        #: Whether there are other brokers to go to: then only a cut is waited out, not a Redis that is away.
+        self._fails_over = False
+        self._keeper: Tending | None = None
         self._listen_failed_at = 0.0
         #: The event loop's readers, by file descriptor.
-        self.watched: Mapping[int, Any] = {}
+        self._watched: Mapping[int, Any] = {}
+        self._fds: dict[Line, int] = {}
+
+    def endure(self, readers: Mapping[int, Any], *, fails_over: bool) -> None:
+        """Be polled by an event loop from now on.
+
+        Parameters:
+            readers: what the event loop watches, by file descriptor.
+            fails_over: whether there are other brokers to go to.
+        """
+        self.endures, self._watched, self._fails_over = True, readers, fails_over
+
+    def tended_by(self, keeper: Tending) -> None:
+        """Be told of the keeper that finds out whether Redis answers."""
+        self._keeper = keeper
+
+    @property
+    def waits_with(self) -> Tending | None:
+        """With whom failures of Redis are waited out; None: they are raised."""
+        return self._keeper if self.endures else None
 
     @property
     def fds(self) -> dict[int, Any]:
         """What the event loop does not watch yet: kombu has it register all of them at every turn."""
-        return {fd: entry for fd, entry in self._fd_to_chan.items() if fd not in self.watched}
+        return {fd: entry for fd, entry in self._fd_to_chan.items() if fd not in self._watched}
 
-    def watch(self, channel: Any, line: Line) -> None:
+    def watch(self, channel: object, line: Line) -> None:
         """Poll a line."""
         sock = line.connection._sock
-        line.fd = sock.fileno()
-        self._fd_to_chan[line.fd] = (channel, line)
+        self._fds[line] = sock.fileno()
+        self._fd_to_chan[self._fds[line]] = (channel, line)
         self._chan_to_sock[channel, line, "LINE"] = sock
         self.poller.register(sock, self.eventflags)
 
     def unwatch(self, line: Line) -> None:
         """Poll a line no longer."""
-        if line.fd is None:
+        fd = self._fds.pop(line, None)
+        if fd is None:
             return
-        fd, line.fd = line.fd, None
         channel, _ = self._fd_to_chan.pop(fd, (None, None))
         self._chan_to_sock.pop((channel, line, "LINE"), None)
         with contextlib.suppress(KeyError, ValueError, OSError):
@@ -66,28 +108,27 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
         Raises `redis.ConnectionError` where it is the next broker's turn.
         """
         # Without channels it is closed, and the event loop does not forget it.
-        if self._channels and self.fails_over and self.keeper is not None and self.keeper.away:
+        if self._channels and self._fails_over and self._keeper is not None and self._keeper.away:
             raise redis.ConnectionError("Redis is away, and there are other brokers to go to")
         for channel in tuple(self._channels):
-            if channel.active_queues or channel.holder is not None:
-                channel.taker.turn()
+            channel.turn()
             if channel.active_fanout_queues:
                 self._listen(channel)
 
-    def _listen(self, channel: Any) -> None:
-        if not self.endures or self.keeper is None:
+    def _listen(self, channel: Polled) -> None:
+        keeper = self.waits_with
+        if keeper is None:
             self._register_LISTEN(channel)
-        elif self.keeper.contact_at >= self._listen_failed_at:
+        elif keeper.answered_since(self._listen_failed_at):
             try:
                 self._register_LISTEN(channel)
             except UNAVAILABLE as exc:
-                self._listen_failed(channel, exc)
+                self._listen_failed(channel, exc, keeper)
 
-    def _listen_failed(self, channel: Any, exc: Exception) -> None:
+    def _listen_failed(self, channel: Polled, exc: Exception, keeper: Tending) -> None:
         logger.warning("Listening for remote control and events stopped: %r", exc)
         self._listen_failed_at = monotonic()
-        if self.keeper is not None:
-            self.keeper.probe()
+        keeper.probe()
         channel.stop_listening()
 
     def on_readable(self, fileno: int) -> Any:
@@ -98,9 +139,9 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
         try:
             return super().on_readable(fileno)
         except UNAVAILABLE as exc:
-            if channel is None or not self.endures or self.keeper is None:
+            if channel is None or self.waits_with is None:
                 raise
-            self._listen_failed(channel, exc)
+            self._listen_failed(channel, exc, self.waits_with)
 
     # -- without an event loop
 
@@ -130,7 +171,7 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
     def _delivers(self, until: float | None) -> bool:
         """Look once, for a second at most; return whether a message was delivered."""
         self.maybe_refresh_binding_expiry()
-        if any(channel.taker.deliver() for channel in tuple(self._channels)):
+        if any(channel.deliver() for channel in tuple(self._channels)):
             return True
         self.on_poll_start()
         left = LONGEST_POLL if until is None else max(0.0, min(LONGEST_POLL, until - monotonic()))

@@ -63,6 +63,16 @@ def stored(key: str, raw: bytes) -> bytes:
     return key.encode() + b"\0" + raw
 
 
+def text(value: str | bytes) -> str:
+    """Return what Redis answered as text; what is no UTF-8 is none of ours, but has to be named to be moved."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def is_text(value: str | bytes) -> bool:
+    """Whether it can have been written here."""
+    return not any("\ud800" <= character <= "\udfff" for character in text(value))
+
+
 def marked(raw: bytes, restored: bool = False) -> bytes:
     """Return a message marked as redelivered, the way kombu marks it.
 

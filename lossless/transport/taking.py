@@ -2,75 +2,107 @@
 
 One connection (the take line) carries the TAKE script: it acknowledges what has ended, and moves up to as many
 messages as the prefetch limit allows from the queues, in fair turn and by priority, into the owner's hash, all in one
-trip. Beyond what can begin at once it takes only what no idle owner waits for.
+trip. Beyond what can begin at once it takes only what no idle owner waits for. What it brings goes to the arrivals
+(arrivals.py).
 
-A take that finds too little has the owner noted as idle, and another connection (the bell) hears when something has
-come, whatever the number of queues (lookout.py). A wait takes nothing, so a worker that is frozen or killed
-while it waits holds nothing. A channel that takes without acknowledgement alone has no owner: it waits with ``BRPOP``,
-as kombu does.
+A take that finds too little has the owner noted as idle, and the wait (idling.py) hears when something has come.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, time
-from typing import Any
+from typing import Any, Protocol
 
 import redis
-from kombu.asynchronous import get_event_loop
-from kombu.log import get_logger
 
+from lossless.transport.arrivals import Arrivals, Delivering
 from lossless.transport.holding import Holder
-from lossless.transport.keeping import RETRY_INTERVAL, UNAVAILABLE, is_away
-from lossless.transport.line import Bell, Line
-from lossless.transport.lookout import EVERYBODY
-from lossless.transport.riding import LOOKED
-from lossless.transport.stored import decoded, eta_of
+from lossless.transport.idling import LOOK_AGAIN, WAIT_SECONDS, Idling, Served
+from lossless.transport.line import Line, Lines, Polling
+from lossless.transport.outages import UNAVAILABLE, Outage, Reaching
+from lossless.transport.riding import Ridden
 from lossless.transport.working import free_processes
 from lossless.transport.yielding import Yielding
 
-logger = get_logger("lossless.transport")
-
-#: Seconds that a wait without an owner blocks. Only how soon a dead connection is noticed hangs on it.
-WAIT_SECONDS = 10
-
-#: Seconds after which the queues are looked at even though nobody rang: the bell or the lookout may be cut off.
-LOOK_AGAIN = 5.0
-
 #: Unsettled moves (messages on their way to wait, or back) beyond which nothing more is taken.
 MOST_UNSETTLED = 1000
+
+
+class Loop(Polling, Protocol):
+    """What a taker needs of the poller."""
+
+    #: Whether an event loop polls.
+    endures: bool
+
+    @property
+    def waits_with(self) -> Reaching | None:
+        """With whom failures of Redis are waited out; None: they are raised."""
+
+
+class Limits(Protocol):
+    """What a taker needs of the prefetch limit."""
+
+    def credit(self, limit: int, arrived: int) -> int:
+        """How many more messages may be taken."""
+
+    @property
+    def at_work(self) -> bool:
+        """Whether something that was delivered is not settled."""
+
+
+class Consuming(Delivering, Served, Protocol):
+    """What a taker needs of the channel."""
+
+    qos: Limits
+    ridden: Ridden
+    priority_steps: list[int]
+    queue_order_strategy: str
+    take_limit: int
+    socket_timeout: float | None
+
+    @property
+    def poller(self) -> Loop:
+        """What polls its connections."""
+
+    def queues_in_turn(self) -> list[str]:
+        """The queues consumed from, the one to serve first in front."""
+
+    def list_key(self, queue: str, step: int) -> str:
+        """The key of the list of a queue's priority step."""
+
+    def bare_client(self) -> redis.Redis:
+        """A client that prefixes nothing."""
+
+    def forget_connections(self) -> None:
+        """Close idle connections: the master may be another one by now."""
 
 
 class Taker:
     """Takes for one channel.
 
     Parameters:
-        channel: the transport's channel: its queues, its prefetch limit, its poller.
+        channel: the channel.
     """
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Consuming) -> None:
         self.channel = channel
+        self._yielding = Yielding()
+        self.arrivals = Arrivals(channel, self._yielding)
+        self._lines = Lines(channel)
         self._line: Line | None = None
-        self._wait: Line | None = None
-        #: The number of the connection that takes by waiting, and the queue of each list it waits for.
-        self._waits_as: int | None = None
-        self._waits_for: dict[str, str] = {}
+        self._idling = Idling(channel, self._lines, self.arrivals, self._on_wait_over)
+        self._outage = Outage("Taking messages")
         #: The list keys of each queue consumed from, highest priority first.
         self._lists_kept: dict[str, list[str]] = {}
         #: Whether the owner is noted as idle, but with no process that could begin at once.
         self._saturated = False
-        self._arrived: deque[tuple[str, dict[str, Any]]] = deque()
         #: Seconds by which the server's clock is ahead of this host's, as of the last look.
         self._ahead = 0.0
-        self._failed_at = self._go_on_at = 0.0
-        self._said = ""
         self._hungry = True
         self._looked_at = 0.0
         self._known = False
-        self._yielding = Yielding()
-        self._strange = False
         # of the take under way
         self._acks: list[str] = []
         self._asked = 0
@@ -85,64 +117,61 @@ class Taker:
     @property
     def holder(self) -> Holder | None:
         """The channel's owner, None while it consumes only what needs no acknowledgement."""
-        return self.channel.holder  # type: ignore[no-any-return]
+        return self.channel.holder
 
     # -- one turn
 
     def turn(self) -> None:
         """Deliver what has arrived, and send the next take or wait where it is time to."""
-        self.deliver()
+        self.arrivals.deliver()
         with self._redis():
-            if self._held_off():
+            if self._outage.lasts(self.channel.poller.waits_with):
                 return
             self._check_overdue()
-            if self.holder is not None and self.holder.stale:
+            if self.holder is not None and self.holder.in_doubt:
                 if self._line is not None and self._line.busy:
-                    self._drop(self._line)
-                self.holder.register()
+                    self._drop_line()
+                self.holder.compare()
                 self._hungry = True
             self._next_command()
 
     def _next_command(self) -> None:
         if self._line is not None and self._line.busy:
             return
-        credit = self._credit()
+        holder = self.holder
+        credit = self.channel.qos.credit(self._limit(), len(self.arrivals)) if self._may_take() else 0
         free = self._free(credit)
-        now = monotonic()
-        if now - self._looked_at > LOOK_AGAIN or (self._saturated and free):
-            self._hungry = True
-        if self._yielding.over(self.channel.active_queues, now):
-            self._hungry = True
+        self._hungry = self._hungry or self._is_time(free)
         most = credit if self._hungry else 0
-        acks = self.holder.acks_to_send() if self.holder is not None and self.holder.acks_ride else []
-        if most:
-            self._listen()
+        acks = holder.acks_to_ride() if holder is not None else []
+        if most and holder is not None:
+            self._idling.listen(holder, self._looked_at)
         if most or acks:
             self._send_take(most, free, acks)
-        elif credit and self.holder is None:
-            self._send_wait()
+        elif credit and holder is None:
+            lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
+            self._hungry = self._idling.wait(lists)
 
-    def _credit(self) -> int:
-        qos = self.channel.qos
-        if not self.channel.active_queues or not qos.can_consume():
-            return 0
-        if self.holder is not None and self.holder.backlog > MOST_UNSETTLED:
-            return 0
-        if "can_consume" in vars(qos):  # Celery's worker_disable_prefetch: its limit is not known, so one by one
-            return 0 if self._arrived else 1
-        credit = qos.can_consume_max_estimate()
+    def _is_time(self, free: int) -> bool:
+        """Whether the queues are to be looked at though nobody rang; ``free``: how many could be begun with."""
+        now = monotonic()
+        over = self._yielding.over(self.channel.active_queues, now)
+        changed = self.arrivals.changed_turns()
+        return over or changed or now - self._looked_at > LOOK_AGAIN or bool(self._saturated and free)
+
+    def _may_take(self) -> bool:
+        return bool(self.channel.active_queues) and (self.holder is None or self.holder.backlog <= MOST_UNSETTLED)
+
+    def _limit(self) -> int:
         # Without an event loop one, as kombu takes: its callers may stop after any.
-        limit: int = self.channel.take_limit if self.channel.poller.endures else 1
-        credit = limit if credit is None else min(credit, limit)
-        return max(0, credit - len(self._arrived))
+        return self.channel.take_limit if self.channel.poller.endures else 1
 
     def _free(self, credit: int) -> int:
         """Return how many of ``credit`` messages could be begun with at once."""
         free = free_processes()
         if free is None:  # no worker: a consumer that handles one message after the other
-            qos = self.channel.qos
-            free = 0 if len(qos._delivered) > len(qos._dirty) else 1
-        return min(credit, max(0, free - len(self._arrived)))
+            free = 0 if self.channel.qos.at_work else 1
+        return min(credit, max(0, free - len(self.arrivals)))
 
     # -- the take line
 
@@ -150,13 +179,13 @@ class Taker:
         self._acks = acks
         if most:
             self._saturated = not free
-        keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._wait is not None)
+        keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
         args += self.holder.with_steps(acks) if self.holder is not None else [0]
         take = self.channel.ridden.take
         command = ("EVALSHA", take.sha) if self._known else ("EVAL", take.text)
         if self._line is None:
-            self._line = Line(self._connection(), self._on_taken)
-            self._watch(self._line)
+            self._line = self._lines.make(Line, self._on_taken)
+            self._lines.open(self._line)
         self._line.send(*command, len(keys), *keys, *args)
 
     def _take(self, queues: list[str], most: int, free: int, *, waits: bool) -> tuple[list[str], list[Any]]:
@@ -197,9 +226,9 @@ class Taker:
         holder = self.holder
         if holder is None or (self._line is not None and self._line.busy):
             raise RuntimeError("basic_get and consuming on one channel at a time")
-        while not self._arrived:
-            if holder.stale:
-                holder.register()
+        while not len(self.arrivals):
+            if holder.in_doubt:
+                holder.compare()
             try:
                 keys, args = self._take([queue], 1, 1, waits=False)
                 alive, now, _, _, *taken = holder.run(self.channel.ridden.take, keys, [*args, 0])
@@ -211,12 +240,12 @@ class Taker:
             elif not taken:
                 return None
             self._note(taken, float(now))
-        return self._arrived.popleft()[1]
+        return self.arrivals.next()
 
     def _on_taken(self, line: Line) -> bool:
         with self._redis():
             self._read_take(line)
-        return self.deliver()
+        return self.arrivals.deliver()
 
     def _read_take(self, line: Line) -> None:
         try:
@@ -226,7 +255,7 @@ class Taker:
             self._acks_failed()
             return
         self._known = True
-        self._said = ""
+        self._outage.ends()
         holder = self.holder
         if holder is not None and self._acks:
             holder.acked(self._acks, refused)
@@ -252,190 +281,27 @@ class Taker:
         last_queue = None
         for index, raw, found in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
             last_queue, key = self._lists[index]
-            self._arrive(last_queue, key, raw, number, now, found)
+            looked = (self._asked_at, found.decode("latin-1")) if self.channel.ridden.looks else None
+            self.arrivals.come(last_queue, key, raw, number, now, looked)
             number += 1
         if last_queue is not None:
             self.channel.served(last_queue)
 
-    def _arrive(self, queue: str, key: str, raw: bytes, number: int, now: float, found: bytes = b"") -> None:
-        holder = None if queue in self.channel.no_ack_queues else self.holder
-        tag = holder.add(number, queue, key, raw) if holder is not None else None
-        try:
-            message = decoded(raw)
-            properties = message["properties"]
-            properties["delivery_info"]["routing_key"]
-            properties["delivery_tag"] = tag or properties["delivery_tag"]
-            properties.pop(LOOKED, None)  # a sender's word is none
-            if tag is not None and self.channel.ridden.looks:
-                properties[LOOKED] = (self._asked_at, found.decode("latin-1"))
-            due = eta_of(message)
-            self.channel.check_body(message)
-        except Exception as exc:
-            self._unreadable(tag, raw, queue, exc)
-            return
-        if due is not None and due - now > self.channel.wait_from and holder is not None and tag is not None:
-            holder.wait(tag, due)
-        else:
-            self._arrived.append((queue, message))
-
-    def _unreadable(self, tag: str | None, raw: bytes, queue: str, exc: Exception) -> None:
-        """Have a message that is none replaced by what the consumer makes of it, else set it aside."""
-        if tag is None or self.holder is None:
-            logger.error("Took an entry of queue %r that is no message (%r), without acknowledgement", queue, exc)
-            return
-        if self.channel.on_unreadable is not None:
-            try:
-                self.channel.on_unreadable(tag, raw, queue, exc)
-                self._note_strange(queue)
-                return
-            except Exception:
-                logger.exception("An entry of queue %r that is no message could not be replaced", queue)
-        key = self.holder.keys.undecodable
-        logger.error("Took an entry of queue %r that is no message (%r): moved to the list %r", queue, exc, key)
-        self.holder.set_aside(tag)
-
-    def deliver(self) -> bool:
-        """Hand what has arrived to the consumers, and return whether there was anything; if one raises, the rest is
-        kept for the next turn.
-        """
-        delivered = False
-        while self._arrived:
-            queue, message = self._arrived[0]
-            if queue in self.channel.active_queues:
-                delivered = True
-                self._arrived.popleft()
-                self._strange = False
-                self.channel.connection._deliver(message, queue)
-                self._note_strange(queue)
-            else:  # cancelled meanwhile
-                self._return_cancelled()
-        return delivered
-
-    def strange(self) -> None:
-        """Be told that the message which is being delivered is nothing for this worker, and waits for another."""
-        self._strange = True
-
-    def _note_strange(self, queue: str) -> None:
-        """Leave a queue to others for a moment where this worker knows nothing of what it takes there."""
-        strange, self._strange = self._strange, False
-        now = monotonic()
-        before = self._yielding.most(queue, now)
-        pause = self._yielding.note(queue, strange, now)
-        if self._yielding.most(queue, now) != before or (strange and before > 0):
-            self._hungry = True  # it is idle there no longer, or again
-        if pause and (hub := get_event_loop()) is not None:
-            hub.call_later(pause, lambda: None)  # the loop sleeps for longer
-
-    def _return_cancelled(self) -> None:
-        """Put back what came from queues that are consumed no longer, the oldest last: it is next to run then."""
-        active, kept = self.channel.active_queues, deque[tuple[str, dict[str, Any]]]()
-        while self._arrived:
-            queue, message = self._arrived.pop()
-            if queue in active:
-                kept.appendleft((queue, message))
-            else:
-                self._return(queue, message)
-        self._arrived = kept
-
-    def _return(self, queue: str, message: dict[str, Any]) -> None:
-        """Put back what was not delivered, also what is taken without acknowledgement."""
-        if queue in self.channel.no_ack_queues:
-            self.channel.put_back(queue, message)
-        elif self.holder is not None:
-            self.holder.give_back(message["properties"]["delivery_tag"], front=True)
-
-    # -- waiting
-
-    def _listen(self) -> None:
-        """Hear, from before the take that has the owner noted as idle, when something has come."""
-        holder = self.holder
-        if holder is None:
-            return
-        if self._wait is not None and not isinstance(self._wait, Bell):
-            self._end_wait()
-            self._drop(self._wait)
-        if self._wait is None:
-            bell = Bell(self._connection(health_check_interval=0), self._on_wait_over)
-            self._wait = bell
-            self._watch(bell)
-            bell.listen(holder.keys.bell(holder.owner), holder.keys.bell(EVERYBODY))
-        elif not self._wait.busy and monotonic() - self._looked_at > LOOK_AGAIN:
-            self._wait.send("PING")  # a cut that nobody has told of shows
-
-    def _leave(self) -> None:
-        """Be idle no longer; where Redis does not answer, an owner that does not come is forgotten anyway."""
-        if self.holder is None or not isinstance(self._wait, Bell) or self._held_off():
-            return
-        with suppress(*UNAVAILABLE), self.channel._bare().pipeline(transaction=False) as pipe:
-            for queue in self._lists_kept:
-                pipe.zrem(self.channel.keys.idle(queue), self.holder.owner)
-            pipe.execute()
-
-    def _send_wait(self) -> None:
-        """Wait for a message that needs no acknowledgement."""
-        if self._wait is None:
-            self._wait = Line(self._connection(), self._on_wait_over)
-            self._watch(self._wait)
-            self._waits_as = self._number(self._wait)
-        lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
-        if self._wait.busy and lists.keys() != self._waits_for.keys():
-            self._end_wait()
-        if not self._wait.busy:
-            self._waits_for = lists
-            self._wait.send("BRPOP", *lists, WAIT_SECONDS)
-
-    def _number(self, line: Line) -> int | None:
-        """The number by which Redis knows a connection, None where this user may not ask for it."""
-        with suppress(redis.exceptions.NoPermissionError):
-            line.connection.send_command("CLIENT", "ID")
-            return int(line.connection.read_response())
-        return None
-
-    def _on_wait_over(self, line: Line) -> bool:
+    def _on_wait_over(self, _: Line) -> bool:
         with self._redis():
-            self._read_wait(line)
-        return self.deliver()
-
-    def _read_wait(self, line: Line) -> None:
-        found = line.read()
-        if found:
-            self._hungry = True
-        if found and not isinstance(line, Bell):
-            key, raw = found
-            queue = self._waits_for[key.decode()]
-            self._arrive(queue, key.decode(), raw, 0, 0.0)
-            self.channel.served(queue)
-
-    def _end_wait(self) -> None:
-        """Have a wait that takes end at once, with what it may have taken."""
-        line = self._wait
-        if line is not None and line.busy and self._waits_as is not None and not isinstance(line, Bell):
-            with suppress(*UNAVAILABLE), self.channel.conn_or_acquire() as client:
-                client.client_unblock(self._waits_as)
-                self._read_wait(line)
+            self._hungry = self._idling.read() or self._hungry
+        return self.arrivals.deliver()
 
     # -- connections
 
-    def _connection(self, **settings: Any) -> Any:
-        pool = self.channel.pool
-        return pool.connection_class(**{**pool.connection_kwargs, **settings})
-
-    def _watch(self, line: Line) -> None:
-        line.connection.connect()
-        self.channel.poller.watch(self.channel, line)
-
-    def _drop(self, line: Line) -> None:
-        self.channel.poller.unwatch(line)
-        with suppress(*UNAVAILABLE):
-            line.connection.disconnect()
-        line.sent_at = None
-        if line is self._line:
-            self._line = None
-            self._acks_failed()
+    def _drop_line(self) -> None:
+        """Drop the take line; the acknowledgements that ride on it, and what it may bring, are not heard of."""
+        line, self._line = self._line, None
+        if line is not None:
+            self._lines.close(line)
             if self._asked and self.holder is not None:
                 self.holder.doubt()  # it may hold what it has not heard of
-        elif line is self._wait:
-            self._wait = None
+        self._acks_failed()  # also of a take whose connection was never made
 
     def _acks_failed(self) -> None:
         if self._acks and self.holder is not None:
@@ -443,13 +309,9 @@ class Taker:
         self._acks = []
 
     def _check_overdue(self) -> None:
-        now = monotonic()
-        patience = self.channel.socket_timeout or WAIT_SECONDS
-        blocks = 0 if isinstance(self._wait, Bell) else WAIT_SECONDS
-        for line, most in ((self._line, patience), (self._wait, blocks + patience)):
-            # Unread is not unanswered: under `solo` a task keeps the event loop for as long as it runs.
-            if line is not None and line.waits_since(now) > most and not line.connection.can_read(timeout=0):
-                raise redis.TimeoutError("Redis owes an answer for too long")
+        now, patience = monotonic(), self.channel.socket_timeout or WAIT_SECONDS
+        if (self._line is not None and self._line.overdue(now, patience)) or self._idling.overdue(now, patience):
+            raise redis.TimeoutError("Redis owes an answer for too long")
 
     @contextmanager
     def _redis(self) -> Iterator[None]:
@@ -457,48 +319,38 @@ class Taker:
         try:
             yield
         except UNAVAILABLE as exc:
-            self.drop()
+            self._drop()
             if self.holder is not None:
                 self.holder.doubt()  # whoever answers next may have lost what this one knew
             # While a worker starts nobody tends anything yet: Celery begins anew.
-            if not self.channel.poller.endures or self.channel.poller.keeper is None:
+            keeper = self.channel.poller.waits_with
+            if keeper is None:
                 raise
-            self._wait_out(exc)
+            self._outage.begins(exc, keeper)
+            if isinstance(exc, redis.ResponseError):
+                self.channel.forget_connections()  # the master may be another one by now
 
-    def _wait_out(self, exc: Exception) -> None:
-        self._failed_at = monotonic()
-        self._go_on_at = self._failed_at if is_away(exc) else self._failed_at + RETRY_INTERVAL
-        self.channel.poller.keeper.probe()
-        if repr(exc) != self._said:
-            goes_on = "Redis answers" if is_away(exc) else "that is mended"
-            why = self.channel.poller.keeper.explained(exc)
-            logger.warning("Taking messages stopped: %s. It goes on as soon as %s", why, goes_on)
-        self._said = repr(exc)
-        if isinstance(exc, redis.ResponseError):
-            self.channel.forget_connections()  # the master may be another one by now
-
-    def _held_off(self) -> bool:
-        """Whether Redis has not answered the keeper since the last failure, or refused something just now."""
-        keeper = self.channel.poller.keeper
-        if not self.channel.poller.endures or keeper is None:
-            return False
-        return keeper.contact_at < self._failed_at or monotonic() < self._go_on_at
-
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Drop all connections."""
-        for line in (self._line, self._wait):
-            if line is not None:
-                self._drop(line)
-        self._acks_failed()  # also of a take whose connection was never made
+        self._drop_line()
+        self._idling.drop()
         self._hungry = True
+
+    def _leave(self) -> None:
+        """Be idle no longer; where Redis does not answer, an owner that does not come is forgotten anyway."""
+        if self.holder is None or not self._idling.listens or self._outage.lasts(self.channel.poller.waits_with):
+            return
+        with suppress(*UNAVAILABLE), self.channel.bare_client().pipeline(transaction=False) as pipe:
+            for queue in self._lists_kept:
+                pipe.zrem(self.channel.keys.idle(queue), self.holder.owner)
+            pipe.execute()
 
     def close(self) -> None:
         """Drop all connections, and give back what was not delivered."""
         if self.channel.no_ack_queues and self._line is not None and self._line.busy:
             with suppress(*UNAVAILABLE):  # it may bring what no owner holds
                 self._read_take(self._line)
-        self._end_wait()
+        self._idling.end()
         self._leave()
-        self.drop()
-        while self._arrived:
-            self._return(*self._arrived.pop())
+        self._drop()
+        self.arrivals.return_all()

@@ -114,7 +114,7 @@ def test_a_replacement_takes_the_place_in_one_step(broker: Broker, connection: C
     put = json.loads(broker.client.lindex("other", 0))
     assert put["headers"]["lost"] == 1
     assert put["properties"]["delivery_tag"] != tag
-    wait_until(lambda: message.delivery_tag not in channel.holder.taken, what="Redis has answered")
+    wait_until(lambda: message.delivery_tag not in channel.holder.tags, what="Redis has answered")
     assert not channel.broadcasts.holds(message.delivery_tag)
     message.ack()
     channel.replace(message.delivery_tag, copy, "other")
@@ -200,7 +200,7 @@ def test_what_a_lost_answer_took_comes_back(broker: Broker, connection: Connecti
     (message,) = take(connection, 1)
     holder = message.channel.holder
     broker.client.hset(f"_taken.{holder.owner}", "99", b"q\0" + b'{"unheard": 1}')
-    holder.register()
+    holder.compare()
     assert broker.client.lrange("q", 0, -1) == [b'{"unheard": 1}']
     assert broker.taken() == 1
     broker.client.delete("q")

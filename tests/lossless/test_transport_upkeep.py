@@ -13,6 +13,7 @@ from kombu import Connection
 
 from lossless.transport.holding import Holder
 from lossless.transport.keeping import Keeper
+from lossless.transport.line import Lines
 from lossless.transport.owners import new_owner
 from lossless.transport.scripts import MOVE_DUE
 from lossless.transport.stored import Keys, stored
@@ -80,11 +81,11 @@ def test_what_waits_and_cannot_be_moved_keeps_nothing_else(
 
 def test_a_foreign_field_of_a_living_owner_is_set_aside(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
     holder = make_keeper().holder()
-    holder.register()
+    holder.compare()
     mine = f"_taken.{holder.owner}"
     broker.client.hset(mine, mapping={"odd": "x", b"\xff": "y", "3": HELD, "4": stored("q", b"newer")})
     holder.doubt()
-    holder.register()
+    holder.compare()
     assert broker.client.lrange("q", 0, -1) == [b"newer", RAW], "the oldest is next to run"
     assert sorted(broker.client.lrange("_undecodable", 0, -1)) == [b"x", b"y"]
     assert broker.client.hkeys(mine) == [b"@"]
@@ -92,10 +93,10 @@ def test_a_foreign_field_of_a_living_owner_is_set_aside(broker: Broker, make_kee
 
 def test_a_message_whose_queue_cannot_be_written_stays_held(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
     holder = make_keeper().holder()
-    holder.register()
+    holder.compare()
     broker.client.set("taken up", "no list")
     broker.client.hset(f"_taken.{holder.owner}", "3", stored("taken up", RAW))
-    holder.register()
+    holder.compare()
     assert broker.client.hget(f"_taken.{holder.owner}", "3") == stored("taken up", RAW)
 
 
@@ -132,7 +133,7 @@ def test_a_holder_that_joins_as_the_thread_ends_is_tended(broker: Broker, make_k
         holder.settle = settled.set  # type: ignore[method-assign]
         holder.wake()
         assert settled.wait(5), "nobody tends it"
-        keeper.forget(holder)
+        keeper.release(holder)
         keeper.wake()
 
 
@@ -140,11 +141,11 @@ def test_an_owner_is_given_the_time_that_it_says(broker: Broker, make_keeper: Ca
     """A rolling change of dead_after: the one with the short time takes nothing from the one with the long."""
     patient, hasty = make_keeper(12), make_keeper(0.6)
     living = patient.holder()
-    living.register()
+    living.compare()
     broker.client.hset(f"_taken.{living.owner}", "1", HELD)
     living.add(1, "q", "q", RAW)
     gone = dead_owner(broker, 0.6, **{"2": HELD})
-    hasty.holder().register()
+    hasty.holder().compare()
     wait_until(lambda: not broker.client.exists(f"_taken.{gone}"))
     assert broker.client.hexists(f"_taken.{living.owner}", "1")
     gone = dead_owner(broker, 0.6, **{"2": HELD})
@@ -167,11 +168,12 @@ def test_what_an_orphan_holds_without_having_heard_of_it_goes_back(
     broker: Broker, make_keeper: Callable[..., Keeper]
 ) -> None:
     """Its channel is closed, and the answer to its last take was lost."""
-    holder = make_keeper().holder()
-    holder.register()
+    keeper = make_keeper()
+    holder = keeper.holder()
+    holder.compare()
     broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
     holder.doubt()
-    holder.orphaned = True
+    keeper.release(holder)
     wait_until(lambda: broker.client.lrange("q", 0, -1) == [RAW])
     wait_until(lambda: not broker.client.hexists("_taken", holder.owner))
 
@@ -180,12 +182,12 @@ def test_messages_of_a_cancelled_queue_go_back_in_their_order(broker: Broker) ->
     with Connection(broker.url) as connection:
         channel: Any = connection.channel()
         holder: Holder = channel._hold()
-        holder.register()
+        holder.compare()
         for number in (1, 2, 3):
             raw = json.dumps(entry("any", str(number))).encode()
             broker.client.hset(f"_taken.{holder.owner}", str(number), stored("q", raw))
-            channel.taker._arrive("q", "q", raw, number, time.time())
-        channel.taker.deliver()
+            channel.taker.arrivals.come("q", "q", raw, number, time.time())
+        channel.deliver()
         wait_until(lambda: broker.client.llen("q") == 3)
         ids = [json.loads(raw)["headers"]["id"] for raw in reversed(broker.client.lrange("q", 0, -1))]
         assert ids == ["1", "2", "3"]
@@ -204,20 +206,20 @@ def test_the_scripts_go_on_where_a_script_before_made_no_progress(broker: Broker
 def test_an_ack_whose_take_found_no_connection_is_not_forgotten(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused() -> None:
+    def refused(*_: Any, **__: Any) -> None:
         raise redis.ConnectionError("refused")
 
     with Connection(broker.url) as connection:
         channel: Any = connection.channel()
         holder: Holder = channel._hold()
-        holder.register()
+        holder.compare()
         broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
         tag = holder.add(1, "q", "q", RAW)
-        holder.acks_ride = True
+        holder.let_acks_ride()
         holder.ack(tag)
-        monkeypatch.setattr(channel.taker, "_connection", refused)
+        monkeypatch.setattr(Lines, "make", refused)
         with pytest.raises(redis.ConnectionError):
             channel.taker.turn()
         holder.settle()
         assert not broker.client.hexists(f"_taken.{holder.owner}", "1")
-        assert not holder.taken
+        assert not holder.tags
