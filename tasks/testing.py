@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
+from bridge.errors import AlreadySettled
 from bridge.records.header import HEADER
 from bridge.records.message import Header, Message
-from bridge.records.settled import AlreadySettled
 from tasks.handler import HandlerTask
 from tasks.policy import Again, Bury, Decision, Drop, Hold
 from tasks.running import Run

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from bridge.commands.opened import opened
-from bridge.errors import BridgeError
+from bridge.errors import UnknownTopic
 from bridge.handlers import Routes
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
 from bridge.ledger.handed import handed_at
@@ -33,10 +33,6 @@ class Death(NamedTuple):
     reason: str
     error: str
     at: float
-
-
-class UnknownTopic(BridgeError):
-    """No handler names this topic, and none ever did."""
 
 
 @dataclass(frozen=True)

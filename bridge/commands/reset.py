@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from bridge.commands.opened import opened
-from bridge.errors import BridgeError, KafkaUnavailable
+from bridge.errors import CannotReset, KafkaUnavailable
 from bridge.handlers import Routes
 from bridge.kafka import (
     ConsumerGroupTopicPartitions,
@@ -26,10 +26,6 @@ ANSWER_WITHIN: Final = 10.0
 #: Offsets of one look at the ledger.
 PAGES: Final = 8 * PAGE
 OPEN: Final = frozenset({Fate.OPEN})
-
-
-class CannotReset(BridgeError):
-    """The offsets of a group cannot be moved as asked."""
 
 
 @dataclass(frozen=True, slots=True)

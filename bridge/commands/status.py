@@ -15,7 +15,7 @@ from celery import Celery
 
 from bridge.commands.opened import opened
 from bridge.commands.problems import problems
-from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUnavailable
+from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.messages import Messages
@@ -30,10 +30,6 @@ from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory
 
 Found = TypeVar("Found")
-
-
-class NothingAnswers(BridgeError):
-    """Neither Kafka nor Redis could be asked."""
 
 
 @dataclass

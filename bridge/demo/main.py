@@ -17,7 +17,7 @@ from bridge.demo.orders import HANDLERS, HANDLERS_MODULE, KINDS, TOPIC, Order, s
 from bridge.demo.screen import Screen, table
 from bridge.demo.stack import STOP_SIGNALS, Stack
 from bridge.demo.watch import Watch
-from bridge.embedded import EmbeddedServerFailed
+from bridge.errors import EmbeddedServerFailed
 from bridge.kafka import KafkaError, Producer, Record, producer_client
 
 #: Exit codes.

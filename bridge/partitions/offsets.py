@@ -61,7 +61,7 @@ class Offsets:
     A crash loses nothing that is not in Kafka and in the ledger: make a new one at the committed offset, read
     from there, and tell it what the ledger says (`saw`).
 
-    Args:
+    Parameters:
         first: the committed offset (where reading begins).
         handlers: whose deliveries each record makes.
         commit: "handoff": an offset is safe when every delivery is handed; "completion": when every one is

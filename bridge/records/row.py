@@ -4,16 +4,13 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.errors import UnreadableRecord
 from bridge.kafka import Record, headers_of
 from bridge.records.failure import Failure
 from bridge.records.header import Row
 from bridge.records.message import Dead
 
 logger = logging.getLogger(__name__)
-
-
-class UnreadableRecord(Exception):
-    """Kafka's client for Python cannot read a record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import hashlib
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from bridge.errors import BridgeError, CannotSettle
+from bridge.errors import AlreadySettled, CannotSettle
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -29,10 +29,6 @@ CREATE TABLE {TABLE} (
 
 _ready: set[str] = set()
 _making = threading.Lock()
-
-
-class AlreadySettled(BridgeError):
-    """The work of this delivery was committed by an earlier run; the transaction of this one must be rolled back."""
 
 
 def settle_with(session: Any, delivery: str, origin: str) -> None:

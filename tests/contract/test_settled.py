@@ -10,9 +10,9 @@ from sqlalchemy import Engine, MetaData, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from bridge.errors import AlreadySettled
 from bridge.records import settled
 from bridge.records.message import Message
-from bridge.records.settled import AlreadySettled
 from tests.servers import postgres
 from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer

@@ -9,9 +9,9 @@ import pytest
 from django.conf import settings
 from django.db import connections, transaction
 
-from bridge.errors import BridgeError
+from bridge.errors import AlreadySettled, BridgeError
 from bridge.records.message import Message
-from bridge.records.settled import CREATE_TABLE, TABLE, AlreadySettled
+from bridge.records.settled import CREATE_TABLE, TABLE
 from tests.servers import postgres
 from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer

@@ -27,7 +27,7 @@ def test_a_record_that_pythons_client_cannot_read_is_a_dead_letter_and_its_neigh
     assert letter.origin == other.origin == f"{topic}-0-{WARM + 1}"
     assert (letter.record.key(), letter.record.value(), letter.theirs) == (b"key\xff", b'{"id": 1}', [])
     assert letter.ours["reason"] == "undecodable"
-    assert letter.ours["error_class"] == "bridge.records.row.UnreadableRecord"
+    assert letter.ours["error_class"] == "bridge.errors.UnreadableRecord"
     assert f"{topic}-0-{WARM + 1}" in letter.ours["error_message"]
     assert "UTF-8" in letter.ours["error_message"]
     assert letter.ours["attempts"] == "0"

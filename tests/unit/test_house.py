@@ -1,0 +1,55 @@
+"""The rules of the house that a machine can see."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+FILES: Final = {
+    str(file.relative_to(ROOT)): file
+    for folder in ("benchmarks", "bridge", "examples", "lossless", "tasks", "tests")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+}
+
+#: Where a package says every error that it raises on purpose. What ends a small program of its own lies beside it.
+ERRORS: Final = {"bridge": "bridge/errors.py", "tasks": "tasks/errors.py"}
+
+#: Headings that others have for what is a "Parameters:" here.
+OTHERS: Final = re.compile(r"^\s*(Args|Arguments|Params|Keyword Args|Return|Raise|Throws):\s*$", re.MULTILINE)
+
+
+def docstrings(file: Path) -> Iterator[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            yield text
+
+
+def test_a_docstring_has_parameters_returns_and_raises():
+    others = {name: text for name, file in FILES.items() for text in docstrings(file) if OTHERS.search(text)}
+    assert others == {}
+
+
+def test_every_error_of_a_package_stands_in_its_errors():
+    elsewhere = {
+        f"{name}: {node.name}"
+        for name, file in FILES.items()
+        if (home := ERRORS.get(name.split("/")[0])) and name != home
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef) and any(_is_error(base) for base in node.bases)
+    }
+    assert elsewhere == set()
+
+
+def _is_error(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id.endswith(("Error", "Exception", "Unavailable", "Failed"))
+
+
+def test_every_error_says_what_happened():
+    for home in ERRORS.values():
+        tree = ast.parse((ROOT / home).read_text())
+        errors = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        assert errors
+        assert [node.name for node in errors if not (ast.get_docstring(node) or "").endswith(".")] == []
