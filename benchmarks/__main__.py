@@ -4,18 +4,21 @@ import importlib
 import sys
 
 ALL = (
+    "end_to_end",
+    "storm",
+    "events",
+    "latency",
+    "slow",
+    "killed",
+    "costs",
+    "order",
     "handoff",
     "handoff_batches",
-    "end_to_end",
     "memory",
     "transport",
     "waiting",
     "idle",
     "recovery",
-    "batches",
-    "order",
-    "storm",
-    "killed",
     "ledger",
 )
 

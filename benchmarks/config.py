@@ -1,10 +1,14 @@
-"""Celery settings of the benchmarks: no pause for queue length, as queues are filled on purpose."""
+"""Celery settings of the benchmarks: all is at its default but for what a benchmark asks for in the environment."""
 
 import os
 
-kafka_pause_above = 100_000_000
-kafka_resume_below = 50_000_000
-worker_send_task_events = False
-kafka_topics = {"batch": {"commit": os.environ.get("COMMIT", "handoff"), "order": os.environ.get("ORDER") or None}}
-kafka_topics["storm"] = kafka_topics["batch"]
-broker_transport_options = {"dead_after": float(os.environ.get("DEAD_AFTER", "30"))}
+if "EVENTS" in os.environ:
+    worker_send_task_events = os.environ["EVENTS"] == "on"
+if "FILL" in os.environ:
+    # No pause for the queue's length: it is filled on purpose.
+    kafka_pause_above, kafka_resume_below = 100_000_000, 50_000_000
+if "DEAD_AFTER" in os.environ:
+    broker_transport_options = {"dead_after": float(os.environ["DEAD_AFTER"])}
+if "COMMIT" in os.environ:
+    _options = {"commit": os.environ["COMMIT"], "order": os.environ.get("ORDER") or None}
+    kafka_topics = dict.fromkeys(os.environ["TOPICS"].split(","), _options)

@@ -1,9 +1,10 @@
-"""Puts messages for raw Celery into the queue, with Celery's own `delay`."""
+"""Puts messages for raw Celery into the queue, by Celery's `delay`: how many, of which task, from which number."""
 
 import sys
 
 from benchmarks import raw
 
-task = getattr(raw, sys.argv[2])
-for number in range(int(sys.argv[1])):
-    task.delay(f"{number:<200}")
+count, name, *start = sys.argv[1:]
+task = getattr(raw, name)
+for number in range(int(count)):
+    task.delay(f"{number + int(start[0] if start else 0):<200}")

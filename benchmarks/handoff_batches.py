@@ -5,7 +5,9 @@ from contextlib import suppress
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.stack import Stack, clock_from_first, compare
+from benchmarks.rates import Way, clock_from_first, compare
+from benchmarks.stack import Stack
+from benchmarks.ways import group
 from tests.servers.process import free_port
 
 COUNT = 400_000
@@ -14,25 +16,24 @@ CORE = 0
 
 def main() -> None:
     """No worker runs, Kafka and Redis may use every core."""
-    contestants = {
-        "by hand": _by_hand,
-        "bridge": lambda on, number: _bridge(on, f"handoff-{number}", "handoff"),
-        "bridge, completion": lambda on, number: _bridge(on, f"completion-{number}", "completion"),
+    ways = {
+        "by hand": Way(_by_hand),
+        "bridge": Way(_bridge, 0.6),
+        'bridge, commit="completion"': Way(lambda on: _bridge(on, COMMIT="completion", TOPICS="batch")),
     }
-    compare("handoff_batches", "batch", COUNT, contestants, {"bridge": 0.6})
+    compare("handoff_batches", ways, batch=COUNT)
 
 
-def _by_hand(on: Stack, _: int) -> float:
+def _by_hand(on: Stack) -> float:
     client = on.redis
-    client.flushall()
     with on.process("benchmarks.by_hand", "batch", core=CORE):
         return COUNT / clock_from_first(lambda: int(client.get("pushed") or 0), COUNT)
 
 
-def _bridge(on: Stack, group: str, commit: str) -> float:
-    on.redis.flushall()
+def _bridge(on: Stack, **environment: str) -> float:
     port = str(free_port())
-    with on.process("bridge", core=CORE, BRIDGE_GROUP=group, COMMIT=commit, BRIDGE_HTTP_PORT=port):
+    environ = {"BRIDGE_GROUP": group(), "FILL": "yes", "BRIDGE_HTTP_PORT": port, **environment}
+    with on.process("bridge", core=CORE, **environ):
         return COUNT / clock_from_first(lambda: _handed_off(port), COUNT)
 
 

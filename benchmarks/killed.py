@@ -4,41 +4,53 @@ import time
 
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.end_to_end import WORKER
-from benchmarks.stack import PARTITIONS, Marks, Stack, clock_from_first, kill, stack
-from benchmarks.storm import COUNT
+from benchmarks.marks import Marks
+from benchmarks.rates import clock_from_first
+from benchmarks.stack import PARTITIONS, Stack, kill, stack
+from benchmarks.ways import WORKER, group
 
-ROUNDS = 3
+COUNT = 50_000
+ROUNDS = 2
 KILL_AT = 20_000
+#: Seconds before the kill within which what finished may run twice.
+LATE = 0.01
 
 
 def main() -> None:
     """Bridge, worker and its children are killed; Kafka and Redis live on."""
-    with stack() as on:
-        on.kafka.create_topics("storm", partitions=PARTITIONS)
-        on.fill("storm", COUNT)
-        for number in range(ROUNDS):
-            group = f"killed-{number}"
-            marks, seconds = _run(on, group)
-            letters = _letters(on, group)
-            missing = COUNT - COUNT // 1000 - marks.handled()
-            print(
-                f"killed: {missing} missing, {marks.more_than_once()} done twice, "
-                f"{len(set(letters))} of {COUNT // 1000} dead letters, {len(letters) - len(set(letters))} twice, "
-                f"{seconds:.1f} s from the restart",
-                flush=True,
-            )
+    with stack(storm=COUNT, storm200=COUNT) as on:
+        for _ in range(ROUNDS):
+            for topic, commit in (("storm", ""), ("storm200", ""), ("storm200", "completion")):
+                on.redis.flushall()
+                environment = {"BRIDGE_GROUP": group(), "DEAD_AFTER": "5"}
+                if commit:
+                    environment |= {"COMMIT": commit, "TOPICS": topic}
+                _report(on, topic, environment)
 
 
-def _run(on: Stack, group: str) -> tuple[Marks, float]:
-    on.redis.flushall()
+def _report(on: Stack, topic: str, environment: dict[str, str]) -> None:
+    marks, killed_at, seconds = _run(on, environment)
+    letters = _letters(on, topic, environment["BRIDGE_GROUP"])
+    missing = COUNT - COUNT // 1000 - marks.handled()
+    twice = marks.more_than_once()
+    early = [number for number in twice if marks.at(number) < killed_at - LATE]
+    print(
+        f"killed: {topic} {environment.get('COMMIT', '')}: {missing} missing, {len(twice)} done twice, {len(early)} of "
+        f"them first more than {LATE * 1000:.0f} ms before the kill; {len(set(letters))} of {COUNT // 1000} dead "
+        f"letters, {len(letters) - len(set(letters))} twice; {seconds:.1f} s from the restart",
+        flush=True,
+    )
+
+
+def _run(on: Stack, environment: dict[str, str]) -> tuple[Marks, float, float]:
+    """The marks, when the worker was killed, and the seconds from the restart to the end."""
     marks = on.marks(COUNT)
-    environment = {"BRIDGE_GROUP": group, "COMMIT": "completion", "DEAD_AFTER": "5"}
     with on.process(*WORKER, **environment) as worker, on.process("bridge", **environment) as bridge:
         while marks.handled() < KILL_AT:
-            time.sleep(0.005)
-        kill(bridge)
+            time.sleep(0.002)
+        killed_at = time.time()
         kill(worker)
+        kill(bridge)
     time.sleep(0.5)
     started = time.monotonic()
     with on.process(*WORKER, **environment), on.process("bridge", **environment):
@@ -46,15 +58,15 @@ def _run(on: Stack, group: str) -> tuple[Marks, float]:
         seconds = time.monotonic() - started
         # What runs a second time would do so now.
         time.sleep(10)
-    return marks, seconds
+    return marks, killed_at, seconds
 
 
-def _letters(on: Stack, group: str) -> list[bytes]:
+def _letters(on: Stack, topic: str, group: str) -> list[bytes]:
     """The values of the dead letters of a group."""
     client = Consumer(
         {"bootstrap.servers": on.kafka.bootstrap_servers, "group.id": "count", "auto.offset.reset": "earliest"}
     )
-    client.assign([TopicPartition("storm.dlq", partition, 0) for partition in range(PARTITIONS)])
+    client.assign([TopicPartition(f"{topic}.dlq", partition, 0) for partition in range(PARTITIONS)])
     found = []
     silent = 0
     while silent < 5:

@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.stack import PARTITIONS, stack
+from benchmarks.stack import stack
 
 FEW, MANY = 100_000, 2_000_000
 WANTED = 1.2
@@ -14,10 +14,7 @@ GROUP = "memory"
 
 def main() -> None:
     """The queue is emptied as it fills: what is measured is the bridge."""
-    with stack() as on:
-        on.kafka.create_topics("one", partitions=PARTITIONS)
-        on.fill("one", MANY)
-        on.redis.flushall()
+    with stack(one=MANY) as on:
         taken = 0
         stop = threading.Event()
 
@@ -30,7 +27,7 @@ def main() -> None:
                     taken += pipe.execute()[0]
 
         threading.Thread(target=drain, daemon=True).start()
-        with on.process("bridge", BRIDGE_GROUP=GROUP) as bridge:
+        with on.process("bridge", BRIDGE_GROUP=GROUP, FILL="yes") as bridge:
             few = many = 0
             while taken < MANY:
                 time.sleep(0.2)

@@ -1,24 +1,17 @@
 """`order="key"` with 1,000 keys and `batch=200`, against unordered; both commit="completion"."""
 
-from functools import partial
-
-from benchmarks.end_to_end import WORKER
-from benchmarks.stack import Stack, clock_from_first, compare
+from benchmarks.rates import Way, compare
+from benchmarks.ways import ours
 
 COUNT = 100_000
 
 
 def main() -> None:
     """Each with a group of its own."""
-    orders = {"unordered": "", 'order="key"': "key", 'order="partition"': "partition"}
-    compare(
-        "order", "batch", COUNT, {who: partial(_rate, order) for who, order in orders.items()}, {'order="key"': 0.5}
-    )
-
-
-def _rate(order: str, on: Stack, number: int) -> float:
-    on.redis.flushall()
-    marks = on.marks(COUNT)
-    environment = {"BRIDGE_GROUP": f"order-{number}-{order}", "COMMIT": "completion", "ORDER": order}
-    with on.process(*WORKER, **environment), on.process("bridge", **environment):
-        return COUNT / clock_from_first(marks.handled, COUNT)
+    completion = {"COMMIT": "completion", "TOPICS": "batch"}
+    ways = {
+        "unordered": Way(ours("batch", COUNT, **completion)),
+        'order="key"': Way(ours("batch", COUNT, ORDER="key", **completion), 0.5),
+        'order="partition"': Way(ours("batch", COUNT, ORDER="partition", **completion)),
+    }
+    compare("order", ways, batch=COUNT)

@@ -1,29 +1,39 @@
-"""Raw Celery on kombu's own Redis transport, running the same functions with acks_late."""
+"""Raw Celery on kombu's own Redis transport, running the same functions with acks_late; all else at its default."""
 
 import os
 from typing import Any
 
 from celery import Celery
 
-from benchmarks.work import PermanentError, TransientError, fail_as_asked, mark
+from benchmarks import work
 
 app = Celery("raw", broker=os.environ["CELERY_BROKER_URL"])
 app.conf.update(task_acks_late=True, task_ignore_result=True)
 
 
-@app.task(name="raw")
-def raw(value: Any) -> None:
+@app.task(name="noop")
+def noop(value: Any) -> None:
     """A no-op."""
-    mark(int(value))
+    work.mark(int(value))
 
 
-@app.task(name="raw_storm", autoretry_for=(TransientError,), retry_kwargs={"countdown": 1, "max_retries": 3})
-def raw_storm(value: Any) -> None:
+@app.task(name="quiet")
+def quiet(value: Any) -> None:
+    """When it ran is of interest."""
+    work.mark_at(int(value))
+
+
+@app.task(name="slow")
+def slow(value: Any) -> None:
+    """10 ms."""
+    work.nap(int(value))
+
+
+@app.task(name="storm", autoretry_for=(work.TransientError,), retry_kwargs={"countdown": 1, "max_retries": 3})
+def storm(value: Any) -> None:
     """With Celery's own autoretry; what is permanent just fails, and no dead letter is written."""
-    number = int(value)
     try:
-        fail_as_asked(number)
-    except PermanentError:
-        mark(number)
+        work.storm(int(value))
+    except work.PermanentError:
+        work.mark(int(value))
         raise
-    mark(number)

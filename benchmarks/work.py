@@ -1,9 +1,11 @@
-"""The work of every contestant: a no-op that marks its message as handled, and the peers' storm."""
+"""The work of every contestant: a no-op that marks its message as handled, a short sleep, and the peers' storm."""
 
-import mmap
 import os
+import time
+from functools import cache
+from pathlib import Path
 
-_map: mmap.mmap | None = None
+from benchmarks.marks import Marks
 
 
 class TransientError(Exception):
@@ -14,31 +16,31 @@ class PermanentError(Exception):
     """Never gone."""
 
 
+@cache
+def _marks() -> Marks:
+    return Marks(Path(os.environ["MARKS"]))
+
+
 def mark(number: int) -> None:
-    """Count a message in the shared file as handled."""
-    marks = _marks()
-    marks[number] = min(255, marks[number] + 1)
+    """A no-op."""
+    _marks().mark(number)
 
 
-def seen_before(number: int) -> bool:
-    """Whether a message has run before; from the second half of the file, so that it outlives a process."""
-    marks = _marks()
-    place = len(marks) // 2 + number
-    before, marks[place] = marks[place], 1
-    return bool(before)
+def mark_at(number: int) -> None:
+    """A no-op whose time is of interest."""
+    _marks().mark_at(number, time.time())
 
 
-def _marks() -> mmap.mmap:
-    global _map
-    if _map is None:
-        with open(os.environ["MARKS"], "r+b") as file:
-            _map = mmap.mmap(file.fileno(), 0)
-    return _map
+def nap(number: int) -> None:
+    """10 ms."""
+    time.sleep(0.01)
+    _marks().mark(number)
 
 
-def fail_as_asked(number: int) -> None:
+def storm(number: int) -> None:
     """Every 20th fails at its first run, every 1000th always."""
     if number % 1000 == 0:
         raise PermanentError(number)
-    if number % 20 == 0 and not seen_before(number):
+    if number % 20 == 0 and not _marks().seen_before(number):
         raise TransientError(number)
+    mark_at(number)
