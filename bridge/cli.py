@@ -1,29 +1,28 @@
 """The commands: parse, call, print."""
 
 import json
-import logging
 import os
-import signal
 import sys
 from enum import StrEnum
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from celery import Celery
 from rich.console import Console
-from rich.markup import escape
 
-from bridge.commands import tables as report_table
+from bridge import process
+from bridge.commands import tables
 from bridge.commands.audit import audit as audit_of
 from bridge.commands.check import Finding, setting_up
 from bridge.commands.check import check as findings
+from bridge.commands.find import coordinates, find_key, lines
 from bridge.commands.find import find as find_record
-from bridge.commands.find import find_key, lines
 from bridge.commands.reset import reset as reset_of
 from bridge.commands.status import status as status_of
 from bridge.errors import (
     AppNotFound,
     CannotReset,
+    ConsumerFailed,
     KafkaUnavailable,
     LedgerCannotFsync,
     LedgerUnavailable,
@@ -32,16 +31,14 @@ from bridge.errors import (
     UnknownTopic,
 )
 from bridge.handlers import Routes
-from bridge.http import Sidecar
-from bridge.loop.bridge import Bridge
 from bridge.records import log_lines as logs
 from bridge.records.printable import printable
-from bridge.settings import Settings, hide_password
+from bridge.settings import Settings
 from bridge.settings.modules import find_celery_app
 from bridge.settings.versions import versions
 
-#: Exit codes, for scripts.
-OK, FAULTS, NOT_FOUND = 0, 1, 2
+#: Exit codes, for scripts; the last one is sysexits.h's for what is worth another start (EX_TEMPFAIL).
+OK, FAULTS, NOT_FOUND, AGAIN = 0, 1, 2, 75
 
 cli = typer.Typer(
     name="bridge",
@@ -52,11 +49,7 @@ cli = typer.Typer(
     add_completion=False,
 )
 AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
-logger = logging.getLogger("bridge")
 console = Console(highlight=False)
-#: Faults may have several lines, those of a module that cannot be imported for one.
-_BREAK = "\n"
-_COLOURS = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
 def main() -> None:
@@ -116,7 +109,9 @@ def default(
 
 @cli.command()
 def run(context: typer.Context, level: LevelOption = Level.INFO, form: FormatOption = LogFormat.TEXT) -> None:
-    """Run the bridge until SIGTERM or Ctrl-C. Exits 0 after a clean shutdown, 1 if settings are wrong.
+    """Run the bridge until SIGTERM or Ctrl-C.
+
+    Exits 0 after a clean shutdown, 1 if settings are wrong, 75 if it must be started again.
 
     Example: bridge -A tasks run --log-format json
     """
@@ -139,11 +134,7 @@ def check(
     if as_json:
         print(json.dumps([finding.to_data() for finding in found], indent=2))
     else:
-        for finding in found:
-            console.print(
-                f"[{_COLOURS[finding.level]}]{finding.level:>7}[/]  {escape(printable(finding.text, keep=_BREAK))}",
-                soft_wrap=True,
-            )
+        tables.print_findings(console, found)
     raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
 
 
@@ -169,7 +160,7 @@ def audit(
     if as_json:
         print(json.dumps(report.to_data(), indent=2))
     else:
-        report_table.print_audit(console, report)
+        tables.print_audit(console, report)
     raise typer.Exit(OK if report.clean else FAULTS)
 
 
@@ -192,7 +183,7 @@ def status(
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        report_table.print_status(console, found)
+        tables.print_status(console, found)
 
 
 @cli.command()
@@ -212,15 +203,14 @@ def find(
     app, chosen, routes = _loaded(context.obj)
     if chosen.ledger_url is None:
         _fail("fates are in the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
-    parts = (record or "").rsplit("-", 2)
-    by_key = topic is not None and key is not None and record is None
-    if not by_key and (topic or key or len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal())):
-        _fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", FAULTS)
+    where = coordinates(record) if record is not None and not (topic or key) else None
     try:
-        if by_key:
-            found = find_key(app, chosen, routes, str(topic), str(key))
+        if record is None and topic is not None and key is not None:
+            found = find_key(app, chosen, routes, topic, key)
+        elif where is not None:
+            found = find_record(app, chosen, routes, *where)
         else:
-            found = find_record(app, chosen, routes, parts[0], int(parts[1]), int(parts[2]))
+            _fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", FAULTS)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         _fail(str(error), NOT_FOUND)
     for partition, first in found.looked_from.items():
@@ -228,7 +218,7 @@ def find(
     if not found.data:
         _fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
     if as_json:
-        print(json.dumps(found.data if by_key else found.data[0], indent=2))
+        print(json.dumps(found.data[0] if where else found.data, indent=2))
     else:
         for line in lines(found.data):
             console.print(line, markup=False, soft_wrap=True)
@@ -258,7 +248,7 @@ def reset(
 
 
 def _fail(words: str, code: int) -> NoReturn:
-    print(printable(words, keep=_BREAK), file=sys.stderr)
+    print(printable(words, keep=tables.BREAK), file=sys.stderr)
     raise typer.Exit(code)
 
 
@@ -286,19 +276,12 @@ def demo(
 
 def _run(name: str, level: Level, form: LogFormat) -> None:
     logs.begin(level.value, form.value)
-    app, chosen, routes = _loaded(name)
-    bridge = Bridge(app, chosen, routes)
-    sidecar = Sidecar(bridge.metrics.registry, bridge.alive, bridge.obstacles)
-    port = sidecar.start(chosen.environment.BRIDGE_HTTP_PORT)
-    _announce(chosen, routes, port)
-    _stop_on_signals(bridge)
     try:
-        bridge.run()
+        process.run(*_loaded(name))
     except LedgerCannotFsync as error:
         _fail(str(error), FAULTS)
-    finally:
-        sidecar.stop()
-    logger.info("stopped.")
+    except ConsumerFailed as error:
+        _fail(str(error), AGAIN)
 
 
 def _loaded(name: str) -> tuple[Celery, Settings, Routes]:
@@ -313,29 +296,3 @@ def _loaded(name: str) -> tuple[Celery, Settings, Routes]:
         print(f"The bridge does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
         raise typer.Exit(FAULTS if imported else NOT_FOUND)
     return app, chosen, routes
-
-
-def _announce(chosen: Settings, routes: Routes, port: int | None) -> None:
-    logger.info(
-        "group %r, Kafka %s, broker %s",
-        chosen.group,
-        chosen.kafka["bootstrap.servers"],
-        hide_password(chosen.broker_url),
-    )
-    for text in chosen.misspelt:
-        logger.warning("%s", text)
-    for handler in routes:
-        logger.info("%s → %s (queue %r)", ", ".join(handler.topics), handler.name, handler.queue)
-    if port is not None:
-        logger.info("http://localhost:%d/healthz /readyz /metrics", port)
-
-
-def _stop_on_signals(bridge: Bridge) -> None:
-    def stop(number: int, frame: Any) -> None:
-        # A second signal ends the process as if there were no handler.
-        signal.signal(number, signal.SIG_DFL)
-        logger.info("%s: finishing the hand-off in flight.", signal.Signals(number).name)
-        bridge.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)

@@ -43,6 +43,10 @@ class KafkaUnavailable(BridgeError):
     """Kafka did not answer in time."""
 
 
+class ConsumerFailed(BridgeError):
+    """Kafka's client cannot go on; one that is made anew can, so the bridge ends, to be started again."""
+
+
 class LedgerUnavailable(BridgeError):
     """The ledger's Redis did not do what it was asked; nothing may be settled or committed on the strength of it."""
 

@@ -36,6 +36,14 @@ class Found:
     looked_from: Mapping[int, int]
 
 
+def coordinates(text: str) -> tuple[str, int, int] | None:
+    """Topic, partition and offset of `orders-3-1234`; `None` if it is not of that form."""
+    topic, *numbers = text.rsplit("-", 2)
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        return None
+    return topic, int(numbers[0]), int(numbers[1])
+
+
 def find(app: Celery, settings: Settings, routes: Routes, topic: str, partition: int, offset: int) -> Found:
     """Say where one record stands for each handler.
 

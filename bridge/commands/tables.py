@@ -1,6 +1,7 @@
-"""Audit and status as tables for people."""
+"""What check, audit and status found, as people read it."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -9,10 +10,22 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from bridge.commands.audit import Audit
+from bridge.commands.check import Finding
 from bridge.ledger.tally import Line
 from bridge.records.printable import printable
 
 _COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
+
+_COLOURS: Final = {"ok": "green", "warning": "yellow", "fault": "red"}
+#: Faults may have several lines, those of a module that cannot be imported for one.
+BREAK: Final = "\n"
+
+
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """A line for each, its level first."""
+    for each in findings:
+        text = escape(printable(each.text, keep=BREAK))
+        console.print(f"[{_COLOURS[each.level]}]{each.level:>7}[/]  {text}", soft_wrap=True)
 
 
 def print_audit(console: Console, audit: Audit) -> None:

@@ -73,6 +73,7 @@ class Bridge:
 
         Raises:
             LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+            ConsumerFailed: Kafka's client cannot go on.
         """
         self._wait_for_kafka()
         if self._stopping.is_set():

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from bridge.errors import LedgerUnavailable
+from bridge.errors import ConsumerFailed, LedgerUnavailable
 from bridge.handoff.seeing import receive
-from bridge.kafka import KafkaError, KafkaException, Record, TopicPartition, consumer_client
+from bridge.kafka import KafkaError, Record, TopicPartition, consumer_client
 from bridge.loop.committing import Committing
 from bridge.loop.looks import Looks
 from bridge.loop.parts import Before, Parts
@@ -62,7 +62,7 @@ class Loop:
         """Read what there is, hand off what may go out, look at what is due.
 
         Raises:
-            KafkaException: Kafka's client cannot go on.
+            ConsumerFailed: Kafka's client cannot go on.
         """
         parts = self.parts
         parts.held.add(self._ours(self._poll()))
@@ -104,8 +104,9 @@ class Loop:
 
     def _report(self, error: KafkaError) -> None:
         """Say what librdkafka reports in place of a record."""
-        if error.fatal():
-            raise KafkaException(error)
+        # In place of a record it has the code alone, without the mark of a fatal error.
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            raise ConsumerFailed(f"Kafka's client cannot go on: {error.str()}. Start the bridge again.")
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             self.parts.timetable.soon("kafka")
         elif error.code() != KafkaError._PARTITION_EOF:

@@ -181,3 +181,13 @@ def test_a_topic_that_does_not_exist_yet_is_said_once_and_consumed_when_it_comes
     assert bridge.count(f"topic '{stack.topic('later')}' does not exist yet") == 1
     eventually(lambda: stack.has_topic("later.dlq"), 15, "its dead-letter topic is made")
     assert "Traceback" not in bridge.text
+
+
+def test_a_bridge_whose_place_another_took_ends_with_one_line_and_a_code_that_asks_for_another_start(stack: Stack):
+    stack.make_topics("orders")
+    first = stack.bridge(KAFKA_GROUP_INSTANCE_ID="the only one")
+    stack.bridge(KAFKA_GROUP_INSTANCE_ID="the only one")
+    assert first.ends(30) == 75
+    assert "Kafka's client cannot go on" in first.text
+    assert "Start the bridge again." in first.text
+    assert "Traceback" not in first.text
