@@ -15,6 +15,7 @@ from typing_extensions import TypedDict, is_typeddict
 from tasks.errors import HandlerError, RetryLater, Undecodable
 
 Codec = type[bytes] | type[str] | Callable[[bytes], Any] | None
+_read_json = json.JSONDecoder().decode
 Decode = Callable[[bytes | None], Any]
 
 
@@ -40,7 +41,7 @@ def decoder(codec: Codec, annotation: Any = None) -> Decode:
         raise HandlerError("codec is async, and is called before the handler's event loop runs: it must not be.")
     adapter: TypeAdapter[Any] | None = TypeAdapter(_validatable(annotation)) if _validates(annotation) else None
     if codec is None:
-        return _guarded(json.loads if adapter is None else adapter.validate_json)
+        return _guarded(_json if adapter is None else adapter.validate_json)
     if codec is bytes:
         read: Callable[[bytes], Any] = bytes
     elif codec is str:
@@ -67,6 +68,14 @@ def _guarded(decode: Callable[[bytes], Any]) -> Decode:
             raise Undecodable(f"{type(error).__name__}: {error}") from error
 
     return guarded
+
+
+def _json(value: bytes) -> Any:
+    """What `json.loads` makes of bytes, without its look for other encodings where the value is UTF-8."""
+    try:
+        return _read_json(str(value, "utf-8"))
+    except ValueError:
+        return json.loads(value)
 
 
 def _utf8(value: bytes) -> str:

@@ -72,8 +72,8 @@ class Execution:
         self._suspect = follows_a_loss(task.request.headers or {})
         #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
-        # What was done before a handler that ends the process is done.
-        self._attempts = Attempts(task, str(batch), lambda: self._book.flush(0))
+        self._runs = metrics.Runs(task.name, batch.group)
+        self._attempts = Attempts(task, str(batch), self._last_will)
         self._later = Later(batch.order)
         self._counts: dict[str, int] = {}
         self._result: Any = None
@@ -96,6 +96,13 @@ class Execution:
             logger.log(level, "%s comes again: %s", str(self._batch), str(error), exc_info=not foreseen)
             why = f"{self._batch} could not be settled: {type(error).__name__}"
             raise ComeBack(why, {HEADER: to_header(self._batch.holding(left))}) from None
+        finally:
+            self._runs.tell()
+
+    def _last_will(self) -> None:
+        """What was done before a handler that ends the process is done, and counted."""
+        self._book.flush(0)
+        self._runs.tell()
 
     def _left_over(self) -> list[Delivery]:
         """What has not ended; and what has, as far as the ledger has not been told."""
@@ -165,7 +172,7 @@ class Execution:
 
     def _handle(self, delivery: Delivery) -> None:
         ended = self._attempts.at(delivery)
-        metrics.ran(self._task.name, self._batch.group, "done" if ended.error is None else "failed", ended.seconds)
+        self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
         if ended.error is None:
             self._result = ended.returned
             self._done(delivery)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import json
 import typing
 
 import pytest
@@ -172,3 +173,19 @@ def test_any_bytes_give_a_value_or_one_kind_of_error(raw):
             decoder(codec, annotation)(raw)
         except Undecodable:
             continue
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_json_is_read_in_every_encoding_that_it_may_have(encoding: str) -> None:
+    assert decoder(None)('{"name": "Zoë €"}'.encode(encoding)) == {"name": "Zoë €"}
+
+
+@given(st.binary(max_size=12) | st.text('0123456789.-eNaInfity"[]{}:, \\u\0\ufeff', max_size=12).map(str.encode))
+def test_what_json_reads_is_read_and_what_it_does_not_read_is_not(value: bytes) -> None:
+    try:
+        wanted = json.loads(value)
+    except Exception:
+        with pytest.raises(Undecodable):
+            decoder(None)(value)
+    else:
+        assert repr(decoder(None)(value)) == repr(wanted)

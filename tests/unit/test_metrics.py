@@ -1,5 +1,7 @@
 """What the bridge's metrics show, and that alerts on them see what happens first."""
 
+import pytest
+
 from bridge.ledger.tally import Line
 from bridge.metrics import BridgeMetrics
 from tasks import metrics as worker_metrics
@@ -30,3 +32,38 @@ def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_th
         ours = [s for s in family.samples if s.labels["handler"] == "expected.work" and s.name.endswith("_total")]
         found = {s.labels["reason"]: s.value for s in ours}
         assert {reason: found.get(reason) for reason in reasons} == dict.fromkeys(reasons, 0)
+
+
+def test_runs_that_are_counted_together_count_as_if_each_were_counted_by_itself():
+    took = [0.0, 0.0005, 0.001, 0.0011, 0.3, 5, 10_000]
+    for seconds in took:
+        worker_metrics.ran("one.by.one", "shop", "done", seconds)
+    worker_metrics.ran("together", "shop", "done", *took)
+    made = worker_metrics._made()
+    for metric in (made.handled, made.duration):
+        (family,) = metric.collect()
+        one, together = (
+            {
+                (s.name, s.labels.get("le")): s.value
+                for s in family.samples
+                if s.labels["handler"] == name and not s.name.endswith("_created")
+            }
+            for name in ("one.by.one", "together")
+        )
+        assert one
+        assert together == pytest.approx(one)
+
+
+def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypatch: pytest.MonkeyPatch):
+    now, counted = [0.0], []
+    monkeypatch.setattr(worker_metrics, "ran", lambda *what: counted.append(what))
+    runs = worker_metrics.Runs("work", "shop", lambda: now[0])
+    for _ in range(3):
+        now[0] += 0.03125
+        runs.ended("done", 0.03125)
+    assert counted == []
+    now[0] += 1
+    runs.ended("failed", 1.0)
+    assert counted == [("work", "shop", "done", 0.03125, 0.03125, 0.03125), ("work", "shop", "failed", 1.0)]
+    runs.tell()
+    assert len(counted) == 2
