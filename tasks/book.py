@@ -3,22 +3,27 @@
 import os
 import threading
 import time
-from collections.abc import Sequence
-from typing import ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from celery import Celery
 
 from bridge import settings
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
+from bridge.ledger.riding import fate_in
 from bridge.ledger.underway import note_waiting
 from bridge.records.message import Batch, Message
+from lossless.transport.riding import LOOKED
+from lossless.worker.along import Along, done_along
 from tasks import observing
 
 logger = observing.log(__name__)
 
 #: Seconds that a mark may wait for others; what a killed process had done since its last marks runs again.
 MARK_WITHIN: Final = 0.005
+#: Seconds for which a look that the transport took along holds; what begins later is looked at again.
+LOOK_HOLDS: Final = 1.0
 #: Seconds for which marks are tried again before they travel with the message.
 MARK_FOR: Final = 5.0
 #: Seconds between two tries.
@@ -100,6 +105,29 @@ class Book:
             note_waiting(self._ledger, self._account, offsets, due)
         except LedgerUnavailable as error:
             logger.debug("%s", error)
+
+    def open_when_taken(self, offset: int, properties: Mapping[str, Any]) -> bool:
+        """Whether a delivery was not settled a moment ago, when its message was taken: what `settled` would say.
+
+        Parameters:
+            properties: of the message. False where they do not say it, or say it of too long ago.
+        """
+        at, found = properties.get(LOOKED) or (0.0, "")
+        if self._others or time.monotonic() - at > LOOK_HOLDS:
+            return False
+        fate = fate_in(found, offset)
+        return fate is not None and not to_skip(fate)
+
+    def done_along(self, offset: int) -> bool:
+        """Have a delivery marked done in one step with the acknowledgement of its message, which is to follow.
+
+        Returns:
+            whether it will be; if not, it is to be marked as ever.
+        """
+        if self._ledger is None:
+            return False
+        call = self._ledger.call([Mark(self._account, [offset], Fate.DONE)])
+        return done_along(Along(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
 
     def done(self, offset: int, *, now: bool = False) -> None:
         """Mark a delivery done, within milliseconds, or `now`.

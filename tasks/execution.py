@@ -124,6 +124,8 @@ class Execution:
 
     def _unsettled(self) -> list[Delivery]:
         deliveries = sorted(self._batch.deliveries, key=lambda delivery: delivery.message.offset)
+        if self._settling.is_new(deliveries[0], self._task.request.properties):
+            return deliveries
         try:
             settled = self._book.settled([delivery.message.offset for delivery in deliveries])
         except LedgerUnavailable as error:

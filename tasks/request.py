@@ -5,8 +5,10 @@ from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.worker import state
 
 from bridge.records.header import HEADER, Contents
+from lossless.transport.riding import LOOKED
 from lossless.worker import request
 from lossless.worker.ending import raised
 
@@ -22,6 +24,9 @@ class Request(request.Request):
 
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)
+        if self.id in state.requests:
+            # Another message of the same delivery is here: by the time that this one runs, that may have ended.
+            message.properties.pop(LOOKED, None)
         if HEADER in self.request_dict:
             task: Any = self.task
             self._hard = self.time_limits[0] or task.time_limit

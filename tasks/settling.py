@@ -14,6 +14,7 @@ from celery import Celery, Task
 from bridge.ledger import Fate
 from bridge.records.message import Batch, Dead, Delivery
 from bridge.topics.publisher import Publisher
+from lossless.transport.riding import LOOKED
 from tasks import metrics, telling
 from tasks.book import Book
 
@@ -35,11 +36,14 @@ class Settling:
         book: the fates of the batch.
         comes_again: whether an earlier run of the message may have come as far as Kafka, and no further.
         at_once: whether what is done is marked before the next is run, or within milliseconds, with others.
+        along: whether a mark of what is done may go along with the acknowledgement of the message.
     """
 
-    def __init__(self, app: Celery, batch: Batch, book: Book, *, comes_again: bool, at_once: bool) -> None:
+    def __init__(
+        self, app: Celery, batch: Batch, book: Book, *, comes_again: bool, at_once: bool, along: bool = False
+    ) -> None:
         self._app, self._batch, self._book = app, batch, book
-        self._comes_again, self._at_once = comes_again, at_once
+        self._comes_again, self._at_once, self._along = comes_again, at_once, along
         self._ended: set[int] = set()
 
     @classmethod
@@ -48,15 +52,28 @@ class Settling:
         headers = task.request.headers or {}
         lost = follows_a_loss(headers)
         alone = len(batch.deliveries) == 1
-        return cls(task.app, batch, book, comes_again=lost or bool(headers.get("redelivered")), at_once=alone or lost)
+        again = lost or bool(headers.get("redelivered"))
+        along = alone and not again and LOOKED in (task.request.properties or {})
+        return cls(task.app, batch, book, comes_again=again, at_once=alone or lost, along=along)
 
     def done(self, delivery: Delivery) -> None:
-        """Mark a delivery whose handler's work is committed.
+        """Mark a delivery whose handler's work is committed: the only one of its message as that is acknowledged.
 
         Raises:
             LedgerUnavailable: the ledger did not take the mark; it stays in `left_of`.
         """
-        self._mark(delivery, Fate.DONE)
+        if self._along and self._book.done_along(delivery.message.offset):
+            self._ended.add(delivery.message.offset)
+        else:
+            self._mark(delivery, Fate.DONE)
+
+    def is_new(self, delivery: Delivery, properties: Mapping[str, Any] | None) -> bool:
+        """Whether the only delivery of a message that comes for the first time was not settled when it was taken.
+
+        Parameters:
+            properties: of the message.
+        """
+        return self._along and self._book.open_when_taken(delivery.message.offset, properties or {})
 
     def dead(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write a dead letter, wait until Kafka has acknowledged it, and mark the delivery.

@@ -20,6 +20,7 @@ from celery.signals import (
 
 from bridge import settings
 from bridge.errors import SettingsError
+from bridge.ledger import riding
 from bridge.settings import Together, is_redis
 from bridge.settings.modules import import_each
 from lossless.transport import risks
@@ -77,7 +78,11 @@ def check_and_count(sender: Any, **_: Any) -> None:
     if app is not current():
         # Of another app, which has handlers imported for something else than to run them.
         return
-    app.conf.unknown_for = _refuse_faults(app).settings.file.kafka_unknown_for
+    chosen = _refuse_faults(app).settings
+    app.conf.unknown_for = chosen.file.kafka_unknown_for
+    if chosen.one_redis and app.conf.broker_read_url == chosen.broker_url:
+        # The ledger's look comes with the taking, its mark with the acknowledgement.
+        app.conf.broker_transport_options = {**app.conf.broker_transport_options, "rider": riding.NAME}
     metrics.collect_in_files()
 
 

@@ -33,6 +33,9 @@ class MemoryLedger:
                 raise ValueError("ascending")
         return [self._write(item) for item in items]
 
+    def page_key(self, account: Account, page: int) -> str:
+        return f"{account.topic}:{account.partition}:{page}"
+
     def _write(self, item: Mark | Push) -> Written:
         for page in {offset // PAGE for offset in item.offsets}:
             self._refill(item.account, page)

@@ -11,6 +11,7 @@ from kombu.exceptions import KombuError
 
 from bridge.errors import HandoffFailed
 from bridge.handoff.templates import Outgoing, Template
+from bridge.ledger.riding import PROPERTY
 from lossless.transport.channel import Channel
 
 logger = logging.getLogger(__name__)
@@ -60,10 +61,13 @@ class Broker:
             for each in outgoing:
                 self._send(producer, each)
 
-    def entry(self, outgoing: Outgoing) -> tuple[str, bytes]:
+    def entry(self, outgoing: Outgoing, look: str = "") -> tuple[str, bytes]:
         """The key of the queue's list and the entry that kombu's Redis transport would push onto it.
 
         The ledger pushes it, in the same step in which it marks what it carries.
+
+        Parameters:
+            look: where the fate of its only delivery is looked up as it is taken (bridge.ledger.riding).
 
         Raises:
             HandoffFailed: the broker does not answer (asked once a connection).
@@ -71,6 +75,8 @@ class Broker:
         with self.producer() as producer:
             template = self._template(outgoing.handler)
             headers, properties = template.message(outgoing)
+            if look:
+                properties[PROPERTY] = look
             channel: Any = producer.channel
             message = channel.prepare_message(
                 template.body,

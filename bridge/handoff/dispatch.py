@@ -6,6 +6,7 @@ from bridge.handoff.broker import Broker
 from bridge.handoff.marks import Marks
 from bridge.handoff.packing import Packed, pack, step_from
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
+from bridge.ledger.riding import place_of
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
 
@@ -74,7 +75,7 @@ class Dispatch:
 
     def _push_and_mark(self, ledger: Ledger, packed: Sequence[Packed]) -> list[Packed]:
         """What went out of these; the ledger pushes each only while all that it carries is open."""
-        pushes = self._pushes(packed)
+        pushes = self._pushes(ledger, packed)
         out: list[Packed] = []
         for (push, carriers), found in zip(pushes, ledger.write([push for push, _ in pushes]), strict=True):
             changed = set(found.changed)
@@ -86,13 +87,15 @@ class Dispatch:
                     self._take_back(each, before, found.free if push.whole else ())
         return out
 
-    def _pushes(self, packed: Sequence[Packed]) -> list[tuple[Push, list[Packed]]]:
+    def _pushes(self, ledger: Ledger, packed: Sequence[Packed]) -> list[tuple[Push, list[Packed]]]:
         """What the ledger is asked for: a push a batch, and one for all single deliveries of an account together."""
         pushes: list[tuple[Push, list[Packed]]] = []
         singles: dict[tuple[Account, str], list[tuple[Packed, bytes]]] = {}
         for each in packed:
-            key, entry = self._broker.entry(each.outgoing)
-            if len(each.group.offsets) == 1:
+            alone = each.group.offsets[0] if len(each.group.offsets) == 1 else None
+            look = "" if alone is None else place_of(ledger, each.account, alone)
+            key, entry = self._broker.entry(each.outgoing, look)
+            if alone is not None:
                 singles.setdefault((each.account, key), []).append((each, entry))
             else:
                 pushes.append((Push(each.account, each.group.offsets, key, [entry]), [each]))

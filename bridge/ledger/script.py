@@ -32,4 +32,6 @@ def _values() -> str:
 
 WRITE: Final = script("bridge.ledger", "write", _values())
 NARROW: Final = script("bridge.ledger", "narrow")
+#: The body of a function: see riding.py.
+LOOK: Final = script("bridge.ledger", "look")
 ANNOUNCE: Final = script("bridge.ledger", "announce")
