@@ -23,7 +23,7 @@ class Acts:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done_so_far: list[str] = []
-        self.kafka_down = self.ledger_down = False
+        self.kafka_down = self.ledger_down = self.listened = False
         self.letters: set[int] = set()
         self.forgotten: float | None = None
         self.unwritten: dict[int, Fate] = {}
@@ -52,6 +52,11 @@ class Acts:
     def done(self, offset: int, *, now: bool = False) -> None:
         self._mark(offset, Fate.DONE, "at once" if now else "soon")
 
+    def done_along(self, offset: int) -> bool:
+        if self.listened:
+            self.done_so_far.append(f"marked {offset} done along")
+        return self.listened
+
     def mark(self, offset: int, fate: Fate) -> None:
         self._mark(offset, fate, "at once")
 
@@ -73,8 +78,8 @@ def batch(*offsets: int) -> Batch:
     return Batch("h", "orders", 0, made)
 
 
-def settling(acts: Any, batch: Batch, **headers: Any) -> Settling:
-    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers=headers))
+def settling(acts: Any, batch: Batch, properties: Any = None, **headers: Any) -> Settling:
+    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers=headers, properties=properties))
     return Settling.of(task, batch, acts)
 
 
@@ -101,6 +106,42 @@ def test_what_is_done_is_marked_with_others_unless_it_is_alone_or_follows_a_loss
         assert acts.done_so_far.pop() == f"marked 1 done {when}"
 
 
+TAKEN = {"looked": (0.0, "")}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "properties", "headers", "along"),
+    [
+        ((1,), TAKEN, {}, True),
+        # The transport takes nothing along.
+        ((1,), {}, {}, False),
+        ((1,), None, {}, False),
+        # Each of many has an end of its own, and there is one acknowledgement.
+        ((1, 2), TAKEN, {}, False),
+        # What may have killed is marked before anything else can happen.
+        ((1,), TAKEN, {"lost": 1}, False),
+        ((1,), TAKEN, {"restored": 1}, False),
+        ((1,), TAKEN, {"redelivered": True}, False),
+    ],
+)
+def test_the_mark_of_an_only_delivery_goes_along_with_its_acknowledgement(
+    acts: Acts, offsets: tuple[int, ...], properties: Any, headers: dict[str, Any], along: bool
+) -> None:
+    acts.listened = True
+    one = batch(*offsets)
+    ends = settling(acts, one, properties, **headers)
+    ends.done(one.deliveries[0])
+    assert ("marked 1 done along" in acts.done_so_far) == along
+    assert len(acts.done_so_far) == 1
+    assert ends.left_of(one.deliveries[:1]) == []
+
+
+def test_a_mark_that_nobody_takes_along_is_made_at_once(acts: Acts) -> None:
+    one = batch(1)
+    settling(acts, one, TAKEN).done(one.deliveries[0])
+    assert acts.done_so_far == ["marked 1 done at once"]
+
+
 def test_what_the_ledger_did_not_take_is_left_with_how_it_ended_and_only_marked_by_the_next(acts: Acts) -> None:
     two = batch(1, 2)
     acts.ledger_down = True
@@ -125,7 +166,7 @@ def test_who_comes_after_another_looks_for_the_dead_letter_and_marks_it(acts: Ac
 def test_a_burial_finds_the_dead_letter_that_a_wiped_ledger_has_forgotten(acts: Acts) -> None:
     acts.letters.add(1)
     acts.forgotten = 1e9
-    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers={}))
+    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers={}, properties={}))
     bury(task, {"task": "h", "headers": {HEADER: to_header(batch(1))}, "reason": "expired"})
     assert acts.done_so_far == ["marked 1 dead at once"]
 

@@ -1,0 +1,69 @@
+"""What a message says of where its fate lies, and what was found there."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.ledger import Account, Fate, Ledger, to_skip
+from bridge.ledger.fates import pack
+from bridge.ledger.pages import PAGE
+from bridge.ledger.riding import fate_in, place_of
+from bridge.records.message import Batch, Delivery, Message
+from lossless.transport.riding import LOOKED
+from tasks.book import LOOK_HOLDS, Book
+
+ACCOUNT = Account("orders.handlers.charge", "orders", "id", 3)
+
+
+def book(*other_names: str, offset: int = 7) -> Book:
+    made = Batch("h", "orders", 0, (Delivery(Message("orders", 0, offset), "h"),), "c", "g", "id")
+    return Book(None, made, other_names)
+
+
+def looked(fate: Fate, ago: float = 0.0) -> dict[str, Any]:
+    return {LOOKED: (time.monotonic() - ago, f"f{chr(fate)}")}
+
+
+@given(st.integers(0, 2**50))
+def test_a_message_names_the_byte_that_has_its_fate(offset: int) -> None:
+    ledger: Any = SimpleNamespace(page_key=lambda account, page: f"ledger:{account.topic}:{page}")
+    page, place = place_of(ledger, ACCOUNT, offset).removeprefix("ledger:orders:").split(" ")
+    assert int(page) * PAGE + int(place) * 2 + (offset & 1) == offset
+
+
+def test_a_real_page_has_no_blank_in_its_key() -> None:
+    ledger = Ledger("redis://nowhere", "a cluster", "a group")
+    assert place_of(ledger, ACCOUNT._replace(handler='a "name"'), 5).count(" ") == 1
+
+
+@given(st.sampled_from(Fate), st.sampled_from(Fate), st.integers(0, 10**6))
+def test_a_fate_is_read_from_its_half_of_the_byte(own: Fate, neighbour: Fate, offset: int) -> None:
+    halves = [neighbour, own] if offset & 1 else [own, neighbour]
+    assert fate_in("f" + pack(bytes(halves)).decode("latin-1"), offset) is own
+
+
+def test_what_no_page_has_is_open_and_what_was_not_looked_for_is_nothing() -> None:
+    assert fate_in("f", 3) is Fate.OPEN
+    assert fate_in("", 3) is None
+
+
+@pytest.mark.parametrize("fate", list(Fate))
+def test_a_delivery_that_was_settled_when_it_was_taken_is_looked_at_again(fate: Fate) -> None:
+    assert book().open_when_taken(7, looked(fate)) == (not to_skip(fate))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {LOOKED: (time.monotonic(), "")}, looked(Fate.HANDED, ago=LOOK_HOLDS + 0.1)],
+    ids=["nobody looked", "nothing to look for", "a second ago"],
+)
+def test_what_was_not_looked_at_just_now_is_looked_at(properties: dict[str, Any]) -> None:
+    assert not book().open_when_taken(7, properties)
+
+
+def test_what_may_have_been_settled_under_another_name_is_looked_at() -> None:
+    assert not book("an.older.name").open_when_taken(7, looked(Fate.HANDED))
