@@ -12,6 +12,7 @@ Settings: `burial_task` (default "tasks.bury"), `lost_limit` (3: lost processes 
 "module:name", of a message's headers: whether the burial task can make something of it; default: of each).
 """
 
+import math
 import random
 import signal
 import socket
@@ -20,17 +21,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from celery import Celery, signals
+from celery import signals
 from celery.exceptions import ImproperlyConfigured, NotRegistered
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker import consumer, state
 
-from lossless.worker import pool, scheduled
+from lossless.worker import grace, pool, scheduled
 from lossless.worker.burial import (
     Failure,
     Reason,
-    Successor,
     burial_message,
     burial_of,
     burial_of_raw,
@@ -38,20 +38,18 @@ from lossless.worker.burial import (
     comeback_of,
     count_in,
 )
-from lossless.worker.ending import REQUEUE_PAUSES, pause_after
+from lossless.worker.ending import REQUEUE_PAUSES, Suspicion, pause_after, suspicion_of
 from lossless.worker.replacement import Replacement, bury, pending, put_in_place
-from lossless.worker.request import Request
-from lossless.worker.waiting import SINCE, Seen, pause_for, unknown_since
+from lossless.worker.requirements import fault_in
+from lossless.worker.strangers import Strangers, which
+from lossless.worker.waiting import unknown_since
 
 logger = get_logger(__name__)
 
 RESTORED_LIMIT = 6
 UNKNOWN_FOR = 3_600
-KILL_AFTER = 2
 # A process's sentinel can be readable before its exit code is; Celery looks again after 5 s (asynpool.py).
 MAINTAIN_EVERY = 1
-# A BRPOP that kombu sent before it stopped consuming (brpop_timeout: 1 s) would fetch it straight back.
-GIVE_BACK_AFTER = 1.2
 
 
 class Consumer(consumer.Consumer):
@@ -72,12 +70,12 @@ class Consumer(consumer.Consumer):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if fault := _fault_in(self.app):
+        if fault := fault_in(self.app):
             raise ImproperlyConfigured(fault)
         pool.prepare(self.app, self.pool)
         scheduled.register()
         self._burial_wants: Callable[[Any], bool] | None = symbol_by_name(self.app.conf.get("burial_wants"))
-        self._seen = Seen()
+        self._strangers = Strangers(self)
 
     # ---- what arrives
 
@@ -109,17 +107,13 @@ class Consumer(consumer.Consumer):
             logger.error("After message %s was replaced: %r", message.delivery_tag, error, exc_info=error)
 
     def _hold_back(self, message: Any) -> bool:
-        """Whether a message that workers died with must wait, or is poison.
-
-        One of those that a dead worker held killed it, the others were merely there. From the second time on
-        each waits for a time of its own, apart from the others: what is innocent gets through then, what is
-        not dies alone, and is buried when processes and workers lost with it reach `restored_limit`.
-        """
-        restored, lost = count_in(message.headers, "restored"), count_in(message.headers, "lost")
-        if restored < 2 or count_in(message.headers, "paused") >= restored:
-            return False
+        """Whether a message that workers died with must wait, or is poison; what becomes of it is seen to then."""
+        restored, lost, paused = (count_in(message.headers, name) for name in ("restored", "lost", "paused"))
         limit = self.app.conf.get("restored_limit", RESTORED_LIMIT)
-        if restored + lost >= limit and not self._is_burial(message):
+        suspicion = suspicion_of(restored, lost, paused, math.inf if self._is_burial(message) else limit)
+        if suspicion is Suspicion.NONE:
+            return False
+        if suspicion is Suspicion.POISON:
             why = f"{restored} workers and {lost} single processes died while they held this message"
             self._refuse(message, "poison", WorkersLost(why))
             return True
@@ -150,7 +144,7 @@ class Consumer(consumer.Consumer):
         since = unknown_since(message.headers, now)
         left = since + self.app.conf.get("unknown_for", UNKNOWN_FOR) - now
         if left > 0:
-            self._wait_for_another(message, since, now, left)
+            self._strangers.wait(message, since, now, left)
             return
         self._refuse(message, "unknown_task", NotRegistered(name))
         if self.event_dispatcher:
@@ -168,7 +162,8 @@ class Consumer(consumer.Consumer):
         kombu's own transport knows no such call: an entry that is not JSON ends its worker.
         """
         if self._burial_wants is not None:
-            self._leave(delivery_tag, None, f"an entry of queue {queue} that is no message ({exc!r})", hash(raw))
+            what = f"an entry of queue {queue} that is no message ({exc!r})"
+            self._strangers.leave(self.task_consumer.channel, delivery_tag, None, what, hash(raw))
             return
         logger.error("An entry of queue %s is no message and is buried: %r", queue, exc)
         burial = burial_of_raw(raw, queue, Failure.of(exc))
@@ -180,16 +175,17 @@ class Consumer(consumer.Consumer):
             logger.error("Burial %s cannot be run here: %r", message.delivery_tag, error)
             again = count_in(message.headers, "requeued") + 1
             copy = comeback_of(message, pause_after(again, REQUEUE_PAUSES), repr(error), requeued=again)
-            self._come_back(message, copy, again)
+            self._strangers.come_back(message, copy, again)
         elif not self._wanted(message) and not self._kills(message, reason):
             name = message.headers.get("task") if isinstance(message.headers, dict) else None
             what = f"a message of task {name!r} ({error!r})"
-            self._leave(message.delivery_tag, name, what, _which(message), message)
+            channel = self.task_consumer.channel
+            self._strangers.leave(channel, message.delivery_tag, name, what, which(message), message)
         else:
             logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
             bury(self.app, message, burial_of(message, reason, Failure.of(error)))
 
-    # ---- what waits for another worker
+    # ---- what a message is
 
     def _now(self, message: Any) -> float:
         """The time (Unix) by the broker's clock where that tells it: one worker's wrong clock must bury nothing."""
@@ -201,56 +197,6 @@ class Consumer(consumer.Consumer):
     def _kills(self, message: Any, reason: Reason) -> bool:
         """Whether workers die of it: that is a task of ours, whatever it carries."""
         return reason == "poison" and message.headers.get("task") in self.app.tasks
-
-    def _wait_for_another(self, message: Any, since: float, now: float, left: float) -> None:
-        name, pause = message.headers["task"], pause_for(now - since, left)
-        if count := self._seen.to_say(name, now):
-            logger.error(
-                "%d message(s) for the task %r, which this worker does not know, wait for one that does: each for %d s "
-                "at most, then it is buried. The last is %s.",
-                count, name, left + now - since, message.headers.get("id"),
-            )  # fmt: skip
-        _leave_to_others(message.channel)
-        why = f"its task {name!r} is not known here, again in {pause:.1f} s"
-        # It is due by the broker's clock too, however wrong this host's is.
-        due_in = pause + now - time.time()
-        self._come_back(message, comeback_of(message, due_in, why, **{SINCE: int(since * 1000)}), pause)
-
-    def _leave(self, delivery_tag: str, name: object, what: str, which: object, message: Any = None) -> None:
-        """Put a message that is not ours back into its queue, byte for byte, for whoever can read it."""
-        now, channel = time.time(), self.task_consumer.channel
-        pause = self._seen.pause(name, which, now)
-        if count := self._seen.to_say(name, now):
-            logger.error(
-                "%d time(s) came what is not this application's, and went back to its queue: %s. Another application "
-                "uses this queue: give one of them another (task_default_queue).",
-                count, what,
-            )  # fmt: skip
-        _leave_to_others(channel)
-        if hasattr(channel, "put_off"):
-            channel.put_off(delivery_tag, channel.now() + pause)
-            if message is not None:
-                message._state = "REQUEUED"
-        elif message is not None:
-            self._after(pause, message.requeue)
-
-    def _come_back(self, message: Any, copy: Successor, pause: float) -> None:
-        """Put a copy in a message's place; where the broker does not hold what is not due, hold it here till then."""
-        replacement = Replacement(message, copy)
-        if hasattr(message.channel, "replace"):
-            replacement.start()
-        else:
-            self._after(pause, replacement.start)
-
-    def _after(self, pause: float, act: Callable[[], None]) -> None:
-        """Do it later, and have the prefetch limit take no count of it meanwhile, as for an eta."""
-        self.qos.increment_eventually()
-
-        def now() -> None:
-            self.qos.decrement_eventually()
-            act()
-
-        self.timer.call_after(pause, now)
 
     def _is_burial(self, message: Any) -> bool:
         return isinstance(message.headers, dict) and message.headers.get("task") == burial_task(self.app)
@@ -281,12 +227,9 @@ class Consumer(consumer.Consumer):
         without REMAP_SIGTERM: Celery heeds it on SIGQUIT alone, and sleeps it out even when nothing runs any
         more. What has not ended by then is stopped, and given back when the channel closes.
         """
-        waiting = _unstarted(self.task_buckets)
+        waiting = grace.unstarted(self.task_buckets)
         super().stop()
-        self.timer.call_after(GIVE_BACK_AFTER, _give_back, (waiting,))
-        grace = self.app.conf.worker_soft_shutdown_timeout
-        if grace > 0 and not state.should_terminate:
-            self.timer.call_after(grace, self._end_grace)
+        grace.begin(self.timer, self.pool, waiting, self.app.conf.worker_soft_shutdown_timeout)
 
     def shutdown(self) -> None:
         """Close the channel, after a last attempt at replacements that are pending."""
@@ -294,76 +237,6 @@ class Consumer(consumer.Consumer):
             replacement.attempt()
         super().shutdown()
 
-    def _end_grace(self) -> None:
-        """Stop what still runs: SIGTERM, then SIGKILL for what takes no notice."""
-        running = [request for request in _running() if not request.acknowledged]
-        if running:
-            logger.warning("The time to finish is over: %d running tasks are given back", len(running))
-        for request in running:
-            request.cancel(self.pool, emit_retry=False)
-        self.timer.call_after(KILL_AFTER, self._kill, (running,))
-
-    def _kill(self, requests: list[Any]) -> None:
-        for request in requests:
-            self.pool.terminate_job(request.worker_pid, signal.SIGKILL)
-
 
 class WorkersLost(Exception):
     """Whole workers died while they held a message."""
-
-
-def _which(message: Any) -> object:
-    """What tells a message from others, also after it was put back as it was."""
-    id_ = message.headers.get("id") if isinstance(message.headers, dict) else None
-    return id_ if isinstance(id_, str) else hash(repr(message.body))
-
-
-def _leave_to_others(channel: Any) -> None:
-    """Have others come first at a queue whose messages are nothing for this worker."""
-    if hasattr(channel, "strange"):
-        channel.strange()
-
-
-def _unstarted(buckets: Any) -> list[Any]:
-    """Requests that the pool has not been given: waiting for a slot, for their time, for their rate."""
-    limited = [request for bucket in buckets.values() if bucket for request, _ in bucket.contents]
-    known = [request for request in tuple(state.requests.values()) if request._apply_result is None]
-    return [request for request in limited + known if not request.acknowledged]
-
-
-def _give_back(requests: list[Any]) -> None:
-    for request in requests:
-        try:
-            request.message.requeue()
-            request.acknowledged = True
-        except Exception as error:  # it stays unacknowledged: the channel gives it back when it closes
-            logger.error("%s could not be given back at once: %r", str(request), error)
-
-
-def _running() -> list[Any]:
-    """The running requests. The timer may fire in another thread than the one that takes requests off."""
-    for _ in range(10):
-        try:
-            return list(state.active_requests)
-        except RuntimeError:
-            continue
-    return []
-
-
-def _fault_in(app: Celery) -> str | None:
-    """Why burials would get lost with these settings, or None."""
-    name = burial_task(app)
-    if name not in app.tasks:
-        return (
-            f"the task {name!r} (setting burial_task) is not registered: "
-            "what cannot be handled would have nowhere to go"
-        )
-    task: Any = app.tasks[name]
-    if not task.acks_late or not issubclass(symbol_by_name(task.Request), Request):
-        return (
-            f"the task {name!r} (setting burial_task) needs acks_late and the Request of lossless.worker.request: "
-            "a burial whose process dies would be lost"
-        )
-    if not {"json", "application/json"} & set(app.conf.accept_content):
-        return "accept_content must include json, which burials are written in"
-    return None

@@ -14,7 +14,8 @@ from kombu.transport.redis import Transport as PlainTransport
 from lossless.transport import taking
 from lossless.transport.scripts import HURRY
 from lossless.worker import consumer
-from lossless.worker.waiting import SINCE, Seen
+from lossless.worker.strangers import Strangers
+from lossless.worker.waiting import SINCE
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.servers.proxy import Proxy
 
@@ -159,7 +160,7 @@ def test_a_workers_wrong_clock_does_not_end_the_wait_for_a_task_that_it_does_not
         with Consumer(channel, [Queue("celery")], on_message=came.append, accept=["json"]):
             connection.drain_events(timeout=5)
             worker: Any = consumer.Consumer.__new__(consumer.Consumer)
-            worker.app, worker._burial_wants, worker._seen = app, None, Seen()
+            worker.app, worker._burial_wants, worker._strangers = app, None, Strangers(worker)
             worker.on_unknown_task(None, came[0], KeyError("nobody.knows"))
             wait_until(lambda: broker.client.zcard("_waiting.celery") == 1)
     ((_, due),) = broker.client.zrange("_waiting.celery", 0, -1, withscores=True)

@@ -1,0 +1,72 @@
+"""A worker's last seconds: what has not begun is given back at once, what runs has its time, and no more."""
+
+import signal
+from typing import Any
+
+from celery.utils.log import get_logger
+from celery.worker import state
+
+logger = get_logger(__name__)
+
+KILL_AFTER = 2
+# A BRPOP that kombu sent before it stopped consuming (brpop_timeout: 1 s) would fetch it straight back.
+GIVE_BACK_AFTER = 1.2
+
+
+def unstarted(buckets: Any) -> list[Any]:
+    """Return the requests that the pool has not been given: waiting for a slot, for their time, for their rate.
+
+    Parameters:
+        buckets: the consumer's, of tasks with a rate limit.
+    """
+    limited = [request for bucket in buckets.values() if bucket for request, _ in bucket.contents]
+    known = [request for request in tuple(state.requests.values()) if request._apply_result is None]
+    return [request for request in limited + known if not request.acknowledged]
+
+
+def begin(timer: Any, pool: Any, waiting: list[Any], grace: float) -> None:
+    """Have requests given back, and what still runs stopped when its time is over; returns at once.
+
+    Parameters:
+        timer: the consumer's.
+        pool: what runs tasks.
+        waiting: what has not begun.
+        grace: seconds that what runs has left; 0: any number.
+    """
+    timer.call_after(GIVE_BACK_AFTER, _give_back, (waiting,))
+    if grace > 0 and not state.should_terminate:
+        timer.call_after(grace, _end, (timer, pool))
+
+
+def _give_back(requests: list[Any]) -> None:
+    for request in requests:
+        try:
+            request.message.requeue()
+            request.acknowledged = True
+        except Exception as error:  # it stays unacknowledged: the channel gives it back when it closes
+            logger.error("%s could not be given back at once: %r", str(request), error)
+
+
+def _end(timer: Any, pool: Any) -> None:
+    """Stop what still runs: SIGTERM, then SIGKILL for what takes no notice."""
+    running = [request for request in _running() if not request.acknowledged]
+    if running:
+        logger.warning("The time to finish is over: %d running tasks are given back", len(running))
+    for request in running:
+        request.cancel(pool, emit_retry=False)
+    timer.call_after(KILL_AFTER, _kill, (pool, running))
+
+
+def _running() -> list[Any]:
+    """The running requests. The timer may fire in another thread than the one that takes requests off."""
+    for _ in range(10):
+        try:
+            return list(state.active_requests)
+        except RuntimeError:
+            continue
+    return []
+
+
+def _kill(pool: Any, requests: list[Any]) -> None:
+    for request in requests:
+        pool.terminate_job(request.worker_pid, signal.SIGKILL)

@@ -1,0 +1,116 @@
+"""Messages that are nothing for this worker: they go back, with growing pauses, for one that can do something."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from celery.utils.log import get_logger
+
+from lossless.worker.burial import Successor, comeback_of
+from lossless.worker.replacement import Replacement
+from lossless.worker.waiting import SINCE, Seen, pause_for
+
+logger = get_logger(__name__)
+
+
+class Consuming(Protocol):
+    """What strangers need of the consumer."""
+
+    qos: Any
+
+    @property
+    def timer(self) -> Any:
+        """What does something later."""
+
+
+class Strangers:
+    """What of other people's one worker has taken.
+
+    Parameters:
+        consumer: the worker's consumer.
+    """
+
+    def __init__(self, consumer: Consuming) -> None:
+        self.consumer = consumer
+        self._seen = Seen()
+
+    def wait(self, message: Any, since: float, now: float, left: float) -> None:
+        """Have a message wait for a worker that knows its task.
+
+        Parameters:
+            message: the message.
+            since: since when (Unix time) it waits.
+            now: the time, by the same clock.
+            left: seconds for which it may wait still.
+        """
+        name, pause = message.headers["task"], pause_for(now - since, left)
+        if count := self._seen.to_say(name, now):
+            logger.error(
+                "%d message(s) for the task %r, which this worker does not know, wait for one that does: each for %d s "
+                "at most, then it is buried. The last is %s.",
+                count, name, left + now - since, message.headers.get("id"),
+            )  # fmt: skip
+        _leave_to_others(message.channel)
+        why = f"its task {name!r} is not known here, again in {pause:.1f} s"
+        # It is due by the broker's clock too, however wrong this host's is.
+        due_in = pause + now - time.time()
+        self.come_back(message, comeback_of(message, due_in, why, **{SINCE: int(since * 1000)}), pause)
+
+    def leave(
+        self, channel: Any, delivery_tag: str, name: object, what: str, which: object, message: Any = None
+    ) -> None:
+        """Put a message that is not ours back into its queue, byte for byte, for whoever can read it.
+
+        Parameters:
+            channel: the channel that took it.
+            delivery_tag: its tag there.
+            name: its task's, for the log.
+            what: what it is, for the log.
+            which: what tells it from others.
+            message: the message, where it is one.
+        """
+        now = time.time()
+        pause = self._seen.pause(name, which, now)
+        if count := self._seen.to_say(name, now):
+            logger.error(
+                "%d time(s) came what is not this application's, and went back to its queue: %s. Another application "
+                "uses this queue: give one of them another (task_default_queue).",
+                count, what,
+            )  # fmt: skip
+        _leave_to_others(channel)
+        if hasattr(channel, "put_off"):
+            channel.put_off(delivery_tag, channel.now() + pause)
+            if message is not None:
+                message._state = "REQUEUED"
+        elif message is not None:
+            self._after(pause, message.requeue)
+
+    def come_back(self, message: Any, copy: Successor, pause: float) -> None:
+        """Put a copy in a message's place; where the broker does not hold what is not due, hold it here till then."""
+        replacement = Replacement(message, copy)
+        if hasattr(message.channel, "replace"):
+            replacement.start()
+        else:
+            self._after(pause, replacement.start)
+
+    def _after(self, pause: float, act: Callable[[], None]) -> None:
+        """Do it later, and have the prefetch limit take no count of it meanwhile, as for an eta."""
+        self.consumer.qos.increment_eventually()
+
+        def now() -> None:
+            self.consumer.qos.decrement_eventually()
+            act()
+
+        self.consumer.timer.call_after(pause, now)
+
+
+def _leave_to_others(channel: Any) -> None:
+    """Have others come first at a queue whose messages are nothing for this worker."""
+    if hasattr(channel, "strange"):
+        channel.strange()
+
+
+def which(message: Any) -> object:
+    """What tells a message from others, also after it was put back as it was."""
+    id_ = message.headers.get("id") if isinstance(message.headers, dict) else None
+    return id_ if isinstance(id_, str) else hash(repr(message.body))
