@@ -4,7 +4,7 @@ from bridge.ledger.accounts import Accounts, Known
 from bridge.ledger.client import Ledger
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate, to_skip
-from bridge.ledger.logs import Change, KnownLog, LogBook
+from bridge.ledger.log_book import Change, KnownLog, LogBook
 from bridge.ledger.pages import Account
 from bridge.ledger.writes import Mark, Push
 

@@ -10,7 +10,7 @@ import redis
 from bridge.errors import LedgerCannotFsync, LedgerUnavailable
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
-from bridge.ledger.handed import STEP, outside
+from bridge.ledger.handed import STEP
 from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.stuck import stuck
@@ -165,16 +165,6 @@ def _age(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
     for field, value in client.hgetall(index).items():
         client.hdel(index, field)
         client.hset(index, str(int(field) - seconds // STEP), value)
-
-
-def test_ranges_are_taken_out_of_runs() -> None:
-    assert list(outside([range(10), range(20, 30)], [range(8, 22), range(25, 26)])) == [
-        range(8),
-        range(22, 25),
-        range(26, 30),
-    ]
-    assert list(outside([range(3)], [])) == [range(3)]
-    assert list(outside([range(3)], [range(1), range(9), range(2, 3)])) == []
 
 
 def test_living_members_are_listed_and_silent_ones_are_not(ledger: Ledger, client: redis.Redis) -> None:

@@ -1,4 +1,4 @@
-"""Which log each partition has, and what has happened to it: noted for the next bridge, and for who asks."""
+"""Which log in Kafka each partition has, and what has happened to it: noted for the next bridge, and for who asks."""
 
 import json
 from collections.abc import Collection

@@ -1,0 +1,66 @@
+"""The sidecar's pages: each says what it knows, and a port that is taken costs the pages alone."""
+
+from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from bridge.http import Sidecar
+
+
+class Served:
+    """A sidecar that listens, with what it is told."""
+
+    def __init__(self) -> None:
+        self.lives, self.obstacles = True, list[str]()
+        registry = CollectorRegistry()
+        Gauge("some_figure", "A figure.", registry=registry).set(7)
+        self.sidecar = Sidecar(registry, lambda: self.lives, lambda: self.obstacles)
+        self.port = self.sidecar.start(0)
+
+    def page(self, path: str) -> tuple[int, str]:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.sidecar.stop()
+
+
+def test_a_loop_that_turns_is_healthy_and_one_that_does_not_is_not(served: Served):
+    assert served.page("/healthz") == (200, "ok\n")
+    served.lives = False
+    assert served.page("/healthz") == (503, "the loop has not turned for a minute\n")
+
+
+def test_what_keeps_it_from_consuming_is_said_a_sentence_each(served: Served):
+    assert served.page("/readyz") == (200, "ok\n")
+    served.obstacles = ["Kafka does not answer.", "the ledger does not: größe."]
+    assert served.page("/readyz") == (503, "Kafka does not answer.\nthe ledger does not: größe.\n")
+
+
+def test_metrics_are_prometheus_own(served: Served):
+    status, page = served.page("/metrics")
+    assert status == 200
+    assert "some_figure 7.0" in page
+
+
+def test_another_page_names_those_that_there_are(served: Served):
+    assert served.page("/") == (404, "/healthz /readyz /metrics\n")
+
+
+def test_a_port_that_is_taken_is_said_and_ends_nothing(served: Served, caplog):
+    assert served.port is not None
+    other = Sidecar(CollectorRegistry(), lambda: True, list)
+    assert other.start(served.port) is None
+    assert f"port {served.port} cannot be opened" in caplog.text
+    other.stop()

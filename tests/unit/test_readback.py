@@ -1,0 +1,148 @@
+"""Records are read back up to an offset, whatever lies between, and not for ever."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from bridge.errors import KafkaUnavailable
+from bridge.records.dead_letter import headers
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery, Message
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics import dead_letters, readback
+from bridge.topics.extents import Extent
+
+SETTINGS = Settings(FileSettings(), EnvironmentSettings(), "", {})
+
+
+class Record:
+    def __init__(self, partition: int, offset: int, given: Any = None, fault: Any = None) -> None:
+        self._place, self._headers, self._fault = (partition, offset), given, fault
+
+    def error(self) -> Any:
+        return self._fault
+
+    def topic(self) -> str:
+        return "orders.dlq"
+
+    def partition(self) -> int:
+        return self._place[0]
+
+    def offset(self) -> int:
+        return self._place[1]
+
+    def headers(self) -> Any:
+        return self._headers
+
+
+class Consumer:
+    """Gives `batches`, one a time; of what no record is left its position says that it was passed."""
+
+    def __init__(self, batches: Sequence[Sequence[Record]], positions: dict[int, int]) -> None:
+        self._batches: Iterator[Sequence[Record]] = iter(batches)
+        self._positions, self.closed = positions, False
+        self.assigned: list[tuple[int, int]] = []
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.assigned = [(place.partition, place.offset) for place in places]
+
+    def consume(self, count: int, seconds: float) -> Sequence[Record]:
+        return next(self._batches, [])
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.partition, self._positions.get(p.partition, -1001)) for p in places]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def kafka(monkeypatch):
+    def given(batches: Sequence[Sequence[Record]] = (), positions: dict[int, int] | None = None) -> Consumer:
+        made = Consumer(batches, positions or {})
+        monkeypatch.setattr(readback, "consumer_client", lambda properties, group: made)
+        return made
+
+    return given
+
+
+def read(starts: dict[int, int], ends: dict[int, int]) -> list[tuple[int, int]]:
+    places = {("orders.dlq", partition): start for partition, start in starts.items()}
+    until = {("orders.dlq", partition): end for partition, end in ends.items()}
+    return [(r.partition() or 0, r.offset() or 0) for r in readback.records(SETTINGS, places, until)]
+
+
+def test_each_partition_is_read_from_its_start_and_below_its_end(kafka):
+    client = kafka([[Record(0, 3), Record(1, 7)], [Record(0, 4), Record(0, 5)]])
+    assert read({0: 3, 1: 7}, {0: 5, 1: 8}) == [(0, 3), (1, 7), (0, 4)]
+    assert client.assigned == [(0, 3), (1, 7)]
+    assert client.closed
+
+
+def test_what_holds_nothing_is_not_asked_for(kafka):
+    client = kafka()
+    assert read({0: 3}, {0: 3}) == []
+    assert not client.assigned
+
+
+def test_what_was_compacted_away_is_not_waited_for(kafka):
+    kafka([[Record(0, 3)]], positions={0: 9})
+    assert read({0: 3}, {0: 9}) == [(0, 3)]
+
+
+def test_an_error_in_place_of_a_record_is_none(kafka):
+    kafka([[Record(0, 3, fault="no leader")], [Record(0, 3)]])
+    assert read({0: 3}, {0: 4}) == [(0, 3)]
+
+
+def test_a_kafka_that_falls_silent_is_given_up(kafka, monkeypatch):
+    client = kafka()
+    monkeypatch.setattr(readback, "SILENCE", -1.0)
+    with pytest.raises(KafkaUnavailable, match=r"Kafka gives no records of orders\.dlq"):
+        read({0: 3}, {0: 4})
+    assert client.closed
+
+
+def letter(partition: int, offset: int, group: str = "bridge", topic: str = "orders") -> Record:
+    delivery = Delivery(Message(topic, 0, offset, origin="c g log"), "work")
+    return Record(partition, offset, headers(delivery, Dead("permanent", Failure("E", "m", "", 1)), group))
+
+
+def letters(monkeypatch, extents: list[Extent], **asked: Any) -> tuple[list[int], bool, bool]:
+    monkeypatch.setattr(dead_letters, "extents", lambda settings, topics: extents)
+    found = dead_letters.dead_letters(SETTINGS, "orders", **asked)
+    return [each.whose.offset for each in found.letters], found.whole, found.more
+
+
+def extent(partition: int, first: int, end: int) -> Extent:
+    return Extent("orders.dlq", partition, first, end, None)
+
+
+def test_dead_letters_are_those_of_the_group_and_the_topic(kafka, monkeypatch):
+    kafka([[letter(0, 0), letter(0, 1, group="other"), letter(0, 2, topic="others"), Record(0, 3), letter(0, 4)]])
+    assert letters(monkeypatch, [extent(0, 0, 5)]) == ([0, 4], True, False)
+
+
+def test_the_last_ones_are_read_and_it_is_said_that_there_are_more(kafka, monkeypatch):
+    client = kafka([[letter(0, 8), letter(0, 9)]])
+    assert letters(monkeypatch, [extent(0, 0, 10)], last=2) == ([8, 9], True, True)
+    assert client.assigned == [(0, 8)]
+
+
+def test_what_kafka_has_dropped_is_not_the_whole(kafka, monkeypatch):
+    kafka([[letter(0, 4)]])
+    assert letters(monkeypatch, [extent(0, 4, 5)]) == ([4], False, False)
+
+
+def test_of_one_partition_only_the_topics_own_is_read(kafka, monkeypatch):
+    """A dead-letter topic with fewer partitions than its source has those of several in one."""
+    client = kafka([[letter(1, 0)]])
+    letters(monkeypatch, [extent(0, 0, 1), extent(1, 0, 1)], partition=3)
+    assert client.assigned == [(1, 0)]
+
+
+def test_a_topic_that_is_not_there_has_no_dead_letters(kafka, monkeypatch):
+    kafka()
+    assert letters(monkeypatch, [], partition=3) == ([], True, False)

@@ -1,0 +1,93 @@
+"""Every fault of the settings: a sentence that says what to do, and none where nothing is wrong."""
+
+import pytest
+
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings, faults
+
+REDIS = "redis://localhost:6379/0"
+
+
+def settings(topic: TopicSettings, broker: str = REDIS, ledger: str = "") -> Settings:
+    file = FileSettings(kafka_topics={"orders": topic})
+    return Settings(file, EnvironmentSettings(LEDGER_URL=ledger), broker, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "said"),
+    [
+        ("kafka_retry_topic", "{topic}.retry.{delay}", None),
+        ("kafka_retry_topic", "{group}-{topic}-{delay}", None),
+        ("kafka_dead_letter_topic", "dead", None),
+        ("kafka_retry_topic", "{topic}.retry", "must contain {delay}"),
+        ("kafka_replay_topic", "replay", "must contain {topic}"),
+        ("kafka_replay_topic", "{topic}.{0}", "may use {topic}, {delay} and {group} only"),
+        ("kafka_dead_letter_topic", "{topic}.{partition}", "may use {topic}, {delay} and {group} only"),
+        ("kafka_dead_letter_topic", "{topic", "may use {topic}, {delay} and {group} only"),
+        ("kafka_dead_letter_topic", "{topic} dead", "which Kafka does not take for a topic"),
+    ],
+)
+def test_a_pattern_that_gives_no_topic_is_a_fault(name: str, pattern: str, said: str | None):
+    found = faults.of_patterns(FileSettings.model_validate({name: pattern}), "bridge")
+    assert len(found) == (said is not None)
+    assert said is None or (said in found[0] and name in found[0])
+
+
+@pytest.mark.parametrize(("resume", "pause", "wrong"), [(9, 10, 0), (10, 10, 1), (11, 10, 1)])
+def test_a_queue_is_resumed_below_where_it_is_paused(resume: int, pause: int, wrong: int):
+    file = FileSettings(kafka_resume_below=resume, kafka_pause_above=pause)
+    assert len(faults.of_pressure(file)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "ledger", "said"),
+    [
+        (TopicSettings(), "amqp://", "", []),
+        (TopicSettings(commit="completion", order="key"), REDIS, "", []),
+        (TopicSettings(commit="completion"), "amqp://", REDIS, []),
+        (TopicSettings(order="key"), REDIS, "", ["order='key' needs commit='completion'"]),
+        (TopicSettings(commit="completion"), "amqp://", "", ["commit='completion' needs a ledger"]),
+        (TopicSettings(sequence=("a",)), "amqp://", "", ["sequence=('a',) needs a ledger"]),
+        (TopicSettings(handoff_durability="fsync"), REDIS, "", []),
+        # Another Redis than the broker's says nothing of the broker's append-only file.
+        (TopicSettings(handoff_durability="fsync"), REDIS, "redis://other", ["must be one Redis"]),
+        (
+            TopicSettings(order="partition", handoff_durability="fsync"),
+            "amqp://",
+            "",
+            ["needs commit='completion'", "must be one Redis", "order='partition' needs a ledger"],
+        ),
+    ],
+)
+def test_what_a_topic_asks_of_the_ledger_must_be_there(topic: TopicSettings, broker: str, ledger: str, said: list[str]):
+    found = faults.of_ledger(settings(topic, broker, ledger))
+    assert [part in fault for part, fault in zip(said, found, strict=True)] == [True] * len(said)
+
+
+def test_a_sequence_names_handlers_of_its_topic_alone():
+    routes = Routes({"a": Handler("a", ("orders",), "q", 1, 1), "b": Handler("b", ("payments",), "q", 1, 1)})
+    found = faults.of_sequences(settings(TopicSettings(sequence=("a", "b", "c"))), routes)
+    assert [fault.split("names ")[1] for fault in found] == [
+        "'b', which is no handler of that topic.",
+        "'c', which is no handler of that topic.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("sasl.username", "me", None),
+        ("port", "9092", faults.UNKNOWN),
+        ("group.id", "mine", "KAFKA_X: the bridge sets group.id itself: remove the variable."),
+        ("enable.auto.commit", "true", "the bridge sets enable.auto.commit itself"),
+    ],
+)
+def test_a_property_is_taken_left_out_or_refused(name: str, value: str, said: str | None):
+    found = faults.of_property("KAFKA_X", name, value)
+    assert found == said or (said is not None and found is not None and said in found)
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"])
+def test_a_refused_secret_is_not_shown(name: str):
+    found = faults.of_property("KAFKA_X", name, "\x00hunter2")
+    assert found is None or "hunter2" not in found
