@@ -1,0 +1,44 @@
+"""What the documentation names is there."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+#: A file of this repository, by its whole path.
+FILE: Final = re.compile(
+    r"(?<![\w/.~-])(?:bridge|tasks|lossless|tests|benchmarks|examples|docs)/[\w./-]+\.(?:py|lua|md|toml|yml)\b"
+)
+LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+#: What a page says has been, or would be a user's own.
+OF_OTHERS: Final = {"CHANGELOG.md"}
+
+
+def missing(page: Path, names: list[str], base: Path) -> list[str]:
+    return [f"{page.name}: {name}" for name in names if not (base / name).exists()]
+
+
+def test_every_file_that_a_page_names_is_there():
+    pages = [page for page in PAGES if page.name not in OF_OTHERS]
+    assert [gone for page in pages for gone in missing(page, FILE.findall(page.read_text()), ROOT)] == []
+
+
+def test_every_link_to_a_file_leads_to_one():
+    links = {page: [link for link in LINK.findall(page.read_text()) if "://" not in link] for page in PAGES}
+    assert [gone for page, found in links.items() for gone in missing(page, found, page.parent)] == []
+
+
+@pytest.mark.parametrize("name", ["internals.md", "glossary.md"])
+def test_the_ways_through_the_code_name_files(name: str):
+    assert len(set(FILE.findall((ROOT / "docs" / name).read_text()))) > 20
+
+
+def test_every_room_and_package_is_told_of():
+    """A new room without its paragraph would be found by nobody."""
+    text = (ROOT / "docs" / "internals.md").read_text()
+    rooms = [file.parent for top in ("bridge", "tasks", "lossless") for file in (ROOT / top).rglob("__init__.py")]
+    names = {str(room.relative_to(ROOT)) for room in rooms}
+    assert [name for name in sorted(names) if name + "/" not in text and f"`{name}`" not in text] == []
