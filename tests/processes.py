@@ -27,6 +27,7 @@ from confluent_kafka import Message as Record
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.places import everywhere
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
@@ -380,24 +381,7 @@ class Stack:
     def held_ids(self) -> list[str]:
         """The task ids of what workers have taken and not acknowledged, and of what waits for its time."""
         with self.redis() as client:
-            entries: Any = client.eval(_HELD, 0)
-        return sorted(json.loads(entry.partition(b"\0")[2])["headers"]["id"] for entry in entries)
-
-
-#: At one instant: what all owners hold (the field @ is no message), and what waits (lossless/transport/scripts.py).
-_HELD = """
-local found = {}
-for _, key in ipairs(redis.call('KEYS', '_taken.*')) do
-  local held = redis.call('HGETALL', key)
-  for i = 1, #held, 2 do
-    if held[i] ~= '@' then found[#found + 1] = held[i + 1] end
-  end
-end
-for _, key in ipairs(redis.call('KEYS', '_waiting.*')) do
-  for _, entry in ipairs(redis.call('ZRANGE', key, 0, -1)) do found[#found + 1] = entry end
-end
-return found
-"""
+            return sorted(json.loads(entry)["headers"]["id"] for entry in everywhere(client))
 
 
 def _run(data: dict[str, Any]) -> Run:

@@ -4,8 +4,7 @@ import json
 import sys
 from typing import Any
 
-import redis
-
+from tests.places import everywhere
 from tests.processes import Stack, eventually
 
 PLAIN = """
@@ -57,12 +56,12 @@ def test_what_carries_no_record_stays_in_its_queue_byte_for_byte_also_where_the_
     send(stack, 5, stack.queue)
     with stack.redis() as client:
         client.lpush(stack.queue, b"no message", json.dumps({"body": "", "headers": {}, "properties": {}}))
-        before = sorted(_everywhere(client, stack.queue))
+        before = sorted(everywhere(client, stack.queue, waiting=stack.queue))
         assert len(before) == 7
         worker.says("came what is not this application's")
 
         def all_of_them() -> bool:
-            return sorted(_everywhere(client, stack.queue)) == before
+            return sorted(everywhere(client, stack.queue, waiting=stack.queue)) == before
 
         for _ in range(3):
             eventually(all_of_them, 10)
@@ -70,22 +69,3 @@ def test_what_carries_no_record_stays_in_its_queue_byte_for_byte_also_where_the_
         # Whoever stays may know nothing of this transport: all of them lie in the queue itself again.
         assert sorted(client.lrange(stack.queue, 0, -1)) == before
         assert "A Celery message that carries no record was given up" not in worker.text
-
-
-def _everywhere(client: "redis.Redis", queue: str) -> list[bytes]:
-    """What lies in the queue, what waits beside it and what workers hold, at one instant."""
-    found: Any = client.eval(_EVERYWHERE, 1, queue)
-    return [entry.partition(b"\0")[2] if b"\0" in entry else entry for entry in found]
-
-
-_EVERYWHERE = """
-local found = redis.call('LRANGE', KEYS[1], 0, -1)
-for _, entry in ipairs(redis.call('ZRANGE', '_waiting.' .. KEYS[1], 0, -1)) do found[#found + 1] = entry end
-for _, key in ipairs(redis.call('KEYS', '_taken.*')) do
-  local held = redis.call('HGETALL', key)
-  for i = 1, #held, 2 do
-    if held[i] ~= '@' then found[#found + 1] = held[i + 1] end
-  end
-end
-return found
-"""

@@ -1,0 +1,151 @@
+"""What was taken is delivered in order, goes back in order, and is never lost to a consumer that raises."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lossless.transport.arrivals import Arrivals
+from lossless.transport.riding import LOOKED
+from lossless.transport.stored import Keys
+from lossless.transport.yielding import IN_A_ROW, Yielding
+
+
+class Holder:
+    """One that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def add(self, number: int, queue: str, key: str, raw: bytes) -> str:
+        return f"tag.{number}"
+
+    def wait(self, tag: str, due: float) -> None:
+        self.told.append(("wait", tag, due))
+
+    def give_back(self, tag: str, *, front: bool) -> None:
+        self.told.append(("give back", tag, front))
+
+    def set_aside(self, tag: str) -> None:
+        self.told.append(("set aside", tag))
+
+
+class Channel:
+    """A channel that consumes `q`, and `free` without acknowledgement."""
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        self.holder: Any = Holder()
+        self.no_ack_queues = {"free"}
+        self.active_queues = {"q", "free"}
+        self.wait_from = 0.1
+        self.on_unreadable: Any = None
+        self.delivered: list[Any] = []
+        self.returned: list[Any] = []
+        self.fails = False
+
+    def check_body(self, message: dict[str, Any]) -> None:
+        if message.get("body") == "broken":
+            raise ValueError("broken")
+
+    def hand_over(self, message: dict[str, Any], queue: str) -> None:
+        if self.fails:
+            raise RuntimeError("a consumer's own fault")
+        self.delivered.append(message["headers"]["id"])
+
+    def put_back(self, queue: str, message: dict[str, Any]) -> None:
+        self.returned.append(message["headers"]["id"])
+
+
+@pytest.fixture
+def channel() -> Channel:
+    return Channel()
+
+
+@pytest.fixture
+def arrivals(channel: Channel) -> Arrivals:
+    return Arrivals(channel, Yielding())
+
+
+def raw(id_: str, eta: str | None = None, body: str = "", **properties: Any) -> bytes:
+    own = {"delivery_info": {"routing_key": "q"}, "delivery_tag": "sent", **properties}
+    return json.dumps({"headers": {"id": id_, "eta": eta}, "properties": own, "body": body}).encode()
+
+
+def come(arrivals: Arrivals, *numbers: int, queue: str = "q") -> None:
+    for number in numbers:
+        arrivals.come(queue, queue, raw(str(number)), number, 0.0)
+
+
+def test_what_a_consumer_raised_at_is_gone_and_the_rest_is_kept(channel: Channel, arrivals: Arrivals) -> None:
+    come(arrivals, 1, 2, 3)
+    channel.fails = True
+    with pytest.raises(RuntimeError):
+        arrivals.deliver()
+    channel.fails = False
+    assert arrivals.deliver()
+    assert channel.delivered == ["2", "3"]
+    assert not arrivals.deliver()
+
+
+def test_what_came_from_a_cancelled_queue_goes_back_the_oldest_last(channel: Channel, arrivals: Arrivals) -> None:
+    """It is put at the end that is taken from, so the last one back is the next to run."""
+    come(arrivals, 1)
+    come(arrivals, 2, queue="free")
+    come(arrivals, 3)
+    channel.active_queues = {"free"}
+    arrivals.deliver()
+    assert channel.holder.told == [("give back", "tag.3", True), ("give back", "tag.1", True)]
+    assert channel.delivered == ["2"]
+
+
+def test_what_was_not_delivered_goes_back_when_the_channel_closes(channel: Channel, arrivals: Arrivals) -> None:
+    come(arrivals, 1)
+    come(arrivals, 2, 3, queue="free")
+    arrivals.return_all()
+    assert channel.returned == ["3", "2"]
+    assert channel.holder.told == [("give back", "tag.1", True)]
+    assert not len(arrivals)
+
+
+@pytest.mark.parametrize(("eta", "waits"), [(None, False), ("1970-01-01T00:01:00", True), ("1970-01-01", False)])
+def test_what_is_not_due_by_the_servers_clock_waits_in_redis(
+    channel: Channel, arrivals: Arrivals, eta: str | None, waits: bool
+) -> None:
+    arrivals.come("q", "q", raw("1", eta), 1, 10.0)
+    assert channel.holder.told == ([("wait", "tag.1", 60.0)] if waits else [])
+    assert len(arrivals) == (not waits)
+
+
+@pytest.mark.parametrize("entry", [b"no json", b"[]", b"{}", raw("1", body="broken")])
+def test_an_entry_that_is_no_message_is_the_consumers_and_set_aside_where_it_has_no_use_for_it(
+    channel: Channel, arrivals: Arrivals, entry: bytes
+) -> None:
+    arrivals.come("q", "q", entry, 1, 0.0)
+    assert channel.holder.told == [("set aside", "tag.1")]
+    seen: list[Any] = []
+    channel.on_unreadable = lambda tag, raw, queue, exc: seen.append((tag, raw, queue))
+    arrivals.come("q", "q", entry, 2, 0.0)
+    assert seen == [("tag.2", entry, "q")]
+    channel.on_unreadable = lambda *_: 1 / 0
+    arrivals.come("q", "q", entry, 3, 0.0)
+    assert channel.holder.told == [("set aside", "tag.1"), ("set aside", "tag.3")]
+
+
+def test_a_sender_cannot_say_what_a_rider_found(arrivals: Arrivals) -> None:
+    for number, looked in enumerate((None, (1.0, "found"))):
+        arrivals.come("q", "q", raw("1", **{LOOKED: "forged"}), number, 0.0, looked)
+        assert arrivals.next()["properties"].get(LOOKED) == looked
+
+
+def test_strange_messages_in_a_row_change_a_queues_turn_which_is_said_once(
+    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.strange())
+    come(arrivals, *range(IN_A_ROW - 1))
+    arrivals.deliver()
+    assert not arrivals.changed_turns()
+    come(arrivals, IN_A_ROW)
+    arrivals.deliver()
+    assert arrivals.changed_turns()
+    assert not arrivals.changed_turns()

@@ -1,0 +1,147 @@
+"""What a holder answers for: nothing that it was told is forgotten before Redis has answered."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lossless.lua import Script
+from lossless.transport.holding import Holder
+from lossless.transport.scripts import ACK, LEAVE, REGISTER, SETTLE
+from lossless.transport.stored import Keys
+
+RAW = b'{"headers": {}, "properties": {"delivery_info": {}}}'
+
+
+class Redis:
+    """One that notes which scripts it ran, and fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, list[Any]]] = []
+        self.away = False
+        self.held: list[bytes] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        if self.away:
+            raise redis.ConnectionError("away")
+        self.meanwhile()
+        name = {REGISTER.sha: "register", SETTLE.sha: "settle", LEAVE.sha: "leave"}.get(script.sha, "ack")
+        self.ran.append((name, args))
+        return {"register": self.held, "settle": [], "leave": 0, "ack": b""}[name]
+
+    def count(self, name: str) -> int:
+        return sum(1 for ran, _ in self.ran if ran == name)
+
+
+@pytest.fixture
+def server() -> Redis:
+    return Redis()
+
+
+@pytest.fixture
+def holder(server: Redis) -> Holder:
+    return holder_at(server)
+
+
+def holder_at(server: Redis, wake: Callable[[], None] = lambda: None) -> Holder:
+    return Holder(Keys(), server.run, wake, 30)
+
+
+def test_the_scripts_that_are_told_apart_here_are_all_that_a_holder_settles_by() -> None:
+    assert len({script.sha for script in (ACK, REGISTER, SETTLE, LEAVE)}) == 4
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda holder, tag: holder.ack(tag),
+        lambda holder, tag: holder.give_back(tag, front=True),
+        lambda holder, tag: holder.wait(tag, 1.0),
+        lambda holder, tag: holder.set_aside(tag),
+        lambda holder, tag: holder.replace(tag, "q", "q", b"", None),
+    ],
+)
+def test_the_first_decision_about_a_message_stands(
+    server: Redis, holder: Holder, second: Callable[[Holder, str], None]
+) -> None:
+    """An ack would remove a message whose replacement Redis has not answered yet."""
+    tag = holder.add(1, "q", "q", RAW)
+    holder.replace(tag, "other", "other", b"new", None)
+    second(holder, tag)
+    holder.settle()
+    assert server.ran == [("settle", ["back", "1", "other", b"new", "0.0", ""])]
+    assert holder.entry(tag) is None
+
+
+def test_what_redis_did_not_answer_is_sent_again(server: Redis, holder: Holder) -> None:
+    tags = [holder.add(number, "q", "q", RAW) for number in (1, 2)]
+    holder.ack(tags[0])
+    holder.wait(tags[1], 5.0)
+    server.away = True
+    for _ in range(2):
+        with pytest.raises(redis.ConnectionError):
+            holder.settle()
+    assert holder.tags == tuple(tags)
+    server.away = False
+    holder.settle()
+    assert (server.count("ack"), server.count("settle"), holder.tags) == (1, 1, ())
+
+
+def test_an_ack_wakes_the_keeper_unless_it_rides(server: Redis) -> None:
+    woken: list[None] = []
+    holder = holder_at(server, lambda: woken.append(None))
+    holder.ack(holder.add(1, "q", "q", RAW))
+    assert len(woken) == 1
+    assert holder.acks_to_ride() == []
+    holder.let_acks_ride()
+    holder.ack(holder.add(2, "q", "q", RAW))
+    assert len(woken) == 1
+    assert holder.acks_to_ride() == ["1", "2"]
+
+
+def test_acks_that_wait_for_a_take_are_sent_where_there_will_be_none(server: Redis) -> None:
+    woken: list[None] = []
+    holder = holder_at(server, lambda: woken.append(None))
+    holder.let_acks_ride()
+    holder.ack(holder.add(1, "q", "q", RAW))
+    holder.send_acks()
+    assert woken
+    assert holder.acks_to_ride() == []
+    holder.settle()
+    assert holder.tags == ()
+
+
+def test_a_doubt_that_comes_while_it_compares_is_none_that_it_has_resolved(server: Redis, holder: Holder) -> None:
+    assert holder.in_doubt
+    server.meanwhile = holder.doubt
+    holder.compare()
+    assert holder.in_doubt
+    server.meanwhile = lambda: None
+    holder.compare()
+    assert not holder.in_doubt
+
+
+def test_an_owner_that_redis_never_heard_of_ends_without_a_word(server: Redis, holder: Holder) -> None:
+    assert holder.leave()
+    assert server.ran == []
+
+
+def test_an_owner_that_holds_something_does_not_end(server: Redis, holder: Holder) -> None:
+    holder.compare()
+    tag = holder.add(1, "q", "q", RAW)
+    assert not holder.leave()
+    assert server.count("leave") == 0
+    holder.ack(tag)
+    assert holder.leave()
+    assert server.count("leave") == 1
+
+
+@given(st.lists(st.integers(1, 60), max_size=20))
+def test_fields_are_given_out_once(sizes: list[int]) -> None:
+    holder = holder_at(Redis())
+    given_out = [range(first, first + size) for size in sizes for first in [holder.reserve(size)]]
+    assert len({field for fields in given_out for field in fields}) == sum(sizes)

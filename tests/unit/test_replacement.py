@@ -1,0 +1,114 @@
+"""On a transport without `replace`: a successor is published first, and then its message is acknowledged."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from lossless.worker import replacement
+from lossless.worker.burial import Successor
+from lossless.worker.replacement import FOREIGN_ERRORS, PAUSES, Replacement, pending
+
+SUCCESSOR = Successor(
+    why="it failed", body="", content_type="application/json", content_encoding="utf-8", headers={}, properties={},
+    exchange="", routing_key="q", queue=None, eta=None,
+)  # fmt: skip
+
+
+class Channel:
+    """One that fails as often as it is told to."""
+
+    connection = SimpleNamespace(connection_errors=(OperationalError,), channel_errors=())
+    closed = False
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        #: What comes of the next acts; None: nothing wrong.
+        self.errors: list[Exception | None] = []
+
+    def prepare_message(self, body: Any, **_: Any) -> dict[str, Any]:
+        return {}
+
+    def basic_publish(self, *_: Any) -> None:
+        self._act("publish")
+
+    def ack(self) -> None:
+        self._act("ack")
+
+    def _act(self, name: str) -> None:
+        if self.errors and (error := self.errors.pop(0)):
+            raise error
+        self.acts.append(name)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, Any]]:
+    """What the event loop was asked to do later."""
+    calls: list[tuple[float, Any]] = []
+    hub = SimpleNamespace(call_later=lambda pause, act: calls.append((pause, act)), call_soon=lambda act: act())
+    monkeypatch.setattr(replacement, "get_event_loop", lambda: hub)
+    return calls
+
+
+def replace(channel: Channel) -> Replacement:
+    message = SimpleNamespace(channel=channel, delivery_tag="1", ack=channel.ack)
+    made = Replacement(message, SUCCESSOR)
+    made.start()
+    return made
+
+
+def go_on(later: list[tuple[float, Any]], times: int) -> None:
+    for _ in range(times):
+        later.pop(0)[1]()
+
+
+def test_it_is_published_and_then_acknowledged(later: list[Any]) -> None:
+    channel = Channel()
+    made = replace(channel)
+    assert channel.acts == ["publish", "ack"]
+    assert made not in pending
+    assert not later
+
+
+def test_what_is_published_is_not_published_again_when_its_ack_fails(later: list[Any]) -> None:
+    channel = Channel()
+    channel.errors = [None, OperationalError("away")]
+    replace(channel)
+    assert channel.acts == ["publish"]
+    go_on(later, 1)
+    assert channel.acts == ["publish", "ack"]
+
+
+def test_a_broker_that_is_away_is_tried_without_end_with_pauses_that_grow(later: list[Any]) -> None:
+    channel = Channel()
+    channel.errors = [OperationalError("away") for _ in range(FOREIGN_ERRORS + 5)]
+    made = replace(channel)
+    pauses = []
+    while later:
+        pauses.append(later[0][0])
+        go_on(later, 1)
+    assert pauses == [*PAUSES, *[PAUSES[-1]] * 10][: FOREIGN_ERRORS + 5]
+    assert channel.acts == ["publish", "ack"]
+    assert made not in pending
+
+
+def test_an_error_that_is_not_the_brokers_is_not_tried_for_ever_and_leaves_the_message(later: list[Any]) -> None:
+    channel = Channel()
+    channel.errors = [
+        KeyError("no channel") for _ in range(100)
+    ]  # kombu's Redis transport has it among its connection errors
+    channel.connection = SimpleNamespace(connection_errors=(KeyError,), channel_errors=())
+    made = replace(channel)
+    while later:
+        go_on(later, 1)
+    assert 100 - len(channel.errors) == FOREIGN_ERRORS
+    assert channel.acts == []
+    assert made not in pending
+
+
+def test_a_closed_channel_has_given_the_message_back(later: list[Any]) -> None:
+    channel = Channel()
+    channel.closed = True
+    assert replace(channel) not in pending
+    assert channel.acts == []
