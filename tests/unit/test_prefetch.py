@@ -9,7 +9,7 @@ from lossless.transport.prefetch import QoS
 
 
 def qos(limit: int, delivered: int, holder: Any = None) -> Any:
-    made: Any = QoS(SimpleNamespace(holder=holder, settle_soon=lambda: None), limit)
+    made: Any = QoS(SimpleNamespace(holder=holder, settle_soon=lambda: None, do_restore=False), limit)
     for number in range(delivered):
         made.append(object(), f"tag.{number}")
     return made
