@@ -11,12 +11,14 @@ from celery import Celery
 from bridge import settings
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
+from bridge.ledger.carried import Note
 from bridge.ledger.riding import fate_in
 from bridge.ledger.underway import note_waiting
 from bridge.records.message import Batch, Message
 from lossless.transport.riding import LOOKED
 from lossless.worker.along import Along, done_along
 from tasks import observing
+from tasks.notes import notes
 
 logger = observing.log(__name__)
 
@@ -96,6 +98,11 @@ class Book:
         except LedgerUnavailable:
             return time.time()
         return since if message.timestamp is None or message.timestamp < since * 1000 else None
+
+    def carried(self, task_id: str, offsets: Sequence[int]) -> None:
+        """Note that these (ascending) have ended in this task; nothing rests on it, and nothing waits for it."""
+        if self._ledger is not None and offsets:
+            notes.add(self._ledger, Note(task_id, self._account, offsets))
 
     def waits(self, offsets: Sequence[int], due: float) -> None:
         """Note that deliveries wait for their retry until `due` (Unix time); nothing rests on it."""

@@ -57,6 +57,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             settling.dead(run, delivery.dead or dead)
         if rest := todo[len(guilty) :]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
+        settling.note_carrier(letter.get("id"))
     except (LedgerUnavailable, PublishFailed) as error:
         # The dead letter may be written, without its mark: the next run looks.
         headers = {**(self.request.headers or {}), "redelivered": True}

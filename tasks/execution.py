@@ -9,9 +9,9 @@ from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from kombu.exceptions import KombuError
 
 from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
-from bridge.records.failure import Failure
+from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header, to_header
-from bridge.records.message import Batch, Dead, Delivery
+from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
 from lossless.worker.ending import ComeBack
 from tasks import metrics, observing, telling
 from tasks.attempt import Attempts, leave_if_told_to
@@ -24,6 +24,7 @@ from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
 from tasks.settling import Settling, follows_a_loss
+from tasks.tally import Tally
 
 logger = observing.log(__name__)
 
@@ -55,6 +56,7 @@ def execute(task: MessageTask[..., Any], header: object) -> Any:
     try:
         return execution.settle()
     finally:
+        execution.note_carrier()
         if dog is not None:
             dog.executing = False
         about(None)
@@ -75,7 +77,7 @@ class Execution:
         self._runs = metrics.Runs(task.name, batch.group)
         self._attempts = Attempts(task, str(batch), self._last_will)
         self._later = Later(batch.order)
-        self._counts: dict[str, int] = {}
+        self._tally = Tally(batch.topic, batch.partition)
         self._result: Any = None
         self._dead: Dead | None = None
 
@@ -134,7 +136,7 @@ class Execution:
             return deliveries
         for delivery in deliveries:
             if delivery.message.offset in settled:
-                self._count("skipped")
+                self._tally.add("skipped", delivery.message.offset)
                 self._left.pop(delivery.message.offset)
                 metrics.skipped(self._task.name, self._batch.group)
                 telling.skipped(delivery)
@@ -169,7 +171,7 @@ class Execution:
 
     def _end_again(self, delivery: Delivery) -> None:
         """It ended in an earlier run, which could not tell the ledger."""
-        self._count(delivery.ended)
+        self._tally.add(delivery.ended, delivery.message.offset)
         self._settling.ended_before(delivery)
 
     def _handle(self, delivery: Delivery) -> None:
@@ -182,7 +184,7 @@ class Execution:
             self._act(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
-        self._count("done")
+        self._tally.add("done", delivery.message.offset)
         self._settling.done(delivery)
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
@@ -223,20 +225,29 @@ class Execution:
             waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
             self._again(waiting, delay, str(dead.failure))
             return
-        self._count("dead")
+        self._tally.add("dead", delivery.message.offset)
         self._dead = self._dead or dead
 
     def _end(self) -> Any:
         """Send on what runs later: what is due together goes together."""
         for delay, deliveries in self._later.take():
             self._send_on(deliveries, delay)
-            self._count("again" if delay else "put back", len(deliveries))
-        counts = "" if self._alone else ", ".join(f"{count} {what}" for what, count in self._counts.items())
+            for delivery in deliveries:
+                self._tally.add("again" if delay else "put back", delivery.message.offset)
         if self._dead is not None:
             # A task with a dead letter is a failed one for Flower, however many of its batch were done.
-            words = f"{self._dead.reason}: {self._dead.failure}"
-            raise DeadLettered(f"{counts}; the first of the dead: {words}" if counts else words)
-        return counts or self._result
+            raise DeadLettered(self._epitaph(self._dead))
+        return self._result if self._alone else str(self._tally)
+
+    def _epitaph(self, first: Dead) -> str:
+        if self._alone:
+            return f"{first.reason}: {first.failure}"
+        words = cut(str(first.failure), ERROR_LENGTH)
+        return f"{self._tally.counts}; the first of the dead: {first.reason}: {words}; {self._tally.names}"
+
+    def note_carrier(self) -> None:
+        """Note which task carried what has ended."""
+        self._settling.note_carrier(self._task.request.id)
 
     def _send_on(self, deliveries: list[Delivery], delay: float) -> None:
         task = self._task
@@ -244,6 +255,3 @@ class Execution:
         send_on(task.app, self._batch.holding(sent), delay, task.request.delivery_info or {})
         for delivery in deliveries:
             self._left.pop(delivery.message.offset, None)
-
-    def _count(self, what: str, by: int = 1) -> None:
-        self._counts[what] = self._counts.get(what, 0) + by

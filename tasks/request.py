@@ -38,6 +38,12 @@ class Request(request.Request):
             elif soft:
                 self.time_limits = (None, float(2**31))
 
+    def send_event(self, type: str, **fields: Any) -> Any:
+        """Flower's search reads results and not exceptions: of a batch it must find the records that are dead."""
+        if type == "task-failed" and HEADER in self.request_dict:
+            fields.setdefault("result", fields.get("exception"))
+        return super().send_event(type, **fields)
+
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """A process that was lost with its only delivery after the hard limit was ended for that."""
         if not self._overran(raised(exc_info.exception)):

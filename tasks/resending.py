@@ -8,7 +8,8 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from bridge.records.header import HEADER, to_header
-from bridge.records.message import Batch, label
+from bridge.records.message import Batch
+from bridge.records.naming import label
 from tasks.book import Book
 from tasks.errors import Failed
 from tasks.running import MessageTask

@@ -26,6 +26,7 @@ from bridge.settings.modules import import_each
 from lossless.transport import risks
 from tasks import awaiting, logs, metrics, telling
 from tasks.announcing import Announcing
+from tasks.notes import notes
 from tasks.using import current
 
 logger = logging.getLogger(__name__)
@@ -43,8 +44,9 @@ def dress(logger: logging.Logger, **_: Any) -> None:
 @worker_process_shutdown.connect(weak=False)
 @worker_shutdown.connect(weak=False)
 def sum_up(**_: Any) -> None:
-    """What was counted and not logged is logged before the process ends."""
+    """What was counted or noted and not written is written before the process ends."""
     telling.flush()
+    notes.flush()
 
 
 @worker_process_shutdown.connect(weak=False)

@@ -15,8 +15,10 @@ from bridge.handoff.carriers import Carrier, Which
 from bridge.handoff.messages import Messages
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.carried import noted
 from bridge.ledger.handed import handed_at
 from bridge.records.dead_letter import DeadLetter
+from bridge.records.naming import batch_id
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -106,6 +108,7 @@ def _standing(
         }
         before = _before(ledger, asked, standing)
         since = _since(ledger, [(account, offset) for account, offset in asked], standing)
+        ran = _ran(ledger, routes, asked, standing, found)
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
     carriers, why = _carriers(app, routes, topic, wanted)
@@ -116,6 +119,7 @@ def _standing(
             "record": _record(topic, place, record),
             "deliveries": [
                 _delivery(settings, topic, which, standing[which], since, carriers, letters, queues, why, before)
+                | {"task": carriers[which].task_id if which in carriers else ran.get(which)}
                 for name in names
                 for which in [(*place, name)]
             ],
@@ -146,6 +150,41 @@ def _since(ledger: Ledger, asked: Iterable[tuple[Account, int]], standing: Mappi
         for account, offsets in by_account.items()
         for offset, at in handed_at(ledger, account, offsets).items()
     }
+
+
+def _ran(
+    ledger: Ledger,
+    routes: Routes,
+    asked: Sequence[tuple[Account, int]],
+    standing: Mapping[Which, Fate],
+    found: Mapping[tuple[int, int], Record | None],
+) -> dict[Which, str]:
+    """The Celery tasks in which those ended that have, as far as it is known."""
+    ended = [
+        (account, offset)
+        for account, offset in asked
+        if standing[(account.partition, offset, account.handler)] in (Fate.DONE, Fate.DEAD)
+    ]
+    if not ended:
+        return {}
+    tasks, since = noted(ledger, ended)
+    alone = {handler.name for handler in routes if handler.batch == 1}
+    ran = {}
+    for account, offset in ended:
+        produced = _produced(found[(account.partition, offset)])
+        if task_id := tasks.get((account, offset)):
+            ran[(account.partition, offset, account.handler)] = task_id
+        elif account.handler in alone or (produced is not None and produced > since):
+            # What a batch carried has a note: this one was carried alone.
+            named = batch_id(account.topic, account.partition, [offset], account.handler)
+            ran[(account.partition, offset, account.handler)] = named
+    return ran
+
+
+def _produced(record: Record | None) -> float | None:
+    """The record's own time (Unix time), if it has one."""
+    kind, at = record.timestamp() if record is not None else (0, 0)
+    return at / 1000 if kind else None
 
 
 def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tuple[dict[Which, Carrier], str | None]:
@@ -179,14 +218,14 @@ def _letters(
 
 
 def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[str, Any]:
-    kind, at = record.timestamp() if record is not None else (0, 0)
+    produced = _produced(record)
     key = record.key() if record is not None else None
     return {
         "topic": topic,
         "partition": place[0],
         "offset": place[1],
         "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
-        "timestamp": at if kind else None,
+        "timestamp": None if produced is None else round(produced * 1000),
     }
 
 
@@ -281,5 +320,7 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             where = f": {delivery['where']}" if delivery["where"] else ""
             counts = ", ".join(f"{count} {what}" for what, count in delivery["attempts"].items() if count)
             yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
+            if delivery["task"]:
+                yield f"    task {delivery['task']}"
             if delivery["last_error"]:
                 yield f"    {delivery['last_error']}"

@@ -23,6 +23,7 @@ class Carrier:
         error: the last failure in words.
         first_failed: when it failed first (Unix time), or None.
         dead: why it is dead, where Kafka has not taken its dead letter; else empty.
+        task_id: of the Celery task.
     """
 
     queue: str
@@ -35,6 +36,7 @@ class Carrier:
     error: str
     first_failed: float | None = None
     dead: str = ""
+    task_id: str = ""
 
 
 def carried(headers: Mapping[str, Any], topic: str, wanted: Collection[Which]) -> Iterator[tuple[Which, Told]]:
@@ -68,7 +70,8 @@ def carrier(
     lost = sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
     first = told.first_failed_at / 1000 if told.first_failed_at else None
     postponed = told.runs - told.failed
-    return Carrier(queue, where, due, told.failed, postponed, lost, told.number, told.error, first, told.dead)
+    task_id = str(headers.get("id") or "")
+    return Carrier(queue, where, due, told.failed, postponed, lost, told.number, told.error, first, told.dead, task_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from bridge.ledger import Account
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Group
 from bridge.records.header import Row, header_of
-from bridge.records.message import batch_id, label
+from bridge.records.naming import batch_id, label
 from bridge.records.row import row_of
 
 #: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.

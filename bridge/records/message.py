@@ -1,10 +1,11 @@
 """A message, a delivery of it, and the batch in which they travel through Celery."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.records.failure import Failure, cut
+from bridge.records.naming import batch_id
 from bridge.records.settled import settle_with
 
 #: Longest text of a failure that travels with a delivery that runs again.
@@ -168,17 +169,3 @@ class Batch:
 
     def __str__(self) -> str:
         return self.task_id
-
-
-def batch_id(topic: str, partition: int, offsets: Sequence[int], handler: str) -> str:
-    """The Celery task id for these offsets of a partition, ascending."""
-    if len(offsets) == 1:
-        return f"{topic}-{partition}-{offsets[0]}:{handler}"
-    return f"{topic}-{partition}-{offsets[0]}..{offsets[-1]}:{handler}"
-
-
-def label(topic: str, partition: int, offsets: Sequence[int]) -> str:
-    """What Flower and the logs show as a task's arguments."""
-    if len(offsets) == 1:
-        return f"({topic}-{partition}-{offsets[0]})"
-    return f"({topic}-{partition}-{offsets[0]}..{offsets[-1]}, {len(offsets)} messages)"

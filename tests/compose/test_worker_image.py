@@ -10,7 +10,8 @@ from pytest_docker_tools import container, fxtr
 from bridge.handoff.broker import Broker
 from bridge.handoff.templates import Outgoing
 from bridge.records.header import to_header
-from bridge.records.message import Batch, Delivery, Message, label
+from bridge.records.message import Batch, Delivery, Message
+from bridge.records.naming import label
 from tasks.celery import app
 
 # pytest-celery leaves its client of the broker open.

@@ -2,12 +2,16 @@
 
 import json
 import re
+import sys
+import urllib.parse
+from typing import Any
 
 import pytest
 
 from bridge.records.header import Contents
-from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, twice
+from tests.processes import Served, Stack, eventually
+from tests.promises import all_settled, choose, command, json_of, twice
+from tests.servers.process import free_port
 
 
 def worker_log(stack: Stack) -> str:
@@ -42,7 +46,7 @@ def test_a_message_carries_up_to_the_size_of_a_batch_and_its_label_says_which(st
     with stack.redis() as client:
         found = [json.loads(raw)["headers"] for raw in reversed(client.lrange(stack.queue, 0, -1))]
     shown = {headers["argsrepr"]: headers["id"] for headers in found}
-    assert shown[f"({topic}-0-0..199, 200 messages)"] == f"{topic}-0-0..199:many"
+    assert shown[f"({topic}-0-0..199, 200 messages: {topic}-0-xx {topic}-0-1xx)"] == f"{topic}-0-0..199:many"
     carried = [contents.offsets for headers in found if (contents := Contents.of(headers)) is not None]
     assert sorted(offset for offsets in carried for offset in offsets) == list(range(450))
     assert max(map(len, carried)) == 200
@@ -77,6 +81,72 @@ def test_the_rest_of_a_batch_goes_back_when_its_time_is_over(calm: Stack):
     eventually(lambda: set(placed) <= set(calm.done("slow")), 40)
     all_settled(calm, "slow", done=16)
     assert twice(calm, "slow") == {}
-    back = [int(count) for count in re.findall(r"Task slow\[.* (\d+) put back'", worker_log(calm))]
+    back = [int(count) for count in re.findall(r"Task slow\[.* (\d+) put back[;,]", worker_log(calm))]
     assert len(back) >= 3
     assert back == sorted(back, reverse=True)
+
+
+def carrier(stack: Stack, coordinates: str) -> tuple[str, str | None]:
+    """The fate of a record for its one handler, and the Celery task that carried it last."""
+    (delivery,) = json_of(stack, "find", coordinates)["deliveries"]
+    return delivery["fate"], delivery["task"]
+
+
+def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end(stack: Stack):
+    choose(stack, {"many": {"commit": "completion"}})
+    stack.make_topics("many")
+    values: list[Any] = [*range(30), {"dead": True}, {"fail": 1}, {"fail": 1}, {"fail": 99}, {"sleep": 3}, *range(5)]
+    placed = stack.produce("many", *values)
+    stack.bridge()
+    topic = stack.topic("many")
+    whole = f"{topic}-0-0..{len(values) - 1}:many"
+    eventually(lambda: stack.waiting() == 1, 20)
+    assert carrier(stack, placed[3]) == ("handed", whole)
+    stack.worker()
+    eventually(lambda: len(stack.runs(coordinates=placed[34])) == 1, 20, "it runs")
+    assert carrier(stack, placed[38]) == ("handed", whole)
+    all_settled(stack, "many", done=len(values) - 2, dead=2)
+    eventually(lambda: carrier(stack, placed[3]) == ("done", whole), 10, "what is done was noted")
+    assert carrier(stack, placed[38]) == ("done", whole)
+    assert carrier(stack, placed[30]) == ("dead", whole)
+    # Retried together, and the last of them alone: a task of one has its delivery's name.
+    assert carrier(stack, placed[31]) == ("done", f"{topic}-0-31..33:many")
+    assert carrier(stack, placed[33]) == ("dead", f"{placed[33]}:many")
+    assert f"    task {whole}" in command(stack, "find", placed[3])
+
+
+def test_flower_finds_the_batch_of_a_record_by_its_coordinates_and_by_how_it_ended(stack: Stack):
+    choose(stack, {"many": {"commit": "completion"}})
+    stack.make_topics("many")
+    port = free_port()
+    program = (sys.executable, "-m", "celery", "-A", "tasks", "flower", f"--port={port}", "--address=127.0.0.1")
+    flower: Served = stack.start("flower", *program, kind=Served, FLOWER_UNAUTHENTICATED_API="true")
+    flower.port = port
+    values: list[Any] = [{"fail": 99} if n in (101, 107) else {"dead": True} if n == 234 else n for n in range(250)]
+    placed = stack.produce("many", *values)
+    stack.bridge()
+    stack.worker("-c", "1")
+    eventually(lambda: flower.get("/api/workers?refresh=1")[0] == 200, 30, "Flower answers")
+    eventually(lambda: len(json.loads(flower.get("/api/workers?refresh=1")[1] or "{}")) == 1, 30)
+    placed += stack.produce("many", *values)
+    topic = stack.topic("many")
+
+    def tasks(search: str) -> dict[str, Any]:
+        status, text = flower.get(f"/api/tasks?search={urllib.parse.quote(search)}")
+        assert status == 200, text
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def failed_with(coordinates: str) -> list[dict[str, Any]]:
+        return [task for task in tasks(f"result:{coordinates}").values() if task["state"] == "FAILURE"]
+
+    all_settled(stack, "many", done=494, dead=6)
+    (task,) = eventually(lambda: failed_with(placed[250 + 234]), 20, "the batch that one died in")
+    assert "1 dead" in task["result"]
+    assert "the first of the dead: permanent: tasks.errors.DeadLetter: as it says" in task["exception"]
+    again = eventually(lambda: tasks(f"result:{placed[250 + 107]}"), 20, "the batch that two left, and theirs")
+    assert any(re.search(r"\d+ done, .*2 again", str(task["result"])) for task in again.values())
+    # By coordinates: those of a few are named in its arguments, those of many by their hundred.
+    both = f"({topic}-0-351..357, 2 messages: {placed[351]} {placed[357]})"
+    assert both in {task["args"] for task in tasks(placed[351]).values()}
+    assert any("..499:many" in task_id for task_id in tasks(f"{topic}-0-4xx"))

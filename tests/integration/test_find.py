@@ -14,9 +14,10 @@ def of(stack: Stack, coordinates: str) -> dict[str, Any]:
     found = json_of(stack, "find", coordinates)
     assert found["record"].keys() == {"topic", "partition", "offset", "key", "timestamp"}
     (delivery,) = found["deliveries"]
-    assert delivery.keys() == {"handler", "fate", "where", "since", "attempts", "last_error"}
+    assert delivery.keys() == {"handler", "fate", "where", "since", "attempts", "last_error", "task"}
     assert delivery["attempts"].keys() == {"failed", "lost", "postponed", "replayed"}
     assert delivery["handler"] == NAME
+    assert delivery["task"] == f"{coordinates}:{NAME}"
     return {**found["record"], **delivery}
 
 

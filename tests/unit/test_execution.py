@@ -48,6 +48,7 @@ class FakeBook:
         self.fates = dict.fromkeys(settled, Fate.DONE)
         self.unwritten: dict[int, Fate] = {}
         self.silent = False
+        self.tasks: list[tuple[str, list[int]]] = []
 
     def settled(self, offsets: list[int]) -> set[int]:
         return {offset for offset in offsets if offset in self.fates}
@@ -69,6 +70,9 @@ class FakeBook:
 
     def forgot_at(self, message: Message) -> float | None:
         return None
+
+    def carried(self, task_id: str, offsets: list[int]) -> None:
+        self.tasks.append((task_id, offsets))
 
 
 class World:
@@ -139,7 +143,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_one_that_fails_leaves_its_batch_and_its_neighbours_are_done(world: World) -> None:
-    assert world.run(1, -2, 3) == "2 done, 1 again"
+    assert world.run(1, -2, 3) == "2 done, 1 again; again: orders-0-1"
     assert world.book.fates == {0: Fate.DONE, 2: Fate.DONE}
     assert world.sent == [(4, [1])]
 
@@ -153,7 +157,7 @@ def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> 
     world.run(-1, 2, -3)
     again = world.batches[0]
     assert [delivery.failures for delivery in again.deliveries] == [1, 1]
-    with pytest.raises(DeadLettered, match="2 dead; the first of the dead: exhausted"):
+    with pytest.raises(DeadLettered, match=r"2 dead; the first of the dead: exhausted.*; dead: orders-0-0 orders-0-2$"):
         world.run_batch(again)
     assert world.letters == [(0, "exhausted"), (2, "exhausted")]
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE, 2: Fate.DEAD}
@@ -214,7 +218,7 @@ def test_when_its_time_is_over_the_rest_goes_back_as_a_batch_of_its_own(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(charge, "batch_seconds", -1)
-    assert world.run(1, 2, 3) == "1 done, 2 put back"
+    assert world.run(1, 2, 3) == "1 done, 2 put back; put back: orders-0-1 orders-0-2"
     assert world.sent == [(0, [1, 2])]
 
 
@@ -233,6 +237,17 @@ def test_one_alone_ends_its_task_as_its_delivery_ends(world: World, monkeypatch:
     monkeypatch.setattr(type(charge), "apply_async", lambda *a, **k: None)
     with pytest.raises(Retry):
         world.run(-1)
+
+
+def test_which_task_carried_what_has_ended_is_noted_of_a_batch_alone(world: World) -> None:
+    world.run(1, -2, 3)
+    assert world.book.tasks == [("x", [0, 2])]
+    world.book.silent = True
+    world.comes_back(1, 2)
+    assert world.book.tasks[1:] == [("x", [])]
+    world.book.silent = False
+    world.run(1)
+    assert len(world.book.tasks) == 2
 
 
 def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +291,7 @@ def test_what_is_done_while_the_ledger_does_not_answer_travels_as_done_and_never
     again = world.comes_back_from(left)
     assert [delivery.ended for delivery in again.deliveries] == ["done", "done", "", "done"]
     world.book.silent = False
-    assert world.run_batch(again) == "3 done, 1 again"
+    assert world.run_batch(again) == "3 done, 1 again; again: orders-0-2"
     assert ran == [1, 2, -3, 4]
     assert world.book.fates == dict.fromkeys((0, 1, 3), Fate.DONE)
 

@@ -15,7 +15,8 @@ from bridge.handlers import read_routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.templates import Outgoing
 from bridge.records.header import HEADER, to_header
-from bridge.records.message import Batch, Delivery, Message, label
+from bridge.records.message import Batch, Delivery, Message
+from bridge.records.naming import label
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.handler import HandlerTask
@@ -104,7 +105,7 @@ def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, take
     assert ours["headers"] == theirs["headers"]
     assert ours == theirs
     assert ours["headers"]["id"] == "orders-3-1234..1240:charge"
-    assert ours["headers"]["argsrepr"] == "(orders-3-1234..1240, 2 messages)"
+    assert ours["headers"]["argsrepr"] == "(orders-3-1234..1240, 2 messages: orders-3-1234 orders-3-1240)"
     assert ours["headers"][HEADER] == sent.header
     assert ours["headers"]["timelimit"] == [options.get("time_limit"), options.get("soft_time_limit")]
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from bridge.records.failure import Failure
-from bridge.records.message import Delivery, Message, batch_id, label
+from bridge.records.message import Delivery, Message
+from bridge.records.naming import batch_id, label
 
 plain = Delivery(Message("orders", 3, 1234, b"k", b"v", (("a", b"1"),), 5), "orders.handlers.charge")
 
@@ -22,7 +23,10 @@ def test_the_task_id_is_the_identity_and_from_the_first_park_on_a_number():
 
 def test_flower_and_the_logs_show_what_a_batch_carries():
     assert label("orders", 3, [1234]) == "(orders-3-1234)"
-    assert label("orders", 3, [1200, 1201, 1399]) == "(orders-3-1200..1399, 3 messages)"
+    assert (
+        label("orders", 3, [1200, 1201, 1399])
+        == "(orders-3-1200..1399, 3 messages: orders-3-1200 orders-3-1201 orders-3-1399)"
+    )
     assert batch_id("orders", 3, [1234], "charge") == "orders-3-1234:charge"
     assert batch_id("orders", 3, [1200, 1399], "charge") == "orders-3-1200..1399:charge"
 

@@ -49,6 +49,9 @@ class Acts:
     def forgot_at(self, message: Message) -> float | None:
         return self.forgotten
 
+    def carried(self, task_id: str, offsets: list[int]) -> None:
+        self.done_so_far.append(f"{task_id} carried {offsets}")
+
     def done(self, offset: int, *, now: bool = False) -> None:
         self._mark(offset, Fate.DONE, "at once" if now else "soon")
 

@@ -1,0 +1,57 @@
+"""How what a Celery task carries is named where people look for it: its id, its arguments in Flower, and records."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+#: Most characters of a list of records in a task's arguments or result, beside the rest of it.
+LISTED: Final = 400
+
+
+def batch_id(topic: str, partition: int, offsets: Sequence[int], handler: str) -> str:
+    """The Celery task id for these offsets of a partition, ascending."""
+    if len(offsets) == 1:
+        return f"{topic}-{partition}-{offsets[0]}:{handler}"
+    return f"{topic}-{partition}-{offsets[0]}..{offsets[-1]}:{handler}"
+
+
+def label(topic: str, partition: int, offsets: Sequence[int]) -> str:
+    """What Flower and the logs show as a task's arguments, so that Flower's search for a record's coordinates finds it.
+
+    Of a few every one is named. Of more their hundreds are: the record orders-3-1234 is one of `orders-3-12xx`.
+    """
+    place = f"{topic}-{partition}-"
+    if len(offsets) == 1:
+        return f"({place}{offsets[0]})"
+    first, last = offsets[0], offsets[-1]
+    names = _all_named(place, offsets) or _hundreds(place, offsets)
+    return f"({place}{first}..{last}, {len(offsets)} messages: {names})"
+
+
+def listed(topic: str, partition: int, offsets: Sequence[int]) -> str:
+    """These records by their coordinates, as many as there is room for."""
+    return _cut((f"{topic}-{partition}-{offset}" for offset in offsets), len(offsets))
+
+
+def _all_named(place: str, offsets: Sequence[int]) -> str | None:
+    if len(offsets) * (len(place) + len(str(offsets[-1])) + 1) > LISTED:
+        return None
+    return " ".join(f"{place}{offset}" for offset in offsets)
+
+
+def _hundreds(place: str, offsets: Sequence[int]) -> str:
+    first, last = offsets[0] // 100, offsets[-1] // 100
+    whole = offsets[-1] - offsets[0] == len(offsets) - 1
+    found: Iterable[int] = range(first, last + 1) if whole else dict.fromkeys(offset // 100 for offset in offsets)
+    return _cut((f"{place}{hundred or ''}xx" for hundred in found), 0)
+
+
+def _cut(names: Iterable[str], count: int) -> str:
+    """As many of the names as there is room for; of how many, if that is known."""
+    shown: list[str] = []
+    room = LISTED
+    for name in names:
+        room -= len(name) + 1
+        if room < 0:
+            return " ".join([*shown, f"and {count - len(shown)} more" if count else "…"])
+        shown.append(name)
+    return " ".join(shown)
