@@ -1,0 +1,52 @@
+"""What the main process believes of a look at a message, before its child does."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.worker import state
+
+from lossless.transport.riding import LOOKED
+from tasks.request import Request
+
+
+class Ours:
+    def do_along(self, *_: Any) -> None:
+        """The transport takes a step along."""
+
+
+def request(channel: Any, task_id: str = "orders-0-1:h") -> Any:
+    app = Celery("unit", set_as_current=False)
+
+    @app.task(name="h")
+    def h() -> None:
+        """Does nothing."""
+
+    message = SimpleNamespace(
+        headers={"id": task_id, "task": "h", "lang": "py"},
+        properties={LOOKED: (1.0, "f"), "correlation_id": task_id},
+        delivery_info={"exchange": "", "routing_key": "q"},
+        payload=[[], {}, {}],
+        body="W1tdLCB7fSwge31d",
+        content_type="application/json",
+        content_encoding="utf-8",
+        channel=channel,
+        decode=lambda: [[], {}, {}],
+    )
+    return Request(message, app=app, task=h, hostname="here", decoded=True, body=([], {}, {}), utc=True)
+
+
+def test_a_look_that_our_transport_took_along_is_believed() -> None:
+    assert request(Ours()).request_dict["properties"][LOOKED] == (1.0, "f")
+
+
+def test_what_another_transport_lets_through_is_a_senders_word() -> None:
+    assert LOOKED not in request(object()).request_dict["properties"]
+
+
+def test_a_second_message_of_a_delivery_that_is_here_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = request(Ours())
+    monkeypatch.setitem(state.requests, first.id, first)
+    assert LOOKED not in request(Ours()).request_dict["properties"]
+    assert LOOKED in request(Ours(), "orders-0-2:h").request_dict["properties"]
