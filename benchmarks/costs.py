@@ -20,6 +20,8 @@ from benchmarks.ways import MANY, RAW_WORKER, WORKER, group
 FEW = 8_000
 WARM = 1_000
 REST = 5.0
+#: Days of fates (the default of kafka_ledger_days), and bytes a fate (benchmarks/ledger.py).
+DAYS, FATE = 7, 0.6
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGESIZE")
@@ -67,6 +69,22 @@ def main() -> None:
     for key in rows[1]:
         if key.startswith(("MiB", "queued")):
             print(f"| {key} | " + " | ".join(f"{row.get(key, 0):,.0f}" for row in rows) + " |")
+    for way, row in zip(WAYS[1:], rows[1:], strict=True):
+        _fleet(way, row)
+
+
+def _fleet(way: Measured, row: Mapping[str, float]) -> None:
+    """What these costs make of a rate: cores at full use, megabytes a second at Redis, gigabytes of fates."""
+    print(f"| {way.name}, messages/s | bridge | worker | Redis | Kafka | MB/s to, from Redis | GB of fates |")
+    print("| --- " * 7 + "|")
+    for rate in (1_000, 10_000, 100_000, 1_000_000):
+        cores = [rate * row[part] for part in ("bridge", "redis", "kafka")]
+        worker = rate * (row["main"] + row["children"])
+        there, back = (rate * row[where] / 1e6 for where in ("in", "out"))
+        print(
+            f"| {rate:,} | {cores[0]:.2f} | {worker:.2f} | {cores[1]:.2f} | {cores[2]:.2f} "
+            f"| {there:,.1f}, {back:,.1f} | {rate * DAYS * 86_400 * FATE / 1e9:,.1f} |"
+        )
 
 
 def _measure(way: Measured) -> dict[str, float]:

@@ -5,12 +5,11 @@ import time
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.marks import Marks
-from benchmarks.rates import clock_from_first
+from benchmarks.rates import ROUNDS, clock_from_first
 from benchmarks.stack import PARTITIONS, Stack, kill, stack
 from benchmarks.ways import WORKER, group
 
 COUNT = 50_000
-ROUNDS = 2
 KILL_AT = 20_000
 #: Seconds before the kill within which what finished may run twice.
 LATE = 0.01

@@ -10,12 +10,12 @@ from celery import Celery
 from confluent_kafka import Producer
 
 from benchmarks.marks import Marks
+from benchmarks.rates import ROUNDS
 from benchmarks.stack import Stack, stack
 from benchmarks.ways import RAW_WORKER, WORKER, group
 
 #: Messages a round, and those before that are not counted: the first makes connections.
 COUNT, FIRST = 150, 10
-ROUNDS = 3
 WANTED = 10
 
 

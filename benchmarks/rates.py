@@ -1,5 +1,6 @@
 """Rates, and their ratios in interleaved rounds of one run."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from typing import Final
 
 from benchmarks.stack import Stack, stack
 
-ROUNDS: Final = 3
+ROUNDS: Final = int(os.environ.get("ROUNDS", "3"))
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,30 @@ def test_flower_shows_the_deliveries_and_finds_them_by_their_coordinates(stack: 
     worker.terminate(20)
 
 
+def test_flower_opened_later_shows_what_is_under_way_and_what_comes(stack: Stack):
+    stack.make_topics("orders")
+    stack.bridge()
+    stack.worker()
+    before = stack.produce("orders", *range(5))
+    eventually(lambda: sorted(stack.done()) == sorted(before), 30, "nobody has seen these")
+    (running,) = stack.produce("orders", {"sleep": 15})
+    eventually(lambda: stack.runs(coordinates=running), 20, "it runs")
+    port = free_port()
+    command = (sys.executable, "-m", "celery", "-A", "tasks", "flower", f"--port={port}", "--address=127.0.0.1")
+    flower: Served = stack.start("flower", *command, kind=Served, FLOWER_UNAUTHENTICATED_API="true")
+    flower.port = port
+
+    def shown(coordinates: str) -> tuple[str, str]:
+        tasks = json.loads(flower.get("/api/tasks")[1] or "{}")
+        task = tasks.get(f"{coordinates}:{NAME}", {})
+        return task.get("name", ""), task.get("state", "")
+
+    eventually(lambda: shown(running) == (NAME, "STARTED"), 12, "Flower shows what runs")
+    (after,) = stack.produce("orders", {"id": 1})
+    eventually(lambda: shown(after) == (NAME, "SUCCESS"), 20, "and what comes")
+    assert shown(before[0]) == ("", "")
+
+
 def test_an_idle_worker_and_an_idle_bridge_cost_next_to_nothing(stack: Stack):
     stack.make_topics("orders")
     bridge = stack.bridge()

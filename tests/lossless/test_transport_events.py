@@ -12,58 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
 
 from tests.lossless.harness import Broker, Worker, sender, wait_until, worker
+from tests.lossless.listening import ALL, listeners, listening
 
 Send = Callable[..., Any]
 Start = Callable[..., Worker]
-
-ALL = ["task-received", "task-started", "task-succeeded"]
-
-
-class Listener:
-    """Celery's own receiver, with what it has seen."""
-
-    def __init__(self, app: Celery, connection: Any, wakeup: bool = True) -> None:
-        self.state = app.events.State()
-        self.seen: list[dict[str, Any]] = []
-        self._receiver = app.events.Receiver(connection, handlers={"*": self._note})
-        self._thread = threading.Thread(target=self._receiver.capture, kwargs={"wakeup": wakeup})
-
-    def _note(self, event: dict[str, Any]) -> None:
-        self.seen.append(event)
-        self.state.event(dict(event))
-
-    def types(self, task: str) -> list[str]:
-        return [event["type"] for event in self.seen if event.get("uuid") == task]
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._receiver.should_stop = True
-        self._thread.join(10)
-
-
-def listeners(broker: Broker) -> int:
-    """How many connections listen to patterns, as receivers of events and of control do."""
-    return sum(int(one["psub"]) > 0 for one in broker.client.client_list(_type="pubsub"))
-
-
-@contextmanager
-def listening(broker: Broker, url: str | None = None, wakeup: bool = True) -> Iterator[Listener]:
-    """A receiver that listens, as Flower's does; closed when the block ends."""
-    app = Celery("listener", broker=url or broker.url)
-    with app, app.connection_for_read() as connection:
-        before = listeners(broker)
-        listener = Listener(app, connection, wakeup)
-        listener.start()
-        try:
-            wait_until(lambda: listeners(broker) > before, what="it listens")
-            yield listener
-        finally:
-            listener.stop()
 
 
 @contextmanager

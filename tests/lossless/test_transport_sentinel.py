@@ -11,6 +11,7 @@ import redis
 from celery import Celery
 
 from tests.lossless.harness import TRANSPORT_APP, Broker, wait_until, worker
+from tests.lossless.listening import ALL, listening
 from tests.servers.process import ServerProcess, free_port
 from tests.servers.redis import RedisServer, program
 
@@ -95,3 +96,24 @@ def test_a_failover_ends_nothing(sentinel: Sentinel, tmp_path: Path):
         wait_until(lambda: not two.taken(), 15)
         assert not running.exited
         assert running.count(" ready.") == 1
+
+
+@pytest.mark.slow
+def test_who_listens_is_noticed_before_and_after_a_failover(sentinel: Sentinel, tmp_path: Path):
+    options: dict[str, Any] = {"master_name": "mymaster", "socket_timeout": 2, "socket_connect_timeout": 2}
+    app = Celery(broker=sentinel.url, broker_transport_options=options)
+    with app, worker(sentinel.url, tmp_path, "-E", broker_transport_options=options) as running:
+
+        def seen_whole(broker: Broker) -> None:
+            app.send_task(NOOP)
+            wait_until(lambda: " succeeded" in running.text.rpartition("ready.")[2], what="one ran unheard")
+            with listening(broker, sentinel.url, options=options) as listener:
+                wait_until(lambda: any(event["type"] == "worker-heartbeat" for event in listener.seen))
+                name = app.send_task(NOOP).id
+                wait_until(lambda: listener.types(name) == ALL, what="one is seen whole")
+
+        seen_whole(sentinel.one)
+        sentinel.client.execute_command("SENTINEL", "FAILOVER", "mymaster")
+        wait_until(lambda: sentinel.two.client.role()[0] == b"master", 20)
+        wait_until(lambda: published(app), 20)
+        seen_whole(sentinel.two)
