@@ -115,5 +115,7 @@ def test_who_listens_is_noticed_before_and_after_a_failover(sentinel: Sentinel, 
         seen_whole(sentinel.one)
         sentinel.client.execute_command("SENTINEL", "FAILOVER", "mymaster")
         wait_until(lambda: sentinel.two.client.role()[0] == b"master", 20)
+        # With that the sentinel has cut whoever listened there, and sends nobody there any more.
+        wait_until(lambda: sentinel.one.client.role()[0] == b"slave", 30, "the old master follows")
         wait_until(lambda: published(app), 20)
         seen_whole(sentinel.two)
