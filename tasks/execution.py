@@ -16,6 +16,7 @@ from lossless.worker.ending import ComeBack
 from tasks import metrics, observing, telling
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
+from tasks.ends import Ends
 from tasks.errors import DeadLettered, RetryAsked
 from tasks.later import Later
 from tasks.limits import watchdog
@@ -24,7 +25,6 @@ from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
 from tasks.settling import Settling, follows_a_loss
-from tasks.tally import Tally
 
 logger = observing.log(__name__)
 
@@ -77,7 +77,7 @@ class Execution:
         self._runs = metrics.Runs(task.name, batch.group)
         self._attempts = Attempts(task, str(batch), self._last_will)
         self._later = Later(batch.order)
-        self._tally = Tally(batch.topic, batch.partition)
+        self._ends = Ends(batch.topic, batch.partition)
         self._result: Any = None
         self._dead: Dead | None = None
 
@@ -136,7 +136,7 @@ class Execution:
             return deliveries
         for delivery in deliveries:
             if delivery.message.offset in settled:
-                self._tally.add("skipped", delivery.message.offset)
+                self._ends.add("skipped", delivery.message.offset)
                 self._left.pop(delivery.message.offset)
                 metrics.skipped(self._task.name, self._batch.group)
                 telling.skipped(delivery)
@@ -171,7 +171,7 @@ class Execution:
 
     def _end_again(self, delivery: Delivery) -> None:
         """It ended in an earlier run, which could not tell the ledger."""
-        self._tally.add(delivery.ended, delivery.message.offset)
+        self._ends.add(delivery.ended, delivery.message.offset)
         self._settling.ended_before(delivery)
 
     def _handle(self, delivery: Delivery) -> None:
@@ -184,7 +184,7 @@ class Execution:
             self._act(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
-        self._tally.add("done", delivery.message.offset)
+        self._ends.add("done", delivery.message.offset)
         self._settling.done(delivery)
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
@@ -225,7 +225,7 @@ class Execution:
             waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
             self._again(waiting, delay, str(dead.failure))
             return
-        self._tally.add("dead", delivery.message.offset)
+        self._ends.add("dead", delivery.message.offset)
         self._dead = self._dead or dead
 
     def _end(self) -> Any:
@@ -233,17 +233,17 @@ class Execution:
         for delay, deliveries in self._later.take():
             self._send_on(deliveries, delay)
             for delivery in deliveries:
-                self._tally.add("again" if delay else "put back", delivery.message.offset)
+                self._ends.add("again" if delay else "put back", delivery.message.offset)
         if self._dead is not None:
             # A task with a dead letter is a failed one for Flower, however many of its batch were done.
             raise DeadLettered(self._epitaph(self._dead))
-        return self._result if self._alone else str(self._tally)
+        return self._result if self._alone else str(self._ends)
 
     def _epitaph(self, first: Dead) -> str:
         if self._alone:
             return f"{first.reason}: {first.failure}"
         words = cut(str(first.failure), ERROR_LENGTH)
-        return f"{self._tally.counts}; the first of the dead: {first.reason}: {words}; {self._tally.names}"
+        return f"{self._ends.counts}; the first of the dead: {first.reason}: {words}; {self._ends.names}"
 
     def note_carrier(self) -> None:
         """Note which task carried what has ended."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from bridge.demo.fates import RETRYING, WAITING, Fates
+from bridge.demo.board import RETRYING, WAITING, Board
 from bridge.demo.orders import HANDLERS, HANDLERS_MODULE, KINDS, TOPIC, Order, stream
 from bridge.demo.screen import Screen, table
 from bridge.demo.stack import STOP_SIGNALS, Stack
@@ -76,7 +76,7 @@ class Demo:
         self._stack, self._signals, self._once = stack, signals, once
         self._console = Console()
         self._handlers = [f"{HANDLERS_MODULE}.{name}" for name in HANDLERS]
-        self._fates = Fates(self._handlers)
+        self._board = Board(self._handlers)
         self._orders = islice(stream(seed), records)
         self._title = f"bridge demo, seed {seed}"
         self._producer: Producer = producer_client({"bootstrap.servers": stack.bootstrap_servers})
@@ -90,13 +90,13 @@ class Demo:
             # Asking for a topic makes it, so that the bridge finds it at once.
             self._producer.list_topics(TOPIC, timeout=10)
             stack = self._stack
-            watch = Watch(self._fates, stack.bootstrap_servers, stack.redis_url, stack.worker_port)
+            watch = Watch(self._board, stack.bootstrap_servers, stack.redis_url, stack.worker_port)
             entered.enter_context(watch)
             stack.start_processes()
             hint = f"Logs: {stack.logs}" + ("" if self._once else "   Ctrl-C ends it")
-            screen = entered.enter_context(Screen(self._fates, self._console, self._title, hint))
+            screen = entered.enter_context(Screen(self._board, self._console, self._title, hint))
             fault = self._loop(watch, screen)
-        if rows := self._fates.rows(kind.name for kind in KINDS):
+        if rows := self._board.rows(kind.name for kind in KINDS):
             self._console.print(table(rows, self._handlers))
         if fault is None:
             return OK
@@ -128,7 +128,7 @@ class Demo:
                 return None
 
     def _open(self) -> int:
-        counts = self._fates.counts()
+        counts = self._board.counts()
         return counts[WAITING] + counts[RETRYING] + self._unacknowledged * len(self._handlers)
 
     def _fault(self, open_now: int, moved: float) -> str | None:
@@ -154,7 +154,7 @@ class Demo:
                 self._rejected = error
                 return
             place = (record.topic(), record.partition(), record.offset())
-            self._fates.produced(order.kind, *place)  # type: ignore[arg-type]
+            self._board.produced(order.kind, *place)  # type: ignore[arg-type]
 
         self._unacknowledged += 1
         self._producer.produce(TOPIC, order.value, order.key, headers={"source": b"web-shop"}, on_delivery=acknowledged)

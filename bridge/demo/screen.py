@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from bridge.demo.fates import DEAD, DONE, RETRYING, STATES, WAITING, Fates, Mishap, Row
+from bridge.demo.board import DEAD, DONE, RETRYING, STATES, WAITING, Board, Mishap, Row
 
 COLOURS: Final = {DONE: "green", RETRYING: "yellow", DEAD: "red", WAITING: "bright_black"}
 #: The words of the live picture: what is done or not is "handled" for who looks on.
@@ -34,8 +34,8 @@ class Screen:
         hint: what the one who looks on can do.
     """
 
-    def __init__(self, fates: Fates, console: Console, title: str, hint: str) -> None:
-        self._fates, self._console, self._title, self._hint = fates, console, title, hint
+    def __init__(self, board: Board, console: Console, title: str, hint: str) -> None:
+        self._board, self._console, self._title, self._hint = board, console, title, hint
         self._started = time.monotonic()
         self._next = 0.0
         self._live: Live | None = None
@@ -59,7 +59,7 @@ class Screen:
         now = time.monotonic()
         if now < self._next:
             return
-        counts = self._fates.counts()
+        counts = self._board.counts()
         if self._live is not None:
             self._next = now + REDRAW_EVERY
             self._live.update(self._picture(counts), refresh=True)
@@ -73,7 +73,7 @@ class Screen:
         numbers = Text("   ").join(
             Text.assemble((f"{counts[state]}", f"bold {COLOURS[state]}"), f" {TITLES[state]}") for state in STATES
         )
-        latest = [_mishap(mishap) for mishap in list(self._fates.mishaps)[-MISHAPS:]]
+        latest = [_mishap(mishap) for mishap in list(self._board.mishaps)[-MISHAPS:]]
         latest += [Text()] * (MISHAPS - len(latest))
         foot = Text(self._hint, style="bright_black", no_wrap=True, overflow="ellipsis")
         body = Group(head, Text(), _bar(counts), numbers, Text(), Text("Last failures", style="bold"), *latest)

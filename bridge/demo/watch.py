@@ -18,7 +18,7 @@ from urllib.request import urlopen
 from celery import Celery
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.demo.fates import Fates
+from bridge.demo.board import Board
 from bridge.demo.orders import TOPIC
 from bridge.kafka import Consumer, Record, TopicPartition, admin_client, consumer_client
 from bridge.topics.names import TopicNames
@@ -32,14 +32,14 @@ COUNTS_EVERY: Final = 1.0
 
 
 class Watch:
-    """Tells `fates` what it sees, from `__enter__` on.
+    """Tells `board` what it sees, from `__enter__` on.
 
     Parameters:
         metrics_port: where the worker has its /metrics.
     """
 
-    def __init__(self, fates: Fates, bootstrap_servers: str, redis_url: str, metrics_port: int) -> None:
-        self._fates = fates
+    def __init__(self, board: Board, bootstrap_servers: str, redis_url: str, metrics_port: int) -> None:
+        self._board = board
         self._kafka = {"bootstrap.servers": bootstrap_servers}
         self._app = Celery("demo", broker=redis_url, set_as_current=False)
         self._metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
@@ -74,7 +74,7 @@ class Watch:
         if now >= self._next_counts:
             self._next_counts = now + COUNTS_EVERY
             for handler, count in self._worker_counts():
-                self._fates.all_done(handler, count)
+                self._board.all_done(handler, count)
 
     def _dead_letter_consumer(self) -> Consumer:
         topic = TopicNames(GROUP).dead_letters(TOPIC)
@@ -90,7 +90,7 @@ class Watch:
         place = "-".join(header[f"origin_{name}"] for name in ("topic", "partition", "offset"))
         error = f"{header['error_class']}: {header['error_message']}"
         identity = f"{place}:{header['handler']}"
-        self._fates.dead(identity, header["reason"], int(header["attempts"]), error)
+        self._board.dead(identity, header["reason"], int(header["attempts"]), error)
 
     def _worker_counts(self) -> Iterator[tuple[str, int]]:
         """Per handler, how often it has returned; nothing while the worker does not answer."""
@@ -120,13 +120,13 @@ class Watch:
 
     def _on_received(self, event: Mapping[str, Any]) -> None:
         if retries := event.get("retries"):
-            self._fates.sent_again(event["uuid"], retries)
+            self._board.sent_again(event["uuid"], retries)
 
     def _on_retried(self, event: Mapping[str, Any]) -> None:
-        self._fates.failed(event["uuid"], _words(event.get("exception") or ""))
+        self._board.failed(event["uuid"], _words(event.get("exception") or ""))
 
     def _on_succeeded(self, event: Mapping[str, Any]) -> None:
-        self._fates.done(event["uuid"])
+        self._board.done(event["uuid"])
 
 
 def _text(value: bytes | None) -> str:

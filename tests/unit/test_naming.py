@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.records.naming import LISTED, batch_id, label, listed
-from tasks.tally import Tally
+from tasks.ends import Ends
 
 OFFSETS = st.sets(st.integers(0, 10**7), min_size=1, max_size=500).map(sorted)
 
@@ -68,13 +68,13 @@ def test_a_label_names_range_count_and_records_or_hundreds(offsets, expected):
 
 
 def test_a_result_counts_all_and_names_those_that_did_not_end_well():
-    tally = Tally("orders", 3)
-    assert str(tally) == ""
+    ends = Ends("orders", 3)
+    assert str(ends) == ""
     for offset in range(197):
-        tally.add("done", offset)
-    assert str(tally) == "197 done"
+        ends.add("done", offset)
+    assert str(ends) == "197 done"
     for what, offset in (("again", 201), ("dead", 234), ("again", 207), ("skipped", 9)):
-        tally.add(what, offset)
-    assert tally.counts == "197 done, 2 again, 1 dead, 1 skipped"
-    assert tally.names == "again: orders-3-201 orders-3-207; dead: orders-3-234"
-    assert str(tally) == f"{tally.counts}; {tally.names}"
+        ends.add(what, offset)
+    assert ends.counts == "197 done, 2 again, 1 dead, 1 skipped"
+    assert ends.names == "again: orders-3-201 orders-3-207; dead: orders-3-234"
+    assert str(ends) == f"{ends.counts}; {ends.names}"

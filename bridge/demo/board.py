@@ -50,7 +50,7 @@ class Row:
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-class Fates:
+class Board:
     """What became of each delivery; fed by several threads.
 
     A delivery that has ended is only counted, so that the demo can run for days.

@@ -6,7 +6,7 @@ from bridge.records.naming import listed
 _UNNAMED = ("done", "skipped")
 
 
-class Tally:
+class Ends:
     """The ends of one task's deliveries (pure).
 
     Parameters:
