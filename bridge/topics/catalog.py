@@ -1,42 +1,32 @@
 """Which topics there are and where they end; makes those of ours that are missing."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import (
     AdminClient,
-    ConfigResource,
     KafkaError,
     KafkaException,
-    NewTopic,
     OffsetSpec,
     TopicCollection,
     TopicPartition,
     admin_client,
 )
 from bridge.settings import Settings
+from bridge.topics.making import ANSWER_WITHIN, made_on_first_use, make_dead_letters
 from bridge.topics.names import TopicNames
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for one question to Kafka.
-ANSWER_WITHIN: Final = 5.0
 _NO_ANSWER: Final = (
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
 )
-#: How much larger than its source a dead letter may be: our headers, cut as bridge.records.failure says.
-HEADROOM: Final = 65_536
-
-
-#: A dead letter is dropped by nobody but a person: not after a time, and not because another has its key.
-KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-
 #: How the ids of librdkafka's mock clusters begin.
 MOCK: Final = "mockCluster"
 
@@ -90,7 +80,8 @@ class Catalog:
         self.missing = missing
         self._must_identify({name for name in found if name not in self.topic_ids})
         for name, topic in found.items():
-            if name not in self._prepared and self._make(name, len(topic.partitions), known):
+            if name not in self._prepared:
+                self._make(name, len(topic.partitions), known)
                 self._prepared.add(name)
 
     def identify(self, topics: Collection[str]) -> dict[str, str]:
@@ -141,51 +132,14 @@ class Catalog:
         self.topic_ids.update(told)
         return told
 
-    def _make(self, source: str, partitions: int, known: Mapping[str, Any]) -> bool:
+    def _make(self, source: str, partitions: int, known: Container[str]) -> None:
         name = TopicNames.of(self._settings).dead_letters(source)
         if name in known or not self._makes:
-            return True
+            return
         if self.cluster.startswith(MOCK):
-            logger.info("this Kafka makes topics on first use: %r is left to it.", name)
-            return True
-        config = {**KEPT, "max.message.bytes": str(self._largest(source) + HEADROOM)}
-        topic = NewTopic(name, num_partitions=partitions, config=config)
-        try:
-            self._admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name].result(ANSWER_WITHIN * 2)
-        except KafkaException as error:
-            return self._not_made(name, error.args[0])
-        except TimeoutError:
-            raise KafkaUnavailable(f"Kafka did not answer when topic {name!r} was to be made.") from None
-        logger.info(
-            "topic %r made, with %d partitions; its dead letters are kept without end (retention.ms=-1).",
-            name,
-            partitions,
-        )
-        return True
-
-    def _largest(self, source: str) -> int:
-        """The largest record that the source takes, in bytes (Kafka's default where it does not tell)."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, source)
-        try:
-            (future,) = self._admin.describe_configs([resource], request_timeout=ANSWER_WITHIN).values()
-            return int(future.result(ANSWER_WITHIN)["max.message.bytes"].value)
-        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError):
-            return 1_048_588
-
-    def _not_made(self, name: str, error: KafkaError) -> bool:
-        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return True
-        if error.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
-            logger.info("this Kafka makes topics on first use: %r is left to it.", name)
-            return True
-        if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            raise KafkaUnavailable(f"topic {name!r} could not be made: {error.str()}.")
-        logger.error(
-            "topic %r could not be made: %s. Make it by hand; dead letters wait until it is there.",
-            name,
-            error.str(),
-        )
-        return True
+            made_on_first_use(name)
+        else:
+            make_dead_letters(self._admin, name, source, partitions)
 
     def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
         """Ask where one partition begins and ends, without waiting for the answers (`told`)."""

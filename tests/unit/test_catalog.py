@@ -1,0 +1,156 @@
+"""Which topics there are: each is told of once, made ready once, and known by its id."""
+
+import logging
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from bridge.errors import KafkaUnavailable
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics import catalog
+from bridge.topics.catalog import MOCK, Catalog
+
+
+def future(found: Any) -> "Future[Any]":
+    made: Future[Any] = Future()
+    if isinstance(found, Exception):
+        made.set_exception(found)
+    elif found is not None:
+        made.set_result(found)
+    return made
+
+
+def error(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+class Admin:
+    """A cluster with `topics` (name → partitions); `ends` answers where a partition ends."""
+
+    def __init__(self, **topics: int) -> None:
+        self.topics, self.cluster = topics, "a-cluster"
+        self.away: KafkaException | None = None
+        self.ends: Any = SimpleNamespace(offset=7)
+        self.ids: Any = "an-id"
+        self.looked = 0
+
+    def list_topics(self, timeout: float) -> Any:
+        self.looked += 1
+        if self.away is not None:
+            raise self.away
+        known = {name: SimpleNamespace(error=None, partitions=range(count)) for name, count in self.topics.items()}
+        return SimpleNamespace(topics=known, cluster_id=self.cluster)
+
+    def describe_topics(self, names: Any, request_timeout: float) -> Any:
+        told = self.ids if isinstance(self.ids, Exception) else SimpleNamespace(topic_id=self.ids)
+        return dict.fromkeys(self.topics, future(told))
+
+    def list_offsets(self, asked: Any, request_timeout: float) -> Any:
+        return {place: future(self.ends) for place in asked}
+
+
+@pytest.fixture
+def kafka(monkeypatch):
+    """A catalog of the topic `orders` on that cluster, and what was made of it."""
+    made: list[tuple[str, int]] = []
+
+    def of(admin: Admin, **file: Any) -> Catalog:
+        monkeypatch.setattr(catalog, "admin_client", lambda properties: admin)
+        monkeypatch.setattr(catalog, "make_dead_letters", lambda _, name, source, count: made.append((name, count)))
+        found = Catalog(Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"])
+        found.made = made  # type: ignore[attr-defined]
+        return found
+
+    return of
+
+
+def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(kafka):
+    found = kafka(Admin(orders=3))
+    found.prepare()
+    found.prepare()
+    assert found.made == [("orders.dlq", 3)]
+    assert found.complete
+    assert (found.cluster, found.topic_ids) == ("a-cluster", {"orders": "an-id"})
+
+
+def test_nothing_is_made_that_is_there_or_that_the_settings_forbid(kafka):
+    for found in (kafka(Admin(orders=3, **{"orders.dlq": 3})), kafka(Admin(orders=3), kafka_create_topics=False)):
+        found.prepare()
+        assert found.made == []
+        assert found.complete
+
+
+def test_a_topic_that_is_not_there_is_named_once_and_found_when_it_comes(kafka, caplog):
+    caplog.set_level(logging.INFO)
+    admin = Admin()
+    found = kafka(admin)
+    found.prepare()
+    found.prepare()
+    assert caplog.text.count("'orders' does not exist yet") == 1
+    assert (found.missing, found.complete) == ({"orders"}, False)
+    admin.topics["orders"] = 6
+    found.prepare()
+    assert "'orders' has 6 partitions" in caplog.text
+    assert (found.missing, found.complete) == (frozenset(), True)
+
+
+def test_a_mock_cluster_is_asked_for_no_id_and_makes_its_topics_itself(kafka):
+    admin = Admin(orders=4)
+    admin.cluster, admin.ids = f"{MOCK}7", AssertionError("it would not answer")
+    found = kafka(admin)
+    found.prepare()
+    assert (found.topic_ids, found.made, found.complete) == ({"orders": ""}, [], True)
+
+
+def test_a_kafka_that_does_not_answer_is_no_kafka_without_topics(kafka):
+    admin = Admin()
+    admin.away = error(KafkaError._TRANSPORT)
+    with pytest.raises(KafkaUnavailable, match="Kafka does not answer"):
+        kafka(admin).prepare()
+
+
+def test_nothing_is_made_of_a_topic_whose_id_kafka_does_not_say(kafka):
+    admin = Admin(orders=3)
+    admin.ids = error(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    found = kafka(admin)
+    with pytest.raises(KafkaUnavailable, match="does not say the id of topic 'orders'"):
+        found.prepare()
+    assert (found.made, found.complete) == ([], False)
+
+
+PLACE = ("orders", 0)
+
+
+def asked(found: Catalog) -> Catalog:
+    found.ask_ends([TopicPartition(*PLACE)])
+    return found
+
+
+def test_ends_are_told_when_the_answer_is_there_and_once(kafka):
+    found = asked(kafka(Admin(orders=1)))
+    assert found.ends() == {PLACE: 7}
+    assert found.ends() is None
+
+
+def test_an_answer_that_is_not_there_yet_is_none(kafka):
+    admin = Admin(orders=1)
+    admin.ends = None
+    assert asked(kafka(admin)).ends() is None
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN])
+def test_no_answer_is_an_error(kafka, code):
+    admin = Admin(orders=1)
+    admin.ends = error(code)
+    with pytest.raises(KafkaUnavailable):
+        asked(kafka(admin)).ends()
+
+
+def test_a_client_that_knows_too_old_a_cluster_learns_it_anew(kafka):
+    admin = Admin(orders=1)
+    admin.ends = error(KafkaError.FENCED_LEADER_EPOCH)
+    assert asked(kafka(admin)).ends() is None
+    assert admin.looked == 1

@@ -1,0 +1,164 @@
+"""What is made of Redis's answers: health, state, what is stuck and what has been under way longest."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from bridge.ledger.connection import Connection
+from bridge.ledger.epoch import State
+from bridge.ledger.fates import Fate
+from bridge.ledger.health import Health, health
+from bridge.ledger.pages import Account
+from bridge.ledger.states import States
+from bridge.ledger.stuck import Stuck, stuck
+from bridge.ledger.underway import Oldest, oldest
+
+ACCOUNT = Account("charge", "orders", "id", 0)
+
+
+class Pipe:
+    """Takes every command, and gives the answers that it was made with."""
+
+    def __init__(self, answers: Sequence[Any]) -> None:
+        self._answers = answers
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **options: self
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        return list(self._answers)
+
+
+class Ledger:
+    """A ledger whose Redis gives `answers`, and of which some offsets are handed."""
+
+    lost, where, timeout = 2, "here", 5.0
+
+    def __init__(self, *answers: Any, handed: Sequence[int] = ()) -> None:
+        self._answers, self._handed = answers, handed
+        self.narrowed: list[Any] = []
+
+    @contextmanager
+    def asking(self, doing: str) -> Iterator[Any]:
+        yield Pipe(self._answers)
+
+    def index_key(self, account: Account) -> str:
+        return "index"
+
+    def runs(self, account: Account, wanted: Any, first: int, last: int) -> Iterator[range]:
+        return (range(offset, offset + 1) for offset in self._handed if first <= offset <= last)
+
+    def fates_of(self, questions: Any) -> list[bytes]:
+        return [bytes(Fate.HANDED if o in self._handed else Fate.DONE for o in offsets) for _, offsets in questions]
+
+    def run(self, doing: str, script: Any, keys: Any, args: Any) -> None:
+        self.narrowed = list(args)
+
+    def check_synced(self, answer: Any, seconds: float) -> None:
+        assert answer == [1, 0]
+
+
+def of(*answers: Any, handed: Sequence[int] = ()) -> Any:
+    return Ledger(*answers, handed=handed)
+
+
+@pytest.mark.parametrize(
+    ("memory", "persistence", "found"),
+    [
+        ({"used_memory": 10}, {}, Health(10, 0, None)),
+        ({"used_memory": "10", "maxmemory": "20"}, {"aof_last_write_status": "ok"}, Health(10, 20, None)),
+        (
+            {"used_memory": 1},
+            {"aof_last_write_status": "err", "rdb_last_bgsave_status": "err"},
+            Health(1, 0, "aof_last_write_status is 'err', rdb_last_bgsave_status is 'err'"),
+        ),
+    ],
+)
+def test_health_is_memory_and_what_does_not_come_to_disk(memory: Any, persistence: Any, found: Health):
+    assert health(of(memory, persistence)) == found
+
+
+SERVER, REPLICATION = {"run_id": "r", "uptime_in_seconds": 60}, {"master_replid": "h"}
+
+
+def test_a_state_is_the_data_sets_the_servers_and_the_connections():
+    states = States(of(True, b"e-1", b"7", SERVER, REPLICATION), "writes")
+    assert states.now() == State("e-1", 7, "r", "h", 2)
+
+
+def test_a_full_redis_needs_no_epoch_where_there_is_one():
+    full = OutOfMemoryError("command not allowed")
+    assert States(of(full, b"e-1", None, SERVER, REPLICATION), "writes").now() == State("e-1", 0, "r", "h", 2)
+    with pytest.raises(OutOfMemoryError):
+        States(of(full, None, None, SERVER, REPLICATION), "writes").now()
+
+
+def test_nothing_was_forgotten_since_the_later_of_the_servers_start_and_the_data_sets(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+    assert States(of(True, b"e-900", None, SERVER, REPLICATION), "writes").since() == 940
+    assert States(of(True, b"e-990", None, SERVER, REPLICATION), "writes").since() == 990
+    assert States(of(True, b"of-an-older-version", None, SERVER, REPLICATION), "writes").since() == 940
+
+
+def test_waiting_for_the_disk_ends_before_the_answer_is_given_up():
+    states = States(of(1, [1, 0], True, b"e-1", b"8", SERVER, REPLICATION), "writes")
+    assert states.synced(2.5).writes == 8
+    with pytest.raises(ValueError, match="no less than"):
+        states.synced(5)
+
+
+FIELDS = {b"0": b"0-9", b"1": b"5-9", b"9": b"20-29"}
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds", "found"),
+    [
+        # Never too early: a step is ten seconds, and what was handed at its end counts.
+        (69, 60, []),
+        (70, 60, [Stuck(0, [3])]),
+        (80, 60, [Stuck(0, [3]), Stuck(10, [7])]),
+        (160, 60, [Stuck(0, [3]), Stuck(10, [7]), Stuck(90, [22])]),
+    ],
+)
+def test_what_is_stuck_was_handed_long_enough_ago_and_not_again_since(now: int, seconds: int, found: list[Stuck]):
+    assert stuck(of((now, 0), FIELDS, handed=[3, 7, 22]), ACCOUNT, seconds) == found
+
+
+def test_of_a_step_in_which_nothing_is_in_flight_nothing_is_kept():
+    ledger = of((1_000, 0), FIELDS, handed=[22])
+    assert stuck(ledger, ACCOUNT, 60) == [Stuck(90, [22])]
+    assert ledger.narrowed == [0, "0-9", "", 1, "5-9", "", 9, "20-29", "22-22"]
+
+
+@pytest.mark.parametrize(
+    ("handed", "waits", "found"),
+    [
+        ([], [], None),
+        ([3, 22], [], Oldest(3, 100)),
+        # One that waits for its retry is not asked for; when that is due, it counts from then on.
+        ([3, 22], [(b"3", 150.0)], Oldest(22, 10)),
+        ([3], [(b"3", 150.0)], None),
+        ([3, 22], [(b"3", 95.0)], Oldest(22, 10)),
+        ([3, 22], [(b"3", 60.0)], Oldest(3, 40)),
+        ([22], [(b"3", 60.0)], Oldest(22, 10)),
+    ],
+)
+def test_the_oldest_under_way_waits_for_no_retry(handed: list[int], waits: list[Any], found: Oldest | None):
+    assert oldest(of((100, 0), FIELDS, waits, handed=handed), ACCOUNT) == found
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("redis://:secret@one:6380/3", "one:6380"),
+        ("redis+socket:///run/redis.sock?virtual_host=2", "/run/redis.sock"),
+        ("rediss://one", "one:6379"),
+    ],
+)
+def test_where_it_is_is_said_without_the_password(url: str, where: str):
+    connection = Connection(url, 5, "LEDGER_URL")
+    assert connection.where == where
+    connection.close()
