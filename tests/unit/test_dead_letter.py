@@ -100,6 +100,11 @@ def test_what_was_written_is_read_back_whatever_headers_the_producer_gave(
     )
 
 
+def test_a_record_without_a_timestamp_has_none_in_its_dead_letter():
+    headers = dead_letter.headers(delivery("l", None), Dead("permanent", FAILURE), "g")
+    assert dict(headers)["origin_timestamp"] == b""
+
+
 def test_what_no_ascii_can_say_is_escaped_and_nothing_is_refused():
     headers = dead_letter.headers(delivery("l"), Dead("permanent", Failure("E", "größe \ud800", "", 1)), "g")
     assert dict(headers)["error_message"] == rb"gr\xf6\xdfe \ud800"
