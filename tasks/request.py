@@ -25,8 +25,8 @@ class Request(request.Request):
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)
         if self.id in state.requests or not hasattr(message.channel, "do_along"):
-            # Another message of the same delivery is here: by the time that this one runs, that may have ended. And what
-            # another transport than ours lets through is a sender's word.
+            # Another message of the same delivery is here: by the time that this one runs, that may have ended. And
+            # what another transport than ours lets through is a sender's word.
             message.properties.pop(LOOKED, None)
         if HEADER in self.request_dict:
             task: Any = self.task
