@@ -136,7 +136,10 @@ def check_limits(name: str, options: Mapping[str, Any]) -> None:
     """
     limit: Any = options.get("rate_limit")
     try:
-        rate(limit)
+        if isinstance(limit, str):
+            rate(limit)
+        elif not isinstance(limit, int | float | None):
+            raise TypeError
     except (KeyError, ValueError, TypeError, AttributeError):
         raise HandlerError(
             f'{name}: rate_limit takes a number a second, or one like "10/m" (s, m or h); it was given {limit!r}.'
