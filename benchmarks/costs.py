@@ -95,6 +95,7 @@ def _measure(way: Measured) -> dict[str, float]:
             _send(on, way, 0, WARM)
             clock_from_first(marks.handled, WARM)
             time.sleep(2)
+            before = on.redis.info("commandstats")
             first, began = _spent(on, parts), time.monotonic()
             _send(on, way, WARM, way.count)
             clock_from_first(marks.handled, WARM + way.count)
@@ -113,6 +114,7 @@ def _measure(way: Measured) -> dict[str, float]:
             f"costs: {way.name}: {way.count / (seconds - 1):,.0f}/s with its producer beside it; idle: {idle}",
             flush=True,
         )
+        print(f"costs: {way.name}: Redis: {_commands(before, on.redis.info('commandstats'), way.count)}", flush=True)
         return {**found, **memory, "queued, bytes a message": _queued(on, way)}
 
 
@@ -155,6 +157,17 @@ def _queued(on: Stack, way: Measured) -> float:
 
 
 # -- what was spent
+
+
+def _commands(before: Mapping[str, Any], after: Mapping[str, Any], count: int) -> str:
+    """The commands that took longest; what a script calls counts for the script too."""
+    nothing = {"calls": 0, "usec": 0}
+    spent = {
+        name.removeprefix("cmdstat_"): [one[what] - before.get(name, nothing)[what] for what in ("calls", "usec")]
+        for name, one in after.items()
+    }
+    most = sorted(spent.items(), key=lambda item: -item[1][1])[:8]
+    return ", ".join(f"{name} {usec / count:.2f} µs in {calls / count:.3f}" for name, (calls, usec) in most)
 
 
 def _spent(on: Stack, parts: Mapping[str, "Popen[bytes]"]) -> dict[str, float]:
