@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from celery import Celery
 from celery.exceptions import QueueNotFound
@@ -18,15 +18,17 @@ class Handler:
         name: the Celery task's name.
         topics: the topics whose messages it handles.
         queue: the Celery queue its deliveries go to.
-        batch: how many deliveries one Celery task may carry.
+        batch: how many deliveries one Celery task may carry; "auto": that is found out.
+        one_by_one: why that is one whatever is found out, where it is.
         longest_wait: seconds; the longest delay or hard time limit that one of its messages may see.
     """
 
     name: str
     topics: tuple[str, ...]
     queue: str
-    batch: int
+    batch: int | Literal["auto"]
     longest_wait: float
+    one_by_one: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,9 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 name=name,
                 topics=tuple(topics),
                 queue=queue,
-                batch=task.batch,
+                batch=1 if task.one_by_one else task.batch,
                 longest_wait=task.longest_wait,
+                one_by_one=task.one_by_one,
             )
     return Routes(found), faults
 

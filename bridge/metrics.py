@@ -57,6 +57,12 @@ class BridgeMetrics:
             ["topic", "handler"],
             registry=self.registry,
         )
+        self.batch_size = Gauge(
+            "bridge_batch_size",
+            "How many deliveries a message to a handler may carry now; the reason is in the status.",
+            ["handler"],
+            registry=self.registry,
+        )
         self.handoff_seconds = Histogram(
             "bridge_handoff_seconds",
             "From a record read to its deliveries confirmed by the Celery broker.",
@@ -134,6 +140,11 @@ class BridgeMetrics:
         """Show how many living workers consume each queue."""
         for queue, count in workers.items():
             self.workers.labels(queue).set(count)
+
+    def show_batches(self, sizes: Mapping[str, int]) -> None:
+        """Show how many deliveries a message to each handler may carry."""
+        for handler, size in sizes.items():
+            self.batch_size.labels(handler).set(size)
 
     def show_oldest(self, ages: Mapping[tuple[str, str], float]) -> None:
         """Show how long deliveries have been under way, by topic and handler."""

@@ -63,7 +63,7 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             retry_delays: seconds before each retry; its length is the number of retries.
             dead_letter_for: exception classes that go to the dead letters at once.
             stop_for: exception classes that halt the topic.
-            batch: how many deliveries one Celery task may carry (1).
+            batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             give_up_after: seconds from the first failure; no retry starts later.
             aliases: names that the handler had before: what is under way under them is taken.

@@ -64,6 +64,11 @@ class Book:
         return cls(cls._ledgers[key], batch, getattr(app.tasks.get(batch.handler), "other_names", ()))
 
     @property
+    def ledger(self) -> Ledger | None:
+        """Where the fates are; `None` where there is no Redis for it."""
+        return self._ledger
+
+    @property
     def unwritten(self) -> dict[int, Fate]:
         """What the ledger has not been told yet."""
         return self._unwritten

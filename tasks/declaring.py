@@ -14,6 +14,7 @@ from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
 from tasks.options import NEEDED, RETRY_OPTIONS, check_limits, check_names, policy_of
 from tasks.parameters import annotation_of, parameters_of
+from tasks.running import GIVEN_SECONDS
 
 _Function = Callable[..., Any]
 
@@ -59,9 +60,12 @@ def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: di
 def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:
     """The options of Celery's, and what ours become on the task."""
     policy = policy_of(name, options, base)
-    batch = options.pop("batch", 1)
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 10_000:
-        raise HandlerError(f"{name}: batch takes a whole number from 1 to 10,000; it was given {batch!r}.")
+    batch = options.pop("batch", "auto")
+    given = isinstance(batch, int) and not isinstance(batch, bool) and 1 <= batch <= 10_000
+    if not given and batch != "auto":
+        raise HandlerError(f'{name}: batch takes "auto" or a whole number from 1 to 10,000; it was given {batch!r}.')
+    if given:
+        options.setdefault("batch_seconds", GIVEN_SECONDS)
     parameters = parameters_of(name, function, bound=bool(options.get("bind")))
     annotation = annotation_of(name, function, parameters.value)
     try:

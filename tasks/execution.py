@@ -13,7 +13,7 @@ from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
 from lossless.worker.ending import ComeBack
-from tasks import metrics, observing, telling
+from tasks import metrics, observing, pace, telling
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.ends import Ends
@@ -21,6 +21,7 @@ from tasks.errors import DeadLettered, RetryAsked
 from tasks.later import Later
 from tasks.limits import watchdog
 from tasks.logs import about
+from tasks.pace import Laps
 from tasks.policy import Again, Bury, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
@@ -30,6 +31,8 @@ logger = observing.log(__name__)
 
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
 LEDGER_DELAY: Final = 5.0
+#: Seconds that a part of a batch may take whose time was over.
+WITHIN: Final = 0.05
 
 
 def execute(task: MessageTask[..., Any], header: object) -> Any:
@@ -44,17 +47,24 @@ def execute(task: MessageTask[..., Any], header: object) -> Any:
         ComeBack: they could not all be settled; the message comes again with those that are not.
         Reject: the header is none that this version can read; the message comes again as it is.
     """
+    begun = time.monotonic()
     try:
         batch = from_header(task.name, header)
     except MalformedDelivery as error:
         # Not ours, or of a newer version of this project: it waits for a worker that can read it.
         logger.error("%s", str(error))
         raise Reject(str(error), requeue=True) from None
-    execution, dog = Execution(task, batch), watchdog()
+    execution, dog = Execution(task, batch, begun), watchdog()
     if dog is not None:
         dog.executing = True
     try:
-        return execution.settle()
+        result = execution.settle()
+    except Exception:
+        execution.note_pace()
+        raise
+    else:
+        execution.note_pace()
+        return result
     finally:
         execution.note_carrier()
         if dog is not None:
@@ -65,7 +75,7 @@ def execute(task: MessageTask[..., Any], header: object) -> Any:
 class Execution:
     """One run of a batch: its deliveries one after another, each with a fate of its own."""
 
-    def __init__(self, task: MessageTask[..., Any], batch: Batch) -> None:
+    def __init__(self, task: MessageTask[..., Any], batch: Batch, begun: float) -> None:
         self._task, self._batch = task, batch
         self._alone = len(batch.deliveries) == 1
         self._book = Book.of(task.app, batch)
@@ -74,6 +84,7 @@ class Execution:
         self._suspect = follows_a_loss(task.request.headers or {})
         #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
+        self._laps = Laps(begun)
         self._runs = metrics.Runs(task.name, batch.group)
         self._attempts = Attempts(task, str(batch), self._last_will)
         self._later = Later(batch.order)
@@ -106,6 +117,11 @@ class Execution:
         self._book.flush(0)
         self._runs.tell()
 
+    def note_pace(self) -> None:
+        """Note what its deliveries took, for the size of the batches to come."""
+        if self._task.batch == "auto":
+            pace.note(self._book.ledger, self._batch.handler, self._laps.cost())
+
     def _left_over(self) -> list[Delivery]:
         """What has not ended; and what has, as far as the ledger has not been told."""
         return self._settling.left_of(delivery for _, delivery in sorted(self._left.items()))
@@ -113,14 +129,20 @@ class Execution:
     def run(self) -> Any:
         """Run what is not settled; then send on what must run later; then mark, and return."""
         todo = self._unsettled()
+        if self._task.batch == "auto" and pace.follows_new_loss(self._task.request.headers or {}):
+            pace.lost(self._book.ledger, self._batch.handler)
         if self._suspect and len(todo) > 1 and self._batch.order is None:
             return self._break_up(todo)
-        until = time.monotonic() + self._task.batch_seconds
+        now = time.monotonic()
+        until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
-            if number and time.monotonic() > until:
+            if number and now > until:
                 self._rest(todo[number:])
                 break
-            self._one(delivery)
+            try:
+                self._one(delivery)
+            finally:
+                now = self._laps.lap(now)
         self._book.flush()
         return self._end()
 
@@ -150,7 +172,17 @@ class Execution:
         return f"broken up into {len(todo)}"
 
     def _rest(self, todo: list[Delivery]) -> None:
-        """The time of this batch is over: what is left goes back to the queue as a batch of its own."""
+        """The time of this batch is over: what is left goes back to the queue as a batch of its own.
+
+        Where nobody has said how large a batch is to be, as several: others may be idle.
+        """
+        if self._task.batch == "auto" and self._batch.order is None:
+            most = max(1, int(WITHIN * self._laps.pace))
+            for start in range(0, len(todo), most):
+                self._send_on(todo[start : start + most], 0)
+            for delivery in todo:
+                self._ends.add("put back", delivery.message.offset)
+            return
         for delivery in todo:
             self._later.put_off(delivery, self._later.delay_of(delivery) or 0.0)
 

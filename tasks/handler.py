@@ -44,12 +44,21 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     source_topics: tuple[str, ...] = ()
     #: Under which the same function is registered besides: names that it had before, or has now.
     other_names: tuple[str, ...] = ()
-    batch: int = 1
     codec: Codec = None
     decode: Decode = staticmethod(decoder(None))
     value_wanted: bool = True
     message_name: str | None = None
     message_first: bool = False
+
+    @property
+    def one_by_one(self) -> str:
+        """Why its deliveries go one by one although no size of batches is given; empty where they do not."""
+        if self.batch != "auto":
+            return ""
+        if self.rate_limit:
+            return f"its rate_limit is {self.rate_limit}"
+        limits = [limit for limit in (self.time_limit, self.soft_time_limit) if limit]
+        return f"its time limit is {min(limits):g} s" if limits and min(limits) < 1 else ""
 
     @property
     def longest_wait(self) -> float:

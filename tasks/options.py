@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from celery import Task
 from celery.utils.time import rate
@@ -25,7 +25,7 @@ class Options(TypedDict, total=False):
     stop_for: _Errors
     give_up_after: float | None
     codec: Codec
-    batch: int
+    batch: int | Literal["auto"]
     batch_seconds: float
     aliases: Sequence[str]
 

@@ -12,6 +12,7 @@ from bridge.records.message import Batch
 from bridge.records.naming import label
 from tasks.book import Book
 from tasks.errors import Failed
+from tasks.pace import NOTED, losses
 from tasks.running import MessageTask
 
 #: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
@@ -49,6 +50,8 @@ def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: 
     _note(task.app, batch, delay)
     # How many processes and workers it has cost goes on being counted, through failures too.
     options["headers"].update({name: sent[name] for name in COUNTS if name in sent})
+    if noted := losses(sent):
+        options["headers"][NOTED] = noted
     retry(task, countdown=delay, exc=Failed(words), **options)
 
 

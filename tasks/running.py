@@ -1,7 +1,7 @@
 """The run that a process is in: what a handler's own calls to its task need to know of it."""
 
 from contextvars import ContextVar
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Literal
 
 from celery import Task
 
@@ -10,6 +10,10 @@ from tasks.defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
 from tasks.policy import Policy
 
+#: Seconds after which what is left of a batch goes back: where its size was found, and where it was given.
+AUTO_SECONDS: Final = 0.5
+GIVEN_SECONDS: Final = 30.0
+
 
 class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     """A task that handles messages, as far as whoever runs it asks."""
@@ -17,8 +21,10 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     abstract = True
 
     policy: Policy = Policy()
+    #: How many deliveries one Celery task may carry; "auto": as many as take about 50 ms.
+    batch: int | Literal["auto"] = "auto"
     #: Seconds after which what is left of a batch goes back to the queue as one of its own.
-    batch_seconds: float = 30
+    batch_seconds: float = AUTO_SECONDS
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""

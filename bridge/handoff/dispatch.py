@@ -1,14 +1,18 @@
 """Hands out what partitions have ready to the Celery broker, through the ledger: what is open goes out once."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from bridge.handoff.broker import Broker
 from bridge.handoff.marks import Marks
 from bridge.handoff.packing import Packed, pack, step_from
+from bridge.handoff.sizes import Sizes
+from bridge.kafka import Record
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
 from bridge.ledger.riding import place_of
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
+from bridge.partitions.turns import Group
 
 
 class Dispatch:
@@ -25,23 +29,27 @@ class Dispatch:
         broker: Broker,
         ledger: Ledger | None,
         marks: Marks,
+        sizes: Sizes,
         one_step: bool,
         cluster: str,
         group: str,
         metrics: BridgeMetrics,
     ) -> None:
-        self._broker, self._ledger, self._marks, self._one_step = broker, ledger, marks, one_step
+        self._broker, self._ledger, self._marks, self._sizes, self._one_step = broker, ledger, marks, sizes, one_step
         self._cluster, self._group = cluster, group
         self._metrics = metrics
+        self._first = 0
+        #: Whether some of what is ready waits until it is known how many deliveries a message may carry.
+        self.holds = False
 
-    def hand_out(self, partitions: Iterable[Partition]) -> int:
+    def hand_out(self, partitions: Sequence[Partition]) -> int:
         """Hand off what is ready; return how many deliveries went out.
 
         Raises:
             HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
         """
         self._marks.tell()
-        taken = [(partition, *group) for partition in partitions for group in partition.take()]
+        taken = self._take(partitions)
         packed: list[Packed] = []
         sent = 0
         try:
@@ -56,6 +64,9 @@ class Dispatch:
                 # What is out is out, whatever the ledger says to the marks: they wait, with the commit.
                 sent += len(step)
                 self._marks.tell()
+            if packed:
+                # After it: a record on a quiet topic does not wait for the look.
+                self._sizes.look()
         except BaseException:
             for partition, group, _ in taken[len(packed) :]:
                 partition.give_back(group.handler, group.offsets)
@@ -63,6 +74,24 @@ class Dispatch:
                 unsent.partition.give_back(unsent.group.handler, unsent.group.offsets)
             raise
         return sum(len(each.group.offsets) for each in packed)
+
+    def _take(self, partitions: Sequence[Partition]) -> list[tuple[Partition, Group, list[Record]]]:
+        """What is ready, as far as there is room for it: from another partition on each time."""
+        ready: dict[str, int] = {}
+        for partition in partitions:
+            for handler, count in partition.ready.items():
+                ready[handler] = ready.get(handler, 0) + count
+        if self.holds or sum(ready.values()) > 1:
+            self._sizes.look()
+        portions = self._sizes.portions(ready)
+        self._first = (self._first + 1) % max(1, len(partitions))
+        taken = [
+            (partition, *group)
+            for partition in (*partitions[self._first :], *partitions[: self._first])
+            for group in partition.take(portions)
+        ]
+        self.holds = any(portion.spent for portion in portions.values())
+        return taken
 
     def _send(self, packed: Sequence[Packed]) -> None:
         if self._ledger is not None and self._one_step:
@@ -122,7 +151,7 @@ class Dispatch:
         if free:
             partition.give_back(handler, list(free))
 
-    def _note(self, packed: Iterable[Packed]) -> None:
+    def _note(self, packed: Sequence[Packed]) -> None:
         counts: dict[tuple[str, str], int] = {}
         for each in packed:
             each.partition.handed(each.group.handler, each.group.offsets)
@@ -130,3 +159,5 @@ class Dispatch:
             counts[key] = counts.get(key, 0) + len(each.group.offsets)
         for (topic, handler), count in counts.items():
             self._metrics.handed_off.labels(topic, handler).inc(count)
+        for handler, messages in Counter(each.group.handler for each in packed).items():
+            self._sizes.handed(handler, messages)

@@ -49,13 +49,14 @@ def pack(
     """A group as a message, and the offsets of what would make it too large."""
     rows = [row_of(record) for record in records]
     fitting, size = _fitting(rows)
-    left, fits = group.offsets[fitting:], Group(group.handler, group.offsets[:fitting])
+    left, fits = group.offsets[fitting:], Group(group.handler, group.offsets[:fitting], group.why)
     topic, number = partition.topic, partition.number
     outgoing = Outgoing(
         group.handler,
         batch_id(topic, number, fits.offsets, group.handler),
         label(topic, number, fits.offsets),
         header_of(topic, number, cluster, bridge_group, partition.topic_id, partition.chosen.order, rows[:fitting]),
+        group.why,
     )
     return Packed(partition, fits, outgoing, size), left
 

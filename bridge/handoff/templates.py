@@ -19,6 +19,7 @@ class Outgoing:
     Attributes:
         task_id: the Celery task id.
         label: what Flower and the logs show as its arguments.
+        why: what Flower shows as its keyword arguments: why it carries so many.
         header: the `kafka` header (bridge.records.header).
     """
 
@@ -26,6 +27,7 @@ class Outgoing:
     task_id: str
     label: str
     header: dict[str, Any]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Template:
         headers = dict(self.headers)
         headers["id"] = headers["root_id"] = outgoing.task_id
         headers["argsrepr"] = outgoing.label
+        if outgoing.why:
+            headers["kwargsrepr"] = f"{{batch: {outgoing.why}}}"
         headers[HEADER] = outgoing.header
         if self.expires is not None:
             headers["expires"] = datetime.fromtimestamp(time.time() + self.expires, UTC).isoformat()

@@ -35,3 +35,4 @@ NARROW: Final = script("bridge.ledger", "narrow")
 #: The body of a function: see riding.py.
 LOOK: Final = script("bridge.ledger", "look")
 ANNOUNCE: Final = script("bridge.ledger", "announce")
+TIMES: Final = script("bridge.ledger", "times")

@@ -123,7 +123,9 @@ class Bridge:
             parts.assignment,
             parts.pauses.reasons,
             parts.gauges.unaccounted,
+            batches := parts.sizes.shown(),
         )
+        self.metrics.show_batches({handler: size.number for handler, size in batches.items()})
 
     # The end
 

@@ -11,6 +11,7 @@ from bridge.handoff.broker import Broker
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.marks import Marks
 from bridge.handoff.messages import Messages
+from bridge.handoff.sizes import Sizes
 from bridge.ledger import Ledger
 from bridge.loop.beginnings import Beginnings
 from bridge.loop.blockage import Blockage
@@ -74,6 +75,7 @@ class Parts:
     assignment: Assignment
     held: Held
     marks: Marks
+    sizes: Sizes
     dispatch: Dispatch
     commits: Commits
     queues: Queues
@@ -95,7 +97,8 @@ class Parts:
             ledger = Ledger(url, cluster, settings.group, file.kafka_ledger_days, LEDGER_WITHIN, settings.ledger_named)
         assignment = Assignment(settings, before.routes, before.catalog, ledger)
         marks = Marks(ledger)
-        dispatch = Dispatch(broker, ledger, marks, settings.one_redis, cluster, settings.group, metrics)
+        sizes = Sizes(before.routes, ledger, broker)
+        dispatch = Dispatch(broker, ledger, marks, sizes, settings.one_redis, cluster, settings.group, metrics)
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after
         limits = Limits(file.kafka_pause_above, file.kafka_resume_below)
@@ -108,6 +111,7 @@ class Parts:
             assignment=assignment,
             held=Held(metrics, clock),
             marks=marks,
+            sizes=sizes,
             dispatch=dispatch,
             commits=commits,
             queues=queues,

@@ -83,7 +83,8 @@ class Loop:
             # Everything is paused: this serves rebalances and keeps the membership alive.
             record = self.consumer.poll(QUIET)
             return [] if record is None else [record]
-        waits = any(partition.watched for partition in parts.assignment.partitions) or any(parts.beginnings)
+        watched = any(partition.watched for partition in parts.assignment.partitions)
+        waits = watched or parts.dispatch.holds or any(parts.beginnings)
         first = self.consumer.poll(BUSY if waits else QUIET)
         if first is None:
             return []

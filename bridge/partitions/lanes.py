@@ -8,9 +8,10 @@ in flight at a time.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from types import MappingProxyType
 
 from bridge.ledger.fates import Fate
-from bridge.partitions.turns import Doomed, Group, Order, Turns
+from bridge.partitions.turns import Doomed, Group, Order, Portion, Portions, Turns
 from bridge.partitions.unordered import Unordered
 
 #: Fates that end a delivery for those behind it: what is parked holds its lane.
@@ -93,18 +94,34 @@ class Lanes:
             self._wait(offset, key)
         return []
 
-    def take(self) -> list[Group]:
-        """What may be handed out now, of every lane that is free."""
+    @property
+    def ready(self) -> int:
+        """What waits in lanes that are free; none where all is one lane, which no two processes could share."""
+        return 0 if self._order == "partition" else sum(len(lane.waiting) for lane in self._ready)
+
+    def take(self, portions: Portions = MappingProxyType({})) -> list[Group]:
+        """What may be handed out now, of every lane that is free, as far as there is room."""
+        given = [portions.get(h) or Portion(b, b) for h, b in zip(self.handlers, self._batches, strict=True)]
+        sizes = [each.alone if self._order == "partition" else each.size for each in given]
         groups: list[Group] = []
         begun: list[list[int]] = [[] for _ in self.handlers]
+        no_room: list[_Lane] = []
         while self._ready:
             lane = self._ready.popleft()
             stage = self._stages.get(lane.waiting[0], 0) if self._stages and lane.waiting else 0
-            begun[stage] += self._turn(lane, stage, self._batches[stage] - len(begun[stage]))
-            if len(begun[stage]) >= self._batches[stage]:
-                groups.append(Group(self.handlers[stage], sorted(begun[stage])))
+            if not begun[stage] and given[stage].spent:
+                no_room.append(lane)
+                continue
+            taken = self._turn(lane, stage, sizes[stage] - len(begun[stage]))
+            if taken and not begun[stage]:
+                given[stage].spend()
+            begun[stage] += taken
+            if len(begun[stage]) >= sizes[stage]:
+                groups.append(Group(self.handlers[stage], sorted(begun[stage]), given[stage].why))
                 begun[stage] = []
-        groups += [Group(h, sorted(some)) for h, some in zip(self.handlers, begun, strict=True) if some]
+        self._ready.extend(no_room)
+        rest = zip(self.handlers, begun, given, strict=True)
+        groups += [Group(handler, sorted(some), portion.why) for handler, some, portion in rest if some]
         return groups
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[Doomed]:

@@ -1,6 +1,7 @@
 """One assigned partition: what was read, what may be handed out, what may be committed."""
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from bridge.handlers import Handler
@@ -8,7 +9,7 @@ from bridge.kafka import Record
 from bridge.ledger import Account, Fate, Mark
 from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Change, Offsets
-from bridge.partitions.turns import Doomed, Group, Order, Turns
+from bridge.partitions.turns import Doomed, Group, Order, Portions, Turns
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
 
@@ -91,13 +92,22 @@ class Partition:
         self._forget_settled(offsets)
         return marks
 
-    def take(self) -> list[tuple[Group, list[Record]]]:
-        """What may be handed out now, with its records."""
+    @property
+    def ready(self) -> dict[str, int]:
+        """For each handler, how many deliveries may be handed out now that several processes could share."""
+        return {name: each.ready for each in self._turns if each.waiting for name in each.handlers}
+
+    def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[Group, list[Record]]]:
+        """What may be handed out now, with its records.
+
+        Parameters:
+            portions: of the handlers whose batch size was not given.
+        """
         return [
             (group, [self._records[offset] for offset in group.offsets])
             for each in self._turns
             if each.waiting
-            for group in each.take()
+            for group in each.take(portions)
         ]
 
     def give_back(self, handler: str, offsets: Sequence[int]) -> None:
@@ -157,7 +167,8 @@ class Partition:
         waiting = sum(each.waiting for each in self._turns)
         window = self.offsets.size if self.chosen.commit == "completion" else 0
         if waiting > WAITING * factor:
-            self._paused = "messages wait for others of their key"
+            ordered = self.chosen.order is not None or self._keeps
+            self._paused = "messages wait for others of their key" if ordered else "the queue has enough"
         elif self._bytes > HELD_BYTES * factor:
             self._paused = "messages that wait take much memory"
         elif window > self._window * factor:
@@ -216,4 +227,9 @@ def _turns(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Turns]:
     sequence = [name for name in chosen.sequence if name in by_name]
     alone = [name for name in by_name if name not in sequence]
     groups = [*([sequence] if sequence else []), *([name] for name in alone)]
-    return [turns(order, names, [by_name[name].batch for name in names]) for names in groups]
+    return [turns(order, names, [_batch(by_name[name]) for name in names]) for names in groups]
+
+
+def _batch(handler: Handler) -> int:
+    """Where no number was given, what is taken without a portion goes one by one."""
+    return 1 if handler.batch == "auto" else handler.batch

@@ -1,6 +1,8 @@
 """What may be handed out now on one partition: what both ways to tell promise, without an order and in lanes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from bridge.ledger.fates import Fate
@@ -9,10 +11,13 @@ Order = Literal["none", "key", "partition"]
 
 
 class Group(NamedTuple):
-    """Deliveries of one handler to hand out together, in ascending order of their offsets."""
+    """Deliveries of one handler to hand out together, in ascending order of their offsets; and why so many, if nobody
+    has said how many.
+    """
 
     handler: str
     offsets: list[int]
+    why: str = ""
 
 
 class Doomed(NamedTuple):
@@ -21,6 +26,37 @@ class Doomed(NamedTuple):
     handler: str
     offsets: list[int]
     fate: Fate
+
+
+@dataclass(slots=True)
+class Portion:
+    """How much of one handler's may be taken now, from all partitions together.
+
+    Attributes:
+        size: most deliveries of a group.
+        alone: the same for those that no two processes could share, as one runs after another.
+        room: how many groups more; `None`: any.
+        why: why so many, for whoever looks at the message.
+    """
+
+    size: int
+    alone: int
+    room: int | None = None
+    why: str = ""
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be taken."""
+        return self.room is not None and self.room <= 0
+
+    def spend(self) -> None:
+        """A group more is taken."""
+        if self.room is not None:
+            self.room -= 1
+
+
+#: By handler.
+Portions = Mapping[str, Portion]
 
 
 class Turns(Protocol):
@@ -50,10 +86,17 @@ class Turns(Protocol):
             deliveries to mark as dead with others.
         """
 
-    def take(self) -> list[Group]:
+    @property
+    def ready(self) -> int:
+        """Those of them that may go out now, and that several processes could share."""
+
+    def take(self, portions: Portions = MappingProxyType({})) -> list[Group]:
         """Return what may be handed out now, and count it as in flight.
 
         Groups are as large as what has come allows, up to the batch size: nothing waits to fill one.
+
+        Parameters:
+            portions: of the handlers whose batch size was not given.
         """
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[Doomed]:

@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 
 from bridge.ledger.fates import Fate
-from bridge.partitions.turns import Doomed, Group
+from bridge.partitions.turns import Doomed, Group, Portion, Portions
 
 
 class Unordered:
@@ -33,13 +34,21 @@ class Unordered:
         self._waiting.extend(offsets)
         return []
 
-    def take(self) -> list[Group]:
-        """All that waits, as groups up to the batch size."""
+    @property
+    def ready(self) -> int:
+        """All of them."""
+        return len(self._waiting)
+
+    def take(self, portions: Portions = MappingProxyType({})) -> list[Group]:
+        """All that waits, as groups up to the batch size, as far as there is room."""
+        handler = self.handlers[0]
+        portion = portions.get(handler) or Portion(self._batch, self._batch)
         groups = []
-        while self._waiting:
-            size = min(len(self._waiting), self._batch)
+        while self._waiting and not portion.spent:
+            portion.spend()
+            size = min(len(self._waiting), portion.size)
             # Sorted, because what was given back stands before what came earlier.
-            groups.append(Group(self.handlers[0], sorted(self._waiting.popleft() for _ in range(size))))
+            groups.append(Group(handler, sorted(self._waiting.popleft() for _ in range(size)), portion.why))
         return groups
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[Doomed]:

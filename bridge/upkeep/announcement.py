@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from bridge.errors import LedgerUnavailable
 from bridge.handlers import Routes
+from bridge.handoff.size import Size
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
 from bridge.ledger.underway import oldest
@@ -89,12 +90,14 @@ class Announcement:
         assigned: Iterable[Place] = (),
         paused: Mapping[Place, str] = MappingProxyType({}),
         unaccounted: Mapping[tuple[str, int, str], int] = MappingProxyType({}),
+        batches: Mapping[str, Size] = MappingProxyType({}),
     ) -> None:
         """Note how this bridge is, for `bridge status`; the thread says it.
 
         Parameters:
             partitions: those of which something was read.
             unaccounted: committed offsets whose fate is open, by topic, partition and handler.
+            batches: by handler, how many deliveries a message carries.
         """
         # An error's own words may change from try to try; what it is about does not.
         since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
@@ -114,6 +117,7 @@ class Announcement:
             "obstacles": obstacles,
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._waits(partitions),
+            "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
             "unaccounted": [
                 {"topic": topic, "partition": number, "handler": handler, "count": count, "since": lost[where]}
                 for where, count in sorted(unaccounted.items())

@@ -1,5 +1,6 @@
 """Handlers for the promises of the ledger: each does what its record says."""
 
+import json
 import os
 import signal
 import time
@@ -13,7 +14,8 @@ from sqlalchemy.orm import Session
 from tasks import DeadLetter, Message, handler
 from tests.handlers.notes import note, topic
 
-BATCH = int(os.environ.get("TEST_BATCH", "1"))
+#: A number, or "auto".
+BATCH: Any = json.loads(os.environ.get("TEST_BATCH", "1"))
 RETRIES: dict[str, Any] = {"retry_delays": (0.3,) * 5}
 FOREVER: dict[str, Any] = {"max_retries": None, "retry_backoff": 1, "retry_backoff_max": 1, "retry_jitter": False}
 
@@ -56,6 +58,8 @@ def declare(name: str, of: str = "", **options: Any) -> None:
 
 declare("orders", batch=BATCH)
 declare("many", batch=200)
+declare("found")
+declare("limited", rate_limit="1000/s")
 declare("slow", batch=200, batch_seconds=1)
 declare("odd", batch=200)
 declare("odd_too", "odd")

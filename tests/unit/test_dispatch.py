@@ -6,11 +6,12 @@ import pytest
 from confluent_kafka import Message as Record
 
 from bridge.errors import LedgerUnavailable
-from bridge.handlers import Handler
+from bridge.handlers import Handler, Routes
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.marks import Marks
 from bridge.handoff.packing import MESSAGE_BYTES
 from bridge.handoff.seeing import receive
+from bridge.handoff.sizes import Sizes
 from bridge.handoff.templates import Outgoing
 from bridge.ledger import Fate
 from bridge.metrics import BridgeMetrics
@@ -58,7 +59,8 @@ class World:
         broker: Any = self.broker
         ledger: Any = self.ledger
         self.marks = Marks(ledger)
-        self.dispatch = Dispatch(broker, ledger, self.marks, False, "cluster", "bridge", BridgeMetrics())
+        sizes = Sizes(Routes({}), None, broker)
+        self.dispatch = Dispatch(broker, ledger, self.marks, sizes, False, "cluster", "bridge", BridgeMetrics())
         handler = Handler(CHARGE, ("orders",), "celery", batch, 0)
         self.partition = Partition("orders", 0, 0, [handler], TopicSettings.model_validate(chosen), "id")
 

@@ -564,10 +564,10 @@ def test_an_annotation_that_cannot_be_read_names_the_handler(handler):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batch": 0}, "batch takes a whole number"),
-        ({"batch": True}, "batch takes a whole number"),
-        ({"batch": 1.5}, "batch takes a whole number"),
-        ({"batch": 10_001}, "batch takes a whole number"),
+        ({"batch": 0}, 'batch takes "auto" or a whole number'),
+        ({"batch": True}, 'batch takes "auto" or a whole number'),
+        ({"batch": 1.5}, 'batch takes "auto" or a whole number'),
+        ({"batch": 10_001}, 'batch takes "auto" or a whole number'),
         ({"codec": "json"}, "codec takes bytes"),
         ({"autoretry_for": ("ValueError",)}, "exception classes are wanted"),
         ({"autoretry_for": ValueError()}, "exception classes are wanted"),

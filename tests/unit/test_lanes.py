@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bridge.ledger.fates import Fate
 from bridge.partitions.lanes import Lanes, turns
-from bridge.partitions.turns import Doomed, Group, Order
+from bridge.partitions.turns import Doomed, Group, Order, Portion
 
 DONE, PARKED = Fate.DONE, Fate.PARKED
 
@@ -111,7 +111,7 @@ def test_the_next_messages_of_a_key_wait_for_the_whole_sequence() -> None:
     lanes.add([0, 1], [b"a", b"a"])
     out = []
     while groups := lanes.take():
-        for handler, offsets in groups:
+        for handler, offsets, _ in groups:
             out.append((handler, offsets))
             lanes.settle(handler, offsets, DONE)
     assert out == [("charge", [0]), ("notify", [0]), ("charge", [1]), ("notify", [1])]
@@ -217,3 +217,30 @@ def test_each_message_goes_out_once_in_the_order_of_its_lane(
     for lane in {"all"} if order == "partition" else {b"a", b"b", b"c"} if order == "key" else set():
         own = [o for o in out if lane == "all" or keys[o] == lane]
         assert own == sorted(own)
+
+
+def test_a_portion_says_how_many_go_together_and_how_many_groups_go_now() -> None:
+    alone = turns("none", ["h"], [1])
+    alone.add(range(10), [None] * 10)
+    portion = Portion(size=3, alone=5, room=2, why="1 ms each")
+    assert alone.take({"h": portion}) == [Group("h", [0, 1, 2], "1 ms each"), Group("h", [3, 4, 5], "1 ms each")]
+    assert (portion.spent, alone.waiting) == (True, 4)
+    assert alone.take({"h": Portion(3, 5)}) == [Group("h", [6, 7, 8]), Group("h", [9])]
+
+
+def test_lanes_without_room_keep_their_place() -> None:
+    lanes = turns("key", ["h"], [1])
+    lanes.add(range(6), [b"a", b"a", b"b", b"c", b"d", b"d"])
+    assert lanes.ready == 6
+    assert lanes.take({"h": Portion(2, 2, room=1)}) == [Group("h", [0, 1])]
+    assert (lanes.ready, lanes.waiting) == (4, 4)
+    assert lanes.take({"h": Portion(2, 2, room=0)}) == []
+    assert lanes.take({"h": Portion(2, 2)}) == [Group("h", [2, 3]), Group("h", [4, 5])]
+
+
+def test_what_is_one_lane_is_not_shared_and_goes_as_large_as_it_may() -> None:
+    line = turns("partition", ["h"], [1])
+    line.add(range(9), [None] * 9)
+    assert line.ready == 0
+    assert line.take({"h": Portion(size=1, alone=4)}) == [Group("h", [0, 1, 2, 3])]
+    assert line.take({"h": Portion(size=1, alone=4)}) == []

@@ -146,7 +146,7 @@ class Bridge:
 
     def hand_off(self) -> None:
         for lanes in self.lanes:
-            for handler, offsets in lanes.take():
+            for handler, offsets, _ in lanes.take():
                 entry = f"{handler}|{','.join(map(str, offsets))}".encode()
                 (written,) = self.world.ledger.write([Push(self.world.account(handler), offsets, "celery", [entry])])
                 if written.changed:

@@ -1,0 +1,106 @@
+"""How many deliveries one message of Celery's carries where no number is given (`batch="auto"`): the rule (pure).
+
+As many as take `WITHIN` by the handler's own times, doubling at most from look to look; and never so many that one
+process has them while another is idle.
+"""
+
+from math import ceil, sqrt
+from typing import Final, NamedTuple
+
+from bridge.ledger.times import Cost, Known
+
+#: Seconds that a batch may take.
+WITHIN: Final = 0.05
+#: Most deliveries of a batch.
+MOST: Final = 500
+#: Messages that each process that consumes the queue is to have.
+EACH: Final = 2
+#: Seconds after a lost process for which its handler's deliveries go one by one.
+LOST_FOR: Final = 15.0
+#: Messages for each process that are in the queue at most while nothing is known of a handler.
+UNKNOWN_EACH: Final = 4
+#: What is in the queue at most once the size is found: messages for each process, or such as take so many seconds; and
+#: deliveries in all where no process is there.
+MOST_EACH: Final = 50
+WORK_EACH: Final = 5.0
+MOST_QUEUED: Final = 20_000
+#: Seconds of work for each process that are in the queue at most while the size doubles: what is there is of the old.
+AHEAD: Final = 0.2
+
+
+class Size(NamedTuple):
+    """How many, and why; `grows` while it is to be more with the next look."""
+
+    number: int
+    why: str
+    grows: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.why}"
+
+
+def by_times(known: Known, before: int) -> Size:
+    """The size by what a handler's deliveries cost.
+
+    Parameters:
+        before: the size by the last look; 0 before the first.
+    """
+    if known.lost is not None and known.lost < LOST_FOR:
+        return Size(1, "a process was lost with one of its messages", grows=True)
+    if known.cost is None:
+        return Size(1, "its times are not known yet", grows=True)
+    most = _most(known.cost)
+    if most > 2 * before:
+        return Size(max(1, 2 * before), f"doubling, {_shown(known.cost)}", grows=True)
+    return Size(most, _shown(known.cost))
+
+
+def shared(size: Size, ready: int, queued: int, processes: int) -> Size:
+    """The size that lets every process have some of what waits.
+
+    Parameters:
+        ready: deliveries that wait to be handed out.
+        queued: messages that wait in the queue already.
+        processes: that consume it.
+    """
+    wanted = EACH * max(1, processes) - queued
+    if size.number == 1 or wanted <= 0 or ready // wanted >= size.number:
+        return size
+    return Size(max(1, ready // wanted), f"{max(1, processes)} processes share {ready} that wait", size.grows)
+
+
+def room(size: Size, cost: Cost | None, queued: int, processes: int) -> int | None:
+    """How many more messages may go into the queue now; `None`: any.
+
+    What is in the queue has the size that it has: while the size grows there is little of it, and never so much that a
+    handler which grows slow has large batches of it for long, or that the broker's memory is full of them.
+    """
+    # Seconds that a message takes.
+    takes = max(size.number * cost.mean, 1e-6) if cost is not None else None
+    if not size.grows:
+        most = max(MOST_EACH, ceil(WORK_EACH / takes)) * processes if takes else 0
+        return max(0, (most or MOST_QUEUED // size.number) - queued)
+    each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
+    # Others may have filled the queue: it is not for them that this one waits.
+    return max(max(1, processes), each * max(1, processes) - queued)
+
+
+def _most(cost: Cost) -> int:
+    """The largest number whose batch takes `WITHIN`, as it mostly does: n times the mean, and a deviation of n of them.
+
+    One that is mostly quick and now and then very slow goes in small batches: what is behind the slow one waits.
+    """
+    mean, spread = max(cost.mean, 1e-9), cost.spread
+    root = (sqrt(spread * spread + 4 * mean * WITHIN) - spread) / (2 * mean)
+    return max(1, min(MOST, int(root * root + 1e-6)))
+
+
+def _shown(cost: Cost) -> str:
+    found = f"{_time(cost.mean)} each"
+    return f"{found}, give or take {_time(cost.spread)}" if cost.spread > 2 * cost.mean else found
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2g} s"
+    return f"{seconds * 1e3:.2g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.2g} µs"

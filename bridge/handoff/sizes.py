@@ -1,0 +1,118 @@
+"""The sizes of batches that are found by themselves: what is looked at for them, and when."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bridge.handlers import Handler, Routes
+from bridge.handoff.broker import Broker
+from bridge.handoff.size import Size, by_times, room, shared
+from bridge.ledger import Ledger
+from bridge.ledger.members import Members
+from bridge.ledger.times import Known, Times
+from bridge.partitions.turns import Portion
+
+#: Seconds between two looks: while a size grows, and else.
+GROWING_EVERY: Final = 0.05
+LOOK_EVERY: Final = 0.1
+#: Seconds between two looks at which workers live.
+WORKERS_EVERY: Final = 1.0
+#: Seconds for which hand-off waits for a handler's first times: of a worker that tells none it hears nothing.
+WAIT_FOR_TIMES: Final = 3.0
+
+
+class Sizes:
+    """The sizes of those handlers for which no number is given; nothing is looked at while nothing is handed out.
+
+    Parameters:
+        ledger: `None` where there is no Redis for it: then no times are known.
+    """
+
+    def __init__(
+        self, routes: Routes, ledger: Ledger | None, broker: Broker, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._routes, self._broker, self._clock = routes, broker, clock
+        self._times = Times(ledger) if ledger is not None else None
+        self._workers = Members(ledger, "workers") if ledger is not None else None
+        self._auto = {handler.name: handler for handler in routes if handler.batch == "auto"}
+        self._queues = sorted({handler.queue for handler in self._auto.values()})
+        self._sizes = {name: Size(1, "its times are not known yet", grows=True) for name in self._auto}
+        self._in_use: dict[str, Size] = {}
+        self._known: dict[str, Known] = {}
+        self._queued = dict.fromkeys(self._queues, 0)
+        self._processes: dict[str, int] = {}
+        self._look_at = self._workers_at = 0.0
+        #: Since when what a handler costs is waited for.
+        self._waits_since: dict[str, float] = {}
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to look."""
+        return self._times is not None and bool(self._auto) and self._clock() >= self._look_at
+
+    def look(self) -> None:
+        """See what handlers cost, what is in their queues, and who consumes them.
+
+        Raises:
+            HandoffFailed, LedgerUnavailable: all stays as it was.
+        """
+        if not self.due or self._times is None:
+            return
+        known = self._times.known(self._auto)
+        queued = self._broker.lengths(self._queues)
+        if self._clock() >= self._workers_at:
+            self._processes = self._count_processes()
+            self._workers_at = self._clock() + WORKERS_EVERY
+        self._known, self._queued = known, queued
+        self._sizes = {name: by_times(known[name], self._sizes[name].number) for name in self._auto}
+        growing = any(size.grows for size in self._sizes.values())
+        self._look_at = self._clock() + (GROWING_EVERY if growing else LOOK_EVERY)
+
+    def portions(self, ready: Mapping[str, int]) -> dict[str, Portion]:
+        """What may be taken now.
+
+        Parameters:
+            ready: for each handler, the deliveries that may be handed out, and that several processes could share.
+        """
+        return {name: self._portion(self._auto[name], count) for name, count in ready.items() if name in self._auto}
+
+    def handed(self, handler: str, messages: int) -> None:
+        """So many messages of a handler went into its queue since the last look."""
+        if found := self._auto.get(handler):
+            self._queued[found.queue] += messages
+
+    def shown(self) -> dict[str, Size]:
+        """For each handler the size that was in use last, and why."""
+        given = {h.name: Size(h.batch, "given as batch=") for h in self._routes if isinstance(h.batch, int)}
+        return given | {name: self._in_use.get(name, size) for name, size in self._sizes.items()} | self._alone()
+
+    def _alone(self) -> dict[str, Size]:
+        return {h.name: Size(1, h.one_by_one) for h in self._routes if h.one_by_one}
+
+    def _portion(self, handler: Handler, ready: int) -> Portion:
+        size, queued = self._sizes[handler.name], self._queued[handler.queue]
+        processes = self._processes.get(handler.queue, 0)
+        used = self._in_use[handler.name] = shared(size, ready, queued, processes) if ready else size
+        known = self._known.get(handler.name, Known())
+        more = None
+        if not size.grows or self._waits(handler.name, known, processes):
+            more = room(size, known.cost, queued, processes)
+        return Portion(used.number, size.number, more, str(used))
+
+    def _waits(self, name: str, known: Known, processes: int) -> bool:
+        """Whether hand-off may wait for the size to grow: not for workers that are not there, or that tell no times."""
+        if self._times is None:
+            return False
+        if known.cost is not None and processes:
+            self._waits_since.pop(name, None)
+            return True
+        return self._clock() - self._waits_since.setdefault(name, self._clock()) < WAIT_FOR_TIMES
+
+    def _count_processes(self) -> dict[str, int]:
+        assert self._workers is not None
+        counts: dict[str, int] = {}
+        for state in self._workers.living().values():
+            for queue in state.get("queues", ()):
+                # An older worker does not say how many it has.
+                counts[queue] = counts.get(queue, 0) + max(1, int(state.get("processes") or 1))
+        return counts

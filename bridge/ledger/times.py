@@ -1,0 +1,87 @@
+"""What deliveries to each handler cost lately, as workers measure it: for the size of batches, and nothing rests on it.
+
+Of a group, whatever its topics: so a bridge that starts, or a second one, knows what the first has seen.
+"""
+
+from collections.abc import Collection
+from math import sqrt
+from typing import Final, NamedTuple
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.pages import key
+from bridge.ledger.script import TIMES
+
+#: Seconds of work after which what was measured before counts a third.
+FADES_IN: Final = 2.0
+#: Seconds for which it is known what a handler costs that has nothing to do.
+KEPT_FOR: Final = 7 * 86_400
+
+
+class Cost(NamedTuple):
+    """What some deliveries took in a worker's process.
+
+    Attributes:
+        deliveries: how many.
+        seconds: all of them together, each from the decoding of its value to its mark.
+        squares: the sum of the squares of what each took.
+        beside: seconds that their tasks took besides: looking whether they are settled, sending on what failed.
+    """
+
+    deliveries: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+    beside: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Seconds that one takes."""
+        return (self.seconds + self.beside) / self.deliveries if self.deliveries else 0.0
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of what one takes."""
+        if not self.deliveries:
+            return 0.0
+        return sqrt(max(0.0, self.squares / self.deliveries - (self.seconds / self.deliveries) ** 2))
+
+
+class Known(NamedTuple):
+    """What is known of a handler.
+
+    Attributes:
+        cost: `None` before the first of its deliveries has ended.
+        lost: seconds since a process or a worker was lost with one of its messages last, if it is known.
+    """
+
+    cost: Cost | None = None
+    lost: float | None = None
+
+
+class Times:
+    """The times of the ledger's group. Each method raises LedgerUnavailable when Redis is silent."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def report(self, handler: str, cost: Cost, *, lost: bool = False) -> None:
+        """Note what deliveries took, and whether their process before this one was lost."""
+        args = (KEPT_FOR, FADES_IN, *cost, int(lost))
+        self._ledger.run("note how long deliveries take", TIMES, [self._key(handler)], args)
+
+    def known(self, handlers: Collection[str]) -> dict[str, Known]:
+        """Return what is known of each, in one trip."""
+        with self._ledger.asking("read how long deliveries take") as pipe:
+            pipe.time()
+            for handler in handlers:
+                pipe.hmget(self._key(handler), [*Cost._fields, "lost"])
+            (now, _), *rows = pipe.execute()
+        return {handler: _known(row, now) for handler, row in zip(handlers, rows, strict=True)}
+
+    def _key(self, handler: str) -> str:
+        return key(self._ledger.cluster, self._ledger.group, "times", handler)
+
+
+def _known(row: list[bytes | None], now: int) -> Known:
+    *numbers, lost = (None if each is None else float(each) for each in row)
+    cost = Cost(*(each or 0.0 for each in numbers))
+    return Known(cost if cost.deliveries else None, None if lost is None else max(0.0, now - lost))

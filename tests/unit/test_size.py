@@ -1,0 +1,166 @@
+"""How many deliveries a message carries where nobody has said how many."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.handoff.size import (
+    AHEAD,
+    LOST_FOR,
+    MOST,
+    MOST_EACH,
+    MOST_QUEUED,
+    WITHIN,
+    WORK_EACH,
+    Size,
+    by_times,
+    room,
+    shared,
+)
+from bridge.ledger.times import Cost, Known
+
+MS = 1e-3
+
+
+def cost(mean: float, spread: float = 0.0, deliveries: int = 1_000) -> Cost:
+    return Cost(deliveries, mean * deliveries, (mean**2 + spread**2) * deliveries)
+
+
+def grown(known: Known) -> Size:
+    """The size after many looks."""
+    size = Size(0, "")
+    for _ in range(20):
+        size = by_times(known, size.number)
+    return size
+
+
+@pytest.mark.parametrize(
+    ("known", "number"),
+    [
+        (Known(), 1),
+        (Known(cost(14e-6)), MOST),
+        (Known(cost(1 * MS)), 50),
+        (Known(cost(10 * MS)), 5),
+        (Known(cost(30 * MS)), 1),
+        (Known(cost(2.0)), 1),
+        (Known(cost(14e-6), lost=LOST_FOR - 1), 1),
+        (Known(cost(14e-6), lost=LOST_FOR + 1), MOST),
+    ],
+    ids=[
+        "nothing is known",
+        "no-op",
+        "a millisecond",
+        "ten milliseconds",
+        "thirty milliseconds: two would be too long",
+        "seconds",
+        "a process was lost",
+        "a process was lost a while ago",
+    ],
+)
+def test_a_batch_takes_about_fifty_milliseconds(known: Known, number: int) -> None:
+    assert grown(known).number == number
+
+
+@pytest.mark.parametrize("part", [0.01, 0.001, 0.0001])
+def test_what_is_mostly_quick_and_now_and_then_very_slow_goes_in_small_batches(part: float) -> None:
+    quick, slow = 0.1 * MS, 2.0
+    mean = (1 - part) * quick + part * slow
+    squares = (1 - part) * quick**2 + part * slow**2
+    assert grown(Known(Cost(10_000, mean * 10_000, squares * 10_000))).number <= 6
+
+
+def test_one_short_pause_of_the_machine_costs_no_batch_its_size() -> None:
+    pause = Cost(10_000, 10_000 * 50e-6 + 0.1, 10_000 * 50e-6**2 + 0.1**2)
+    assert grown(Known(pause)).number > MOST / 2
+
+
+def test_the_size_doubles_at_most_from_look_to_look() -> None:
+    known, sizes = Known(cost(14e-6)), [by_times(Known(), 0)]
+    while sizes[-1].grows:
+        sizes.append(by_times(known, sizes[-1].number))
+    assert [size.number for size in sizes] == [1, 2, 4, 8, 16, 32, 64, 128, 256, MOST]
+
+
+def test_the_reason_is_said_in_words() -> None:
+    assert str(by_times(Known(), 0)) == "1: its times are not known yet"
+    assert str(by_times(Known(cost(1.25 * MS)), 64)) == "40: 1.2 ms each"
+    assert str(by_times(Known(cost(50e-6)), 4)) == "8: doubling, 50 µs each"
+    assert str(by_times(Known(cost(1 * MS, 20 * MS)), 64)) == "5: 1 ms each, give or take 20 ms"
+    assert str(by_times(Known(cost(1 * MS), lost=2), 64)) == "1: a process was lost with one of its messages"
+    assert str(shared(Size(40, "1.2 ms each"), 100, 0, 4)) == "12: 4 processes share 100 that wait"
+
+
+@pytest.mark.parametrize(
+    ("ready", "queued", "processes", "number"),
+    [
+        (1, 0, 4, 1),
+        (400, 0, 4, 10),
+        (100, 0, 4, 10),
+        (40, 0, 4, 5),
+        (40, 4, 4, 10),
+        (3, 100, 4, 10),
+        (8, 0, 0, 4),
+    ],
+    ids=[
+        "one record",
+        "a burst: as many as take their time",
+        "a burst",
+        "a small burst: each of four processes has two",
+        "half of what they are to have waits in the queue",
+        "the queue is long: nobody is idle",
+        "nobody is there yet: one process",
+    ],
+)
+def test_processes_share_what_waits(ready: int, queued: int, processes: int, number: int) -> None:
+    assert shared(Size(10, ""), ready, queued, processes).number == number
+
+
+COSTS = st.builds(
+    cost,
+    st.floats(1e-6, 1e4),
+    st.floats(0, 1e4),
+    st.integers(1, 100_000),
+)
+KNOWN = st.builds(Known, st.none() | COSTS, st.none() | st.floats(0, 1e6))
+
+
+@given(KNOWN, st.integers(0, MOST), st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 1_000))
+def test_the_size_keeps_all_its_bounds(known: Known, before: int, ready: int, queued: int, processes: int) -> None:
+    size = by_times(known, before)
+    assert 1 <= size.number <= max(1, min(MOST, 2 * before))
+    assert known.cost is not None or size.number == 1
+    assert not (known.lost is not None and known.lost < LOST_FOR) or size.number == 1
+    if known.cost is not None and size.number > 1:
+        assert size.number * known.cost.mean <= WITHIN * 1.001
+    used = shared(size, ready, queued, processes)
+    assert 1 <= used.number <= size.number
+    idle = 2 * max(1, processes) - queued
+    if idle > 0 and used.number > 1:
+        assert ready / used.number >= idle
+    assert size.why
+    assert used.why
+
+
+@given(KNOWN, st.integers(0, 10**5), st.integers(1, 1_000))
+def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
+    known: Known, queued: int, processes: int
+) -> None:
+    size = grown(known)
+    left = room(size, known.cost, queued, processes)
+    assert left is not None
+    assert left >= 0
+    if known.cost is not None and not size.grows and left > MOST_EACH * processes:
+        assert (left - processes) * size.number * known.cost.mean <= WORK_EACH * processes * 1.001
+
+
+def test_where_no_process_is_there_the_queue_takes_as_many_deliveries_as_one_by_one() -> None:
+    size = grown(Known(cost(1 * MS)))
+    assert room(size, cost(1 * MS), 100, 0) == MOST_QUEUED // 50 - 100
+
+
+@given(COSTS, st.integers(1, 64))
+def test_what_is_held_back_leaves_every_process_enough_to_do_until_the_next_look(each: Cost, processes: int) -> None:
+    size = by_times(Known(each), 2)
+    left = room(size, each, 0, processes)
+    assert left is not None
+    assert left * size.number * each.mean >= AHEAD * processes * 0.999 or left >= MOST_EACH * processes
