@@ -19,7 +19,7 @@ class Ours:
 def request(channel: Any, task_id: str = "orders-0-1:h") -> Any:
     app = Celery("unit", set_as_current=False)
 
-    @app.task(name="h")
+    @app.task(name="h", shared=False)
     def h() -> None:
         """Does nothing."""
 
