@@ -15,14 +15,16 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 MESSAGES, KEYS = 6_000, 200
 
 
-@pytest.mark.parametrize("batch", [1, 50])
+@pytest.mark.parametrize("batch", [1, 50, "auto"])
 @pytest.mark.parametrize("order", ["key", "partition"])
-def test_each_delivery_settles_once_and_order_holds_while_members_come_and_go(stack: Stack, order: str, batch: int):
+def test_each_delivery_settles_once_and_order_holds_while_members_come_and_go(
+    stack: Stack, order: str, batch: int | str
+):
     draw = random.Random(f"{order} {batch}")
     choose(stack, {"orders": {"commit": "completion", "order": order}})
-    stack.environ["TEST_BATCH"] = str(batch)
+    stack.environ["TEST_BATCH"] = json.dumps(batch)
     stack.make_topics("orders", partitions=12)
-    total, dead = MESSAGES // (5 if batch == 1 else 1), 0
+    total, dead = MESSAGES // (1 if batch == 50 else 5), 0
     for n in range(total):
         value = {"fail": 1} if n % 211 == 7 else {"dead": True} if n % 503 == 9 else {"sleep": 0.002}
         dead += "dead" in value

@@ -10,9 +10,10 @@ from tests.promises import all_settled, choose, in_order, twice
 pytestmark = pytest.mark.chaos
 
 
-def test_order_holds_when_worker_and_bridge_are_killed_and_partitions_move(stack: Stack):
+@pytest.mark.parametrize("batch", [20, "auto"])
+def test_order_holds_when_worker_and_bridge_are_killed_and_partitions_move(stack: Stack, batch: int | str):
     choose(stack, {"orders": {"commit": "completion", "order": "key"}})
-    stack.environ["TEST_BATCH"] = "20"
+    stack.environ["TEST_BATCH"] = json.dumps(batch)
     stack.make_topics("orders", partitions=4)
     worker, first = stack.worker(wait=False), stack.bridge()
     for n in range(600):
