@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, NoReturn
 
@@ -295,4 +296,4 @@ def _loaded(name: str) -> tuple[Celery, Settings, Routes]:
     if faults:
         print(f"The bridge does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
         raise typer.Exit(FAULTS if imported else NOT_FOUND)
-    return app, chosen, routes
+    return app, replace(chosen, app=name), routes

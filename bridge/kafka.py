@@ -226,6 +226,18 @@ def property_fault(name: str, value: str) -> str | None:
     return None
 
 
+def client_fault(properties: Mapping[str, Any]) -> str | None:
+    """What librdkafka says against these properties together, or `None` if a client can be made of them.
+
+    Some are only looked at then: a mechanism, a certificate's file. Nothing is waited for.
+    """
+    try:
+        admin_client(properties)
+    except KafkaException as error:
+        return str(error.args[0].str()).rstrip(". ")
+    return None
+
+
 def _debug(properties: Mapping[str, Any]) -> None:
     """With KAFKA_DEBUG all that librdkafka says is shown, whatever the level of the rest."""
     if properties.get("debug"):

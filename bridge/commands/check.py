@@ -8,11 +8,12 @@ from typing import Final, Literal
 from celery import Celery
 
 from bridge import settings
+from bridge.commands.standing import of_redis
 from bridge.commands.status import facts_of
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handlers import Routes
-from bridge.handoff.broker import connection_to
-from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, consumer_client
+from bridge.handoff.broker import broker_fault, connection_to
+from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, client_fault, consumer_client
 from bridge.ledger import Ledger
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
@@ -43,8 +44,11 @@ def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]
     found.extend(_settings(chosen, routes))
     if not any(fault.startswith("KAFKA_") for fault in faults):
         found.extend(_kafka(chosen, routes))
-    found.extend(_broker(app, routes))
-    if not any(fault.startswith("LEDGER_URL") for fault in faults):
+    broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
+    found.extend(broker)
+    # A Redis that is frozen costs seconds for each question: the same one is not asked again.
+    silent = chosen.one_redis and not any(finding.level == "ok" for finding in broker)
+    if not silent and not any(fault.startswith("LEDGER_URL") for fault in faults):
         found.extend(_ledger(chosen))
         if not any(finding.level == "fault" for finding in found):
             found.extend(_workers(app, chosen, routes))
@@ -60,6 +64,10 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
     """
     broken = import_handlers(app)
     chosen, routes, faults = settings.together(app, environ, broken)
+    if fault := broker_fault(app):
+        faults.append(fault)
+    if not any(fault.startswith("KAFKA_") for fault in faults) and (words := client_fault(chosen.kafka)):
+        faults.append(f"KAFKA_…: no client can be made of these settings: {words}.")
     if routes.topics:
         faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
     return chosen, routes, faults, not broken
@@ -167,6 +175,8 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
 def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
     """Who consumes the queues, which handlers nobody knows, and who else consumes the topics for other handlers."""
     facts = facts_of(app, chosen, routes).facts
+    for redis in facts.memory:
+        yield from (Finding("fault" if redis.full else "warning", sentence) for sentence in of_redis(redis))
     yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())
     if facts.workers is None:
         return

@@ -23,6 +23,7 @@ def problems(facts: Facts) -> list[str]:
         *unsettled.changed(facts),
         *unsettled.old(facts),
         *standing.paused(facts),
+        *standing.behind(facts),
         *unsettled.failing(facts),
         *unsettled.dead(facts),
     ]

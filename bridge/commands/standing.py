@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bridge.upkeep.facts import Facts, records, when
+from bridge.upkeep.facts import Facts, Memory, records, when
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
@@ -13,20 +13,25 @@ NEARLY_FULL: Final = 0.9
 
 
 def memory(facts: Facts) -> Iterator[str]:
-    """A Redis that is full, or does not bring its data to disk."""
+    """Each Redis that is full, or does not bring its data to disk."""
     for redis in facts.memory:
-        if redis.allowed and redis.used >= redis.allowed:
-            yield (
-                f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
-                "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues."
-            )
-        elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
-            yield (
-                f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
-                "Raise its maxmemory, or let workers empty the queues."
-            )
-        if redis.disk:
-            yield f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk."
+        yield from of_redis(redis)
+
+
+def of_redis(redis: Memory) -> Iterator[str]:
+    """What is wrong with its memory and its disk."""
+    if redis.full:
+        yield (
+            f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
+            "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues."
+        )
+    elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
+        yield (
+            f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
+            "Raise its maxmemory, or let workers empty the queues."
+        )
+    if redis.disk:
+        yield f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk."
 
 
 def bridges(facts: Facts) -> Iterator[str]:
@@ -65,6 +70,25 @@ def obstacles(facts: Facts) -> Iterator[str]:
         yield (
             f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing, {when(since, facts.now)}: "
             f"{text.rstrip('.')}. They go on by themselves when that is mended."
+        )
+
+
+def behind(facts: Facts) -> Iterator[str]:
+    """Topics of which bridges read less than is written, for minutes; what is paused for long is said there."""
+    grouped: dict[str, list[tuple[str, int, float]]] = {}
+    for state in (facts.bridges or {}).values():
+        for each in state.get("behind", ()):
+            place = f"{each['topic']}-{each['partition']}"
+            if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:
+                grouped.setdefault(each["topic"], []).append((place, each["count"], each["since"]))
+    for topic, found in sorted(grouped.items()):
+        places, count = sorted(place for place, *_ in found), sum(count for _, count, _ in found)
+        shown = ", ".join(places[:5]) + (" …" if len(places) > 5 else "")
+        yield (
+            f"Bridges fall behind on {topic!r}, {when(min(since for *_, since in found), facts.now)}: "
+            f"{records(count)} are not read yet, and there are more with every minute ({shown}). "
+            f"Add workers where a queue is long, else bridges ({len(facts.bridges or {})} run; of use is up to "
+            "one a partition)."
         )
 
 

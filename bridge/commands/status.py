@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from celery import Celery
 
@@ -28,6 +28,9 @@ from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory
+
+#: Seconds for an answer of Redis, which is asked twice.
+ANSWER_WITHIN: Final = 2.0
 
 Found = TypeVar("Found")
 
@@ -81,11 +84,14 @@ def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
 def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
     """What Redis and the broker know."""
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
-    asked = _Asked(Facts(time.time(), settings.group, handlers))
+    asked = _Asked(Facts(time.time(), settings.group, handlers, app=settings.app))
     if settings.ledger_url is not None:
-        with closing(Ledger(settings.ledger_url, "", settings.group, named=settings.ledger_named)) as ledger:
+        url, named = settings.ledger_url, settings.ledger_named
+        with closing(Ledger(url, "", settings.group, timeout=ANSWER_WITHIN, named=named)) as ledger:
             asked.ask(lambda: _members(asked, ledger))
-    asked.ask(lambda: _queues(asked, app, routes))
+    # A Redis that is frozen costs seconds for each question: the same one is not asked again.
+    if not (settings.one_redis and asked.silent):
+        asked.ask(lambda: _queues(asked, app, routes))
     return asked
 
 
@@ -215,7 +221,7 @@ def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str
 
 
 #: Where what is announced holds times.
-_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted")
+_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind")
 
 
 def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any] | None:

@@ -78,7 +78,7 @@ def old(facts: Facts) -> Iterator[str]:
                 f"The oldest delivery of {topic!r} to {name} has been under way "
                 f"{when(facts.now - seconds, facts.now)}, and is neither settled nor waiting for its retry. "
                 "See what the workers run "
-                "(celery -A tasks inspect active) and whether they are enough."
+                f"(celery -A {facts.app} inspect active) and whether they are enough."
             )
 
 

@@ -42,6 +42,21 @@ def connection_to(app: Celery) -> Connection:
     return app.connection_for_write(transport_options={**app.conf.broker_transport_options, **options})
 
 
+def broker_fault(app: Celery) -> str | None:
+    """What is wrong with the broker's URL, as far as it can be told without a connection; `None` if nothing is."""
+    try:
+        app.connection_for_write().get_transport_cls()
+    except ValueError:
+        # Its own words may hold what stands before a `/` in a password.
+        return (
+            "CELERY_BROKER_URL: its host or port cannot be read. In a user's name and a password write / # ? and @ "
+            "as %2F %23 %3F and %40."
+        )
+    except (KeyError, ImportError) as error:
+        return f"CELERY_BROKER_URL: Celery cannot use this kind of broker: {error.args[0]}."
+    return None
+
+
 class Broker:
     """A connection to the Celery broker that is made again whenever it broke."""
 

@@ -36,7 +36,7 @@ class Bridge:
         self._before = before = Before.of(app, settings, routes, clock)
         self.metrics, self._clock = before.metrics, clock
         url = settings.ledger_url
-        self._announcement = Announcement(url, settings.group, routes, self.metrics) if url else None
+        self._announcement = Announcement(url, settings.group, settings.app, routes, self.metrics) if url else None
         self._stopping = threading.Event()
         self._loop: Loop | None = None
         self._said_ready = False
@@ -124,6 +124,7 @@ class Bridge:
             parts.pauses.reasons,
             parts.gauges.unaccounted,
             batches := parts.sizes.shown(),
+            parts.unread,
         )
         self.metrics.show_batches({handler: size.number for handler, size in batches.items()})
 

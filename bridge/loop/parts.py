@@ -26,6 +26,7 @@ from bridge.partitions.assignment import Assignment
 from bridge.pauses.pauses import Pauses
 from bridge.pauses.pressure import Limits
 from bridge.pauses.queues import Queues
+from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
 from bridge.upkeep.gauges import Gauges
@@ -86,6 +87,16 @@ class Parts:
     timetable: Timetable
     search: Search | None
     gauges: Gauges | None
+
+    @property
+    def unread(self) -> dict[Place, int]:
+        """Records of each partition that Kafka has and that were not read yet, as far as it has said where it ends."""
+        ends = self.before.kafka.ends
+        return {
+            partition.place: max(0, ends[partition.place] - partition.offsets.window.stop)
+            for partition in self.assignment.partitions
+            if partition.place in ends
+        }
 
     @classmethod
     def of(cls, before: Before) -> "Parts":

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 def is_redis(url: str) -> bool:
     """Whether a broker URL is one of Redis."""
-    return urlsplit(url).scheme.partition("+")[0] in ("redis", "rediss", "sentinel")
+    return url.partition("://")[0].lower().partition("+")[0] in ("redis", "rediss", "sentinel")
 
 
 def holds_ledger(url: str) -> bool:
     """Whether a URL is that of one Redis; a list of several, or Sentinel, is for the broker alone."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         # Read here: a port that is no number is an error when it is read.
         return parts.scheme in ("redis", "rediss") and ";" not in url and parts.port != 0
     except ValueError:

@@ -80,6 +80,7 @@ class Settings:
     Attributes:
         kafka: librdkafka properties, with `bootstrap.servers`.
         ignored: names of KAFKA_ variables that librdkafka does not know and that are left out.
+        app: the Celery app as `-A` names it, for advice.
     """
 
     file: FileSettings
@@ -87,6 +88,7 @@ class Settings:
     broker_url: str = field(repr=False)
     kafka: Mapping[str, str] = field(repr=False)
     ignored: tuple[str, ...] = ()
+    app: str = "tasks"
 
     @property
     def misspelt(self) -> list[str]:

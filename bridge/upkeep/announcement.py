@@ -22,6 +22,7 @@ from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings.versions import versions
+from bridge.upkeep.behind import Behind
 from bridge.upkeep.facts import Facts, HandlerFacts
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 
@@ -57,10 +58,11 @@ class Announcement:
 
     Parameters:
         url: the ledger's Redis.
+        app: the Celery app, as `-A` names it.
     """
 
-    def __init__(self, url: str, group: str, routes: Routes, metrics: BridgeMetrics) -> None:
-        self._group, self._routes, self._metrics = group, routes, metrics
+    def __init__(self, url: str, group: str, app: str, routes: Routes, metrics: BridgeMetrics) -> None:
+        self._group, self._app, self._routes, self._metrics = group, app, routes, metrics
         # Kafka may be away at the start too: which cluster it is need not be known for this.
         here = Ledger(url, "", group)
         self._members, self._workers = Members(here, "bridges"), Members(here, "workers")
@@ -68,6 +70,7 @@ class Announcement:
         self._member = f"{socket.gethostname()}:{os.getpid()}"
         self._started = time.time()
         self._paused, self._obstacles, self._waiting, self._unaccounted = Since(), Since(), Since(), Since()
+        self._behind = Behind()
         self._state: dict[str, Any] = {}
         self._accounts: list[Account] = []
         self._oldest: Mapping[tuple[str, str], float] = {}
@@ -91,6 +94,7 @@ class Announcement:
         paused: Mapping[Place, str] = MappingProxyType({}),
         unaccounted: Mapping[tuple[str, int, str], int] = MappingProxyType({}),
         batches: Mapping[str, Size] = MappingProxyType({}),
+        unread: Mapping[Place, int] = MappingProxyType({}),
     ) -> None:
         """Note how this bridge is, for `bridge status`; the thread says it.
 
@@ -98,6 +102,7 @@ class Announcement:
             partitions: those of which something was read.
             unaccounted: committed offsets whose fate is open, by topic, partition and handler.
             batches: by handler, how many deliveries a message carries.
+            unread: records of each partition that were not read yet.
         """
         # An error's own words may change from try to try; what it is about does not.
         since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
@@ -118,6 +123,10 @@ class Announcement:
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._waits(partitions),
             "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
+            "behind": [
+                {"topic": topic, "partition": number, "count": lag.records, "since": lag.since}
+                for (topic, number), lag in sorted(self._behind.look(unread, time.time()).items())
+            ],
             "unaccounted": [
                 {"topic": topic, "partition": number, "handler": handler, "count": count, "since": lost[where]}
                 for where, count in sorted(unaccounted.items())
@@ -186,7 +195,13 @@ class Announcement:
         handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in self._routes)
         bridges = self._members.living()
         facts = Facts(
-            time.time(), self._group, handlers, bridges=bridges, workers=workers, seen=self._workers.last_seen()
+            time.time(),
+            self._group,
+            handlers,
+            bridges=bridges,
+            workers=workers,
+            seen=self._workers.last_seen(),
+            app=self._app,
         )
         found = {**unconsumed_queues(facts), **unknown_handlers(facts)}
         for name in found.keys() - self._uncared_for:

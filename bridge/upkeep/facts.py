@@ -41,6 +41,11 @@ class Memory:
     allowed: int = 0
     disk: str | None = None
 
+    @property
+    def full(self) -> bool:
+        """Whether it takes nothing more."""
+        return 0 < self.allowed <= self.used
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -49,6 +54,7 @@ class Facts:
     Attributes:
         now: Unix time, as all times here.
         handlers: of the settings here.
+        app: the Celery app, as `-A` names it.
         silent: why something did not answer, a sentence each.
         lag: per topic, records between the committed offset and the end.
         partitions: per topic, how many.
@@ -75,6 +81,7 @@ class Facts:
     failing: Sequence[Waiting] = ()
     changes: Sequence[Change] = ()
     memory: Sequence[Memory] = ()
+    app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:
         """The living workers that consume a queue."""

@@ -51,7 +51,7 @@ def _unconsumed(facts: Facts, queue: str) -> str:
     safe = "" if count == later == 0 or _missing_of(facts, queue) else ", none of them is lost"
     return (
         f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. "
-        f"Start one: celery -A tasks worker, or with -Q {queue}."
+        f"Start one: celery -A {facts.app} worker, or with -Q {queue}."
     )
 
 

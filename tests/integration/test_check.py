@@ -2,9 +2,12 @@
 
 import json
 import sys
+import time
+from contextlib import closing
 from typing import Any
 
 import pytest
+import redis
 
 from tests.processes import Stack
 from tests.servers.process import free_port
@@ -76,3 +79,57 @@ def test_dead_letters_are_kept_without_end_where_the_bridge_makes_their_topic(st
     found = json.loads(check(stack, "--json", code=0))
     name = stack.topic("orders.dlq")
     assert f"dead letters in '{name}' are kept without end (retention.ms)." in [each["text"] for each in found]
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        (
+            {"KAFKA_SASL_MECHANISM": "NONSENSE", "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"},
+            "Unsupported SASL mechanism",
+        ),
+        ({"CELERY_BROKER_URL": "redis://localhost:notaport/0"}, "host or port cannot be read"),
+        ({"CELERY_BROKER_URL": f"redis://:{SECRET}/x@127.0.0.1:1/0"}, "host or port cannot be read"),
+        ({"CELERY_BROKER_URL": "redis://[::1/0"}, "host or port cannot be read"),
+        ({"CELERY_BROKER_URL": "nonsense://x"}, "No such transport: nonsense"),
+    ],
+    ids=["mechanism", "port", "password", "address", "transport"],
+)
+@pytest.mark.parametrize("command", ["check", "status", "run"])
+def test_what_no_client_can_be_made_of_is_a_fault_among_the_others(
+    stack: Stack, environ: dict[str, str], words: str, command: str
+):
+    both: dict[str, Any] = {**environ, "HANDLERS": "tests.handlers.simple,not.there"}
+    done = stack.start(command, sys.executable, "-m", "bridge", command, **both)
+    assert done.ends(20) == (1 if command == "check" else 2), done.text
+    assert words in done.text
+    assert "'not.there' cannot be imported" in done.text
+    assert "Traceback" not in done.text
+    assert SECRET not in done.text
+
+
+def test_a_redis_that_is_full_is_a_fault(stack: Stack):
+    stack.make_topics("orders")
+    with RedisServer(maxmemory_policy="noeviction") as server:
+        with closing(redis.Redis.from_url(server.url)) as client:
+            # It held a ledger before: of an empty one it is seen by what cannot be written.
+            assert check(stack, code=0, CELERY_BROKER_URL=server.url)
+            client.config_set("maxmemory", 1_000)
+        found = json.loads(check(stack, "--json", code=1, CELERY_BROKER_URL=server.url))
+        (fault,) = [finding["text"] for finding in found if finding["level"] == "fault"]
+        assert "is full" in fault
+
+
+@pytest.mark.parametrize(("command", "code"), [("check", 1), ("status", 0)])
+def test_a_redis_that_is_frozen_is_told_within_seconds(stack: Stack, command: str, code: int):
+    stack.make_topics("orders")
+    with RedisServer() as server:
+        server.freeze()
+        try:
+            started = time.monotonic()
+            done = stack.start(command, sys.executable, "-m", "bridge", command, CELERY_BROKER_URL=server.url)
+            assert done.ends(40) == code, done.text
+            assert time.monotonic() - started < 12
+            assert "Traceback" not in done.text
+        finally:
+            server.thaw()

@@ -34,6 +34,9 @@ def bridge(**more: Any) -> dict[str, Any]:
     }
 
 
+#: A partition of which less is read than is written.
+BEHIND = {"topic": "orders", "partition": 0, "count": 12_345, "since": NOW - 420}
+
 WELL = Facts(
     now=NOW,
     group="shop",
@@ -104,6 +107,10 @@ def test_what_is_not_known_is_no_problem():
             ["1 of 1 bridges consume nothing", "1.5 min", "OOM"],
         ),
         (
+            {"bridges": {"a:1": bridge(behind=[BEHIND])}},
+            ["Bridges fall behind on 'orders'", "7 min", "12,345 records are not read yet", "orders-0", "Add workers"],
+        ),
+        (
             {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 300})}},
             ["1 partitions are paused", "5 min", "queue orders (1,234 messages)", "orders-0"],
         ),
@@ -159,6 +166,14 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
         assert each in sentence
 
 
+def test_advice_names_the_app_that_is_asked_for():
+    well = replace(WELL, app="mysite")
+    (idle,) = problems(replace(well, workers={}, queues={"orders": 0}))
+    assert "celery -A mysite worker" in idle
+    (old,) = problems(replace(well, oldest={("orders", CHARGE.name): 4000.0}))
+    assert "celery -A mysite inspect active" in old
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -173,6 +188,7 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
         },
         {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
         {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
+        {"bridges": {"a:1": bridge(behind=[])}},
         {"memory": [Memory("r:6379", 10**9, 0)]},
         {"changes": [Change("orders", 1, "expired", 40, 100, 60, NOW - 90_000)]},
         {"changes": [Change("orders", 1, "expired", 40, 100, 0, NOW - 5)]},
@@ -189,6 +205,12 @@ def test_a_handler_that_only_a_worker_still_has_is_too_old_like_others():
     assert problems(replace(drained, oldest={("orders", "orders.old"): 90.0})) == []
     (sentence,) = problems(replace(drained, oldest={("orders", "orders.old"): 4000.0}))
     assert "The oldest delivery of 'orders' to orders.old" in sentence
+
+
+def test_what_is_paused_for_long_is_not_said_to_fall_behind_too():
+    paused = {"paused": {"orders-0": "queue orders"}, "paused_since": {"orders-0": NOW - 300}}
+    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused, behind=[BEHIND])}))
+    assert "are paused" in sentence
 
 
 LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120, "since": NOW - 60}
