@@ -57,6 +57,7 @@ def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
         "where": evil,
         "attempts": {},
         "last_error": evil,
+        "task": evil,
     }
     shown = list(lines([{"record": record, "deliveries": [delivery]}]))
     assert len(shown) == 3
