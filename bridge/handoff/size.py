@@ -19,10 +19,12 @@ EACH: Final = 2
 LOST_FOR: Final = 15.0
 #: Messages for each process that are in the queue at most while nothing is known of a handler.
 UNKNOWN_EACH: Final = 4
-#: What is in the queue at most once the size is found: messages for each process, or such as take so many seconds; and
-#: deliveries in all where no process is there.
-MOST_EACH: Final = 50
+#: What is in the queue at most once the size is found: messages that take each process so many seconds, and so many
+#: deliveries in all; or so many messages for each process, if that is more.
 WORK_EACH: Final = 5.0
+MOST_AHEAD: Final = 200_000
+MOST_EACH: Final = 50
+#: Deliveries in all where no process is there.
 MOST_QUEUED: Final = 20_000
 #: Seconds of work for each process that are in the queue at most while the size doubles: what is there is of the old.
 AHEAD: Final = 0.2
@@ -78,8 +80,10 @@ def room(size: Size, cost: Cost | None, queued: int, processes: int) -> int | No
     # Seconds that a message takes.
     takes = max(size.number * cost.mean, 1e-6) if cost is not None else None
     if not size.grows:
-        most = max(MOST_EACH, ceil(WORK_EACH / takes)) * processes if takes else 0
-        return max(0, (most or MOST_QUEUED // size.number) - queued)
+        if not takes or not processes:
+            return max(0, MOST_QUEUED // size.number - queued)
+        work = min(ceil(WORK_EACH / takes) * processes, MOST_AHEAD // size.number)
+        return max(0, max(MOST_EACH * processes, work) - queued)
     each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
     # Others may have filled the queue: it is not for them that this one waits.
     return max(max(1, processes), each * max(1, processes) - queued)

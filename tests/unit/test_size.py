@@ -8,6 +8,7 @@ from bridge.handoff.size import (
     AHEAD,
     LOST_FOR,
     MOST,
+    MOST_AHEAD,
     MOST_EACH,
     MOST_QUEUED,
     WITHIN,
@@ -151,6 +152,7 @@ def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
     assert left >= 0
     if known.cost is not None and not size.grows and left > MOST_EACH * processes:
         assert (left - processes) * size.number * known.cost.mean <= WORK_EACH * processes * 1.001
+        assert left * size.number <= MOST_AHEAD
 
 
 def test_where_no_process_is_there_the_queue_takes_as_many_deliveries_as_one_by_one() -> None:
