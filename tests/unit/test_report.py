@@ -60,5 +60,5 @@ def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
         "task": evil,
     }
     shown = list(lines([{"record": record, "deliveries": [delivery]}]))
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert all(line.isprintable() for line in shown)
