@@ -25,7 +25,7 @@ from celery.worker import request, state
 from kombu.asynchronous import get_event_loop
 from kombu.utils.encoding import safe_repr
 
-from lossless.worker.along import Along
+from lossless.worker.along import Along, Text
 from lossless.worker.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
 from lossless.worker.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
 from lossless.worker.envelope import fault_in, fault_in_call, fault_in_eta
@@ -262,8 +262,10 @@ def _hearing(on_success: Callable[..., Any]) -> Callable[..., Any]:
     """Celery's own `on_success`, which hears what is to be done along with the acknowledgement."""
 
     def heard(self: Any, result: Any, **options: Any) -> Any:
-        self._along = getattr(result[1], "along", None)
-        return on_success(self, result, **options)
+        failed, told, seconds = result
+        if isinstance(told, Text):
+            self._along, told = told.along, str(told)  # events and logs get plain text
+        return on_success(self, (failed, told, seconds), **options)
 
     return heard
 

@@ -83,7 +83,7 @@ class _Channel:
 class _Request(Request):
     """As Celery makes one of each task."""
 
-    acked = 0
+    heard: Any = None
 
     def __init__(self, channel: _Channel) -> None:
         self._message = type("Message", (), {"channel": channel, "delivery_tag": "owner.1"})
@@ -92,12 +92,16 @@ class _Request(Request):
 
     def on_success(self, failed__retval__runtime: Any, **_: Any) -> None:
         self.acknowledge()
+        self.heard = failed__retval__runtime
 
 
 def test_it_is_said_to_the_channel_before_the_acknowledgement() -> None:
     channel = _Channel()
-    _Request(channel).on_success((0, along.Text("fine", STEP), 0.5))
+    request = _Request(channel)
+    request.on_success((0, along.Text("fine", STEP), 0.5))
     assert channel.told == [("owner.1", *STEP), "ack"]
+    assert request.heard == (0, "fine", 0.5)
+    assert type(request.heard[1]) is str
 
 
 def test_a_task_that_says_nothing_is_acknowledged_and_no_more() -> None:
