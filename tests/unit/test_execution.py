@@ -45,6 +45,7 @@ class FakeBook:
     """The ledger, as far as a batch sees it."""
 
     def __init__(self, settled: set[int]) -> None:
+        self.ledger = None
         self.fates = dict.fromkeys(settled, Fate.DONE)
         self.unwritten: dict[int, Fate] = {}
         self.silent = False
@@ -212,6 +213,23 @@ def test_a_dead_letter_that_a_killed_process_has_written_is_not_written_twice(wo
         world.run(101, restored=1)
     assert world.letters == [(0, "permanent")]
     assert world.book.fates[0] is Fate.DEAD
+
+
+@pytest.mark.parametrize(
+    ("order", "sent"),
+    [(None, [[1], [2], [3]]), ("key", [[1, 2, 3]])],
+    ids=["in parts, for others may be idle", "as one, where an order holds it together"],
+)
+def test_the_rest_of_a_batch_whose_size_was_found_goes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, order: str | None, sent: list[list[int]]
+) -> None:
+    monkeypatch.setattr(charge, "batch", "auto")
+    monkeypatch.setattr(charge, "batch_seconds", -1)
+    # Slow, it seems: not two of them would be done in the time that a part may take.
+    monkeypatch.setattr(execution, "WITHIN", 1e-9)
+    found = world.run(1, 2, 3, 4, keys=[b"a"] * 4, order=order)
+    assert found.startswith("1 done, 3 put back")
+    assert [offsets for _, offsets in world.sent] == sent
 
 
 def test_when_its_time_is_over_the_rest_goes_back_as_a_batch_of_its_own(
