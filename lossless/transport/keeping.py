@@ -2,15 +2,9 @@
 Redis.
 
 It beats for the owners of its process, sends what the event loop could not settle, moves waiting messages
-that are due, and puts back what dead owners held. A thread, because a worker's main loop may be blocked for
+that are due, and puts back what dead owners held (sweeping.py). A thread, because a worker's main loop may be blocked for
 longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that does not
 answer) while it lives.
-
-An owner is dead when its beat has not changed for its ``dead_after`` seconds *of uninterrupted watching*:
-seconds of this process's own monotonic clock, counted from nothing again whenever the watcher itself was
-asleep or could not reach Redis. So neither a difference of clocks, nor a Redis that was frozen, restarted
-or cut off from everybody, nor a watcher that was paused, lets a living owner look dead. The price: after
-the last worker was killed, the next one to start watches for ``dead_after`` seconds before it puts back.
 
 What a worker believes that it holds may not be what Redis has: Redis may have gone back (a snapshot restored, a
 replica promoted that had not got the last writes). Every lost connection and every change of the server is a

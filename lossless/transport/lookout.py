@@ -7,7 +7,7 @@ nobody has taken anything by waiting: a worker that was rung and does not come, 
 the message until the next one is rung (`COME_WITHIN`).
 
 The place of the lookout is a key that runs out (`LEASE`) unless it is renewed, so that another takes it over. Until
-then, and whatever else goes wrong, idle workers look for themselves now and then (`LOOK_AGAIN` in taking.py).
+then, and whatever else goes wrong, idle workers look for themselves now and then (`LOOK_AGAIN` in idling.py).
 """
 
 from __future__ import annotations

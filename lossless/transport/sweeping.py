@@ -1,4 +1,11 @@
-"""The dead: owners that have stopped showing that they live, and what they held goes back to its queues."""
+"""The dead: owners that have stopped showing that they live, and what they held goes back to its queues.
+
+An owner is dead when its beat has not changed for its ``dead_after`` seconds *of uninterrupted watching*:
+seconds of this process's own monotonic clock, counted from nothing again whenever the watcher itself was
+asleep or could not reach Redis. So neither a difference of clocks, nor a Redis that was frozen, restarted
+or cut off from everybody, nor a watcher that was paused, lets a living owner look dead. The price: after
+the last worker was killed, the next one to start watches for ``dead_after`` seconds before it puts back.
+"""
 
 from __future__ import annotations
 
