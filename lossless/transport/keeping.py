@@ -2,9 +2,9 @@
 Redis.
 
 It beats for the owners of its process, sends what the event loop could not settle, moves waiting messages
-that are due, and puts back what dead owners held (sweeping.py). A thread, because a worker's main loop may be blocked for
-longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that does not
-answer) while it lives.
+that are due, and puts back what dead owners held (sweeping.py). A thread, because a worker's main loop may
+be blocked for longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that
+does not answer) while it lives.
 
 What a worker believes that it holds may not be what Redis has: Redis may have gone back (a snapshot restored, a
 replica promoted that had not got the last writes). Every lost connection and every change of the server is a

@@ -1,0 +1,89 @@
+"""What goes back when an owner is dead, and what is said of what cannot."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from lossless.lua import Script
+from lossless.transport import sweeping
+from lossless.transport.holding import CHUNK
+from lossless.transport.owners import UNSAID
+from lossless.transport.stored import Keys, stored
+from lossless.transport.sweeping import Sweep
+
+RAW = b'{"headers": {}, "properties": {"delivery_info": {}}}'
+
+
+class Redis:
+    """One with hashes, of which scripts put back as many as they are allowed to."""
+
+    def __init__(self) -> None:
+        self.hashes: dict[str, dict[bytes, bytes]] = {"_taken": {b"gone": b"7", b"own": b"1"}}
+        self.calls: list[list[Any]] = []
+        self.answers: list[int] = []
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> int:
+        self.calls.append(args)
+        return self.answers.pop(0) if self.answers else (len(args) - 2) // 3
+
+    def fields(self, key: str) -> dict[bytes, bytes]:
+        return self.hashes.get(key, {})
+
+
+@pytest.fixture
+def server() -> Redis:
+    return Redis()
+
+
+@pytest.fixture
+def sweep(server: Redis, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    """One that has just found out which owners are dead: those of others that stood still for long enough."""
+    made = Sweep(Keys(), server.run, server.fields, UNSAID)
+    for now in range(0, int(UNSAID) + 1, 5):
+        monkeypatch.setattr(sweeping, "monotonic", lambda now=now: float(now))
+        dead = made.dead({"own"})
+    assert dead == ["gone"]
+    assert made.owners == 2
+    return made
+
+
+def test_the_last_taken_goes_back_first_and_is_next_to_run_last(server: Redis, sweep: Sweep) -> None:
+    server.hashes["_taken.gone"] = {b"@": b"1", b"9": stored("q", b"nine"), b"10": stored("p", b"ten")}
+    sweep.put_back("gone")
+    assert server.calls == [["gone", "7", b"10", b"p", b"ten", b"9", b"q", b"nine"]]
+
+
+def test_what_it_held_is_marked_as_one_that_a_worker_died_with(server: Redis, sweep: Sweep) -> None:
+    server.hashes["_taken.gone"] = {b"1": stored("q", RAW)}
+    sweep.put_back("gone")
+    assert b'"restored": 1' in server.calls[0][-1]
+
+
+def test_what_is_none_of_ours_goes_aside_and_is_said(
+    server: Redis, sweep: Sweep, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.hashes["_taken.gone"] = {b"odd": b"no message"}
+    with caplog.at_level(logging.ERROR):
+        sweep.put_back("gone")
+    assert server.calls == [["gone", "7", b"odd", "_undecodable", b"no message"]]
+    assert "1 values that are none of ours are moved to the list '_undecodable'" in caplog.text
+
+
+def test_one_that_held_nothing_is_ended_too(server: Redis, sweep: Sweep) -> None:
+    sweep.put_back("gone")
+    assert server.calls == [["gone", "7"]]
+
+
+def test_many_messages_are_many_calls_and_none_after_it_shows_that_it_lives(server: Redis, sweep: Sweep) -> None:
+    server.hashes["_taken.gone"] = {b"%d" % number: stored("q", RAW) for number in range(3 * CHUNK)}
+    server.answers = [CHUNK, -1]
+    sweep.put_back("gone")
+    assert len(server.calls) == 2
+
+
+def test_what_redis_refuses_is_counted(server: Redis, sweep: Sweep) -> None:
+    server.hashes["_taken.gone"] = {b"1": stored("q", RAW), b"2": stored("taken up", RAW)}
+    server.answers = [1]
+    with pytest.raises(RuntimeError, match="Redis refused 1 of 2 messages"):
+        sweep.put_back("gone")

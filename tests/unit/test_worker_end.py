@@ -1,0 +1,131 @@
+"""A worker's last seconds, and what of other people's it puts back."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery.worker import state
+
+from lossless.worker import grace
+from lossless.worker.grace import GIVE_BACK_AFTER, begin, unstarted
+from lossless.worker.strangers import Strangers, which
+
+
+class Timer:
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Any, tuple[Any, ...]]] = []
+
+    def call_after(self, pause: float, act: Any, args: tuple[Any, ...] = ()) -> None:
+        self.calls.append((pause, act, args))
+
+    def pass_by(self) -> None:
+        calls, self.calls = self.calls, []
+        for _, act, args in calls:
+            act(*args)
+
+
+class Request:
+    """A request that the pool was given, or was not."""
+
+    worker_pid = 7
+
+    def __init__(self, *, given: bool = False, acknowledged: bool = False, fails: bool = False) -> None:
+        self._apply_result = object() if given else None
+        self.acknowledged = acknowledged
+        self.fails = fails
+        self.cancelled = False
+        self.message = SimpleNamespace(requeue=self._requeue)
+
+    def _requeue(self) -> None:
+        if self.fails:
+            raise ConnectionError
+
+    def cancel(self, pool: Any, emit_retry: bool) -> None:
+        self.cancelled = True
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    requests = {"waits": Request(), "runs": Request(given=True), "settled": Request(acknowledged=True)}
+    monkeypatch.setattr(state, "requests", requests)
+    monkeypatch.setattr(state, "active_requests", {requests["runs"]})
+    monkeypatch.setattr(state, "should_terminate", None)
+    return requests
+
+
+def test_what_the_pool_has_not_is_given_back_and_what_a_rate_holds_back_too(known: dict[str, Any]) -> None:
+    limited = Request()
+    buckets = {"a": SimpleNamespace(contents=[(limited, 1)]), "b": None}
+    assert unstarted(buckets) == [limited, known["waits"]]
+
+
+def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
+    timer, requests = Timer(), [Request(fails=True), Request()]
+    begin(timer, None, requests, 0)
+    assert [pause for pause, *_ in timer.calls] == [GIVE_BACK_AFTER]
+    timer.pass_by()
+    assert [request.acknowledged for request in requests] == [False, True]
+
+
+def test_what_still_runs_when_its_time_is_over_is_stopped_and_then_killed(known: dict[str, Any]) -> None:
+    killed: list[int] = []
+    timer, pool = Timer(), SimpleNamespace(terminate_job=lambda pid, signal: killed.append(pid))
+    begin(timer, pool, [], 20)
+    assert [pause for pause, *_ in timer.calls] == [GIVE_BACK_AFTER, 20]
+    timer.pass_by()
+    assert known["runs"].cancelled
+    assert [pause for pause, *_ in timer.calls] == [grace.KILL_AFTER]
+    timer.pass_by()
+    assert killed == [7]
+
+
+def test_a_worker_that_stops_cold_has_no_time_to_give(known: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "should_terminate", 1)
+    timer = Timer()
+    begin(timer, None, [], 20)
+    assert len(timer.calls) == 1
+
+
+# ---- strangers
+
+
+class Qos:
+    def __init__(self) -> None:
+        self.more = 0
+
+    def increment_eventually(self) -> None:
+        self.more += 1
+
+    def decrement_eventually(self) -> None:
+        self.more -= 1
+
+
+def test_on_this_transport_a_stranger_waits_in_redis_by_its_clock() -> None:
+    told: list[Any] = []
+    channel = SimpleNamespace(
+        now=lambda: 1000.0, put_off=lambda tag, due: told.append((tag, due)), strange=lambda: told.append("strange")
+    )
+    message = SimpleNamespace(_state="RECEIVED")
+    Strangers(SimpleNamespace(qos=None, timer=None)).leave(channel, "tag", "theirs", "a message", "1", message)
+    assert told == ["strange", ("tag", 1001.0)]
+    assert message._state == "REQUEUED"
+
+
+def test_on_another_transport_it_waits_here_and_takes_no_slot() -> None:
+    requeued: list[None] = []
+    qos, timer = Qos(), Timer()
+    message = SimpleNamespace(requeue=lambda: requeued.append(None))
+    strangers = Strangers(SimpleNamespace(qos=qos, timer=timer))
+    strangers.leave(SimpleNamespace(), "tag", "theirs", "a message", "1", message)
+    assert (qos.more, requeued) == (1, [])
+    timer.pass_by()
+    assert (qos.more, requeued) == (0, [None])
+
+
+def test_a_message_is_known_again_after_it_was_put_back() -> None:
+    def made(**fields: Any) -> Any:
+        return SimpleNamespace(**{"headers": {}, "body": b"", **fields})
+
+    assert which(made(headers={"id": "a"})) == which(made(headers={"id": "a"}, body=b"x"))
+    assert which(made(body=b"x")) == which(made(body=b"x", headers=None))
+    assert which(made(headers={"id": ["no id"]}, body=b"x")) != which(made(body=b"y"))
