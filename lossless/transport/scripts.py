@@ -10,7 +10,7 @@ Four rules hold in all of them:
 * A push comes before the removal that it replaces, and a refused push (``pcall``) skips the removal: Redis
   does not roll a script back, and a repeated message is better than a lost one.
 * A full Redis (``maxmemory``, ``noeviction``) refuses a script's first growing command, but none after the
-  script has written. Each script therefore begins with a removal, so that a full Redis can still be
+  script has written. Each script's first write is therefore a removal, so that a full Redis can still be
   drained.
 * The lists that messages go to stand in the stored messages, or in arguments, and are not declared as keys: with one
   that an ACL forbids Redis would refuse the whole script, and what belongs to other lists with it.

@@ -203,6 +203,19 @@ def test_the_scripts_go_on_where_a_script_before_made_no_progress(broker: Broker
     assert b"_waiting.q: what is due cannot be moved" in wrong[0]
 
 
+def test_a_look_for_what_is_due_costs_one_command_while_nothing_waits(broker: Broker) -> None:
+    """All workers together look ten times a second."""
+    keys: list[Any] = ["_waiting", "_undecodable"]
+    MOVE_DUE.run(broker.client, keys, ["_waiting.", 1])
+    broker.client.config_resetstat()
+    assert MOVE_DUE.run(broker.client, keys, ["_waiting.", 1]) == [0]
+    ran = {name.removeprefix("cmdstat_"): each["calls"] for name, each in broker.client.info("commandstats").items()}
+    assert {name: calls for name, calls in ran.items() if not name.startswith(("config", "info"))} == {
+        "evalsha": 1,
+        "smembers": 1,
+    }
+
+
 def test_an_ack_whose_take_found_no_connection_is_not_forgotten(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@
 -- keeps nothing else.
 
 -- @include parts
+local queues = redis.call('SMEMBERS', KEYS[1])
+if #queues == 0 then return {0} end
 redis.call('SREM', KEYS[1], '')
 local time = redis.call('TIME')
 local now, later = string.format('%d.%06d', time[1], time[2]), string.format('%d.%06d', time[1] + 60, time[2])
@@ -22,7 +24,7 @@ local function move(waiting, value)
   redis.call('ZADD', waiting, later, value)
   return 0
 end
-for _, queue in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+for _, queue in ipairs(queues) do
   local waiting, moved = ARGV[1] .. queue, 0
   local due = redis.pcall('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))
   if due.err then wrong(waiting, due.err)
