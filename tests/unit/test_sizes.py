@@ -1,0 +1,93 @@
+"""When sizes are looked at, and what may be taken meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from bridge.handlers import Handler, Routes
+from bridge.handoff import sizes
+from bridge.handoff.sizes import WAIT_FOR_TIMES, Sizes
+from bridge.ledger.times import Cost, Known
+
+
+class World:
+    """A ledger, a broker and a clock that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **handler: Any) -> None:
+        self.now, self.looks = 100.0, 0
+        self.found, self.queued = Known(), 0
+        self.workers: dict[str, Any] = {"one": {"queues": ["mail"], "processes": 4}}
+        world: Any = self
+        monkeypatch.setattr(sizes, "Times", lambda ledger: self)
+        monkeypatch.setattr(sizes, "Members", lambda ledger, kind: self)
+        made = Handler("charge", ("orders",), "mail", **{"batch": "auto", "longest_wait": 0, **handler})
+        self.sizes = Sizes(Routes({"charge": made}), world, world, lambda: self.now)
+
+    def known(self, handlers: Any) -> dict[str, Known]:
+        self.looks += 1
+        return dict.fromkeys(handlers, self.found)
+
+    def living(self) -> dict[str, Any]:
+        return self.workers
+
+    def lengths(self, queues: Any) -> dict[str, int]:
+        return dict.fromkeys(queues, self.queued)
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.now += 1
+            self.sizes.look()
+
+    def taken(self, ready: int) -> tuple[int, int | None]:
+        portion = self.sizes.portions({"charge": ready})["charge"]
+        return portion.size, portion.room
+
+
+def test_a_look_is_not_repeated_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    for _ in range(5):
+        world.sizes.look()
+    assert world.looks == 1
+
+
+def test_little_goes_out_until_times_are_known_and_all_of_it_when_nobody_tells_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.look()
+    assert world.taken(1_000) == (1, 16)
+    world.now += WAIT_FOR_TIMES
+    assert world.taken(1_000) == (1, None)
+
+
+def test_a_fast_handler_ends_at_the_most_and_its_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.look(12)
+    assert world.taken(100_000)[0] == 500
+    assert world.taken(80)[0] == 10
+    assert str(world.sizes.shown()["charge"]) == "10: 4 processes share 80 that wait"
+
+
+def test_what_was_handed_out_since_the_look_counts_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.look(12)
+    world.sizes.handed("charge", 8)
+    assert world.taken(80)[0] == 500
+
+
+def test_a_worker_that_does_not_say_how_many_processes_it_has_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.workers = {"old": {"queues": ["mail"]}, "another": {"queues": ["else"], "processes": 9}}
+    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.look(12)
+    assert world.taken(80)[0] == 40
+
+
+def test_a_size_that_was_given_or_must_be_one_is_shown_and_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = World(monkeypatch, batch=200)
+    given.look()
+    assert (given.looks, str(given.sizes.shown()["charge"])) == (0, "200: given as batch=")
+    alone = World(monkeypatch, batch=1, one_by_one="its rate_limit is 5/s")
+    assert str(alone.sizes.shown()["charge"]) == "1: its rate_limit is 5/s"
