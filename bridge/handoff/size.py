@@ -86,7 +86,7 @@ def room(size: Size, cost: Cost | None, queued: int, processes: int) -> int | No
         return max(0, max(MOST_EACH * processes, work) - queued)
     each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
     # Others may have filled the queue: it is not for them that this one waits.
-    return max(max(1, processes), each * max(1, processes) - queued)
+    return max(processes, each * max(1, processes) - queued, 0)
 
 
 def _most(cost: Cost) -> int:

@@ -91,3 +91,14 @@ def test_a_size_that_was_given_or_must_be_one_is_shown_and_not_looked_for(monkey
     assert (given.looks, str(given.sizes.shown()["charge"])) == (0, "200: given as batch=")
     alone = World(monkeypatch, batch=1, one_by_one="its rate_limit is 5/s")
     assert str(alone.sizes.shown()["charge"]) == "1: its rate_limit is 5/s"
+
+
+def test_where_no_worker_is_there_a_few_go_out_and_after_a_while_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.workers = {}
+    world.look()
+    assert world.taken(60) == (1, 4)
+    world.sizes.handed("charge", 4)
+    assert world.taken(56) == (1, 0)
+    world.now += WAIT_FOR_TIMES
+    assert world.taken(56) == (1, None)
