@@ -11,4 +11,4 @@ if "DEAD_AFTER" in os.environ:
     broker_transport_options = {"dead_after": float(os.environ["DEAD_AFTER"])}
 if "COMMIT" in os.environ:
     _options = {"commit": os.environ["COMMIT"], "order": os.environ.get("ORDER") or None}
-    kafka_topics = dict.fromkeys(os.environ["TOPICS"].split(","), _options)
+    kafka_topics = {os.environ["TOPIC"]: _options}

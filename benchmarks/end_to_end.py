@@ -8,7 +8,7 @@ FEW = 6_000
 
 def main() -> None:
     """Raw Celery finds its messages in the queue, ours come through Kafka meanwhile."""
-    completion = {"COMMIT": "completion", "TOPICS": "batch"}
+    completion = {"COMMIT": "completion"}
     ways = {
         "raw Celery": Way(raw(FEW)),
         "no option set": Way(ours("plain", MANY), 25),

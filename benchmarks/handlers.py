@@ -1,5 +1,7 @@
-"""Our handlers: with no option set, one by one, and in batches of 200."""
+"""Our handlers: with no option set, one by one, and in batches of 200; a process has that of TOPIC, and no other."""
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks import work
@@ -12,44 +14,22 @@ STORM: dict[str, Any] = {
     "autoretry_for": (work.TransientError,),
 }
 
+#: Topic → what is done with a record, and the handler's options.
+ALL: dict[str, tuple[Callable[[int], None], dict[str, Any]]] = {
+    "plain": (work.mark, {}),
+    "one": (work.mark, {"batch": 1}),
+    "batch": (work.mark, {"batch": 200}),
+    "quiet": (work.mark_at, {}),
+    "slow": (work.nap, {}),
+    "storm": (work.storm, STORM),
+    "storm200": (work.storm, {**STORM, "batch": 200}),
+}
 
-@handler("plain")
-def plain(number: int) -> None:
-    """No option set."""
-    work.mark(number)
-
-
-@handler("one", batch=1)
-def one(number: int) -> None:
-    """One by one."""
-    work.mark(number)
-
-
-@handler("batch", batch=200)
-def batch(number: int) -> None:
-    """Two hundred a task."""
-    work.mark(number)
+TOPIC = os.environ["TOPIC"]
+_act, _options = ALL[TOPIC]
 
 
-@handler("quiet")
-def quiet(number: int) -> None:
-    """No option set; when it ran is of interest."""
-    work.mark_at(number)
-
-
-@handler("slow")
-def slow(number: int) -> None:
-    """No option set, 10 ms."""
-    work.nap(number)
-
-
-@handler("storm", **STORM)
-def storm(number: int) -> None:
-    """The peers' storm."""
-    work.storm(number)
-
-
-@handler("storm200", batch=200, **STORM)
-def storm_in_batches(number: int) -> None:
-    """The peers' storm in batches of 200."""
-    work.storm(number)
+@handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)
+def handle(number: int) -> None:
+    """What the topic's records want."""
+    _act(number)

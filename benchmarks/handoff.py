@@ -20,5 +20,5 @@ def _naive(on: Stack) -> float:
 
 def _bridge(on: Stack) -> float:
     queue, client = group(), on.redis
-    with on.process("bridge", BRIDGE_GROUP=queue, FILL="yes"):
+    with on.process("bridge", BRIDGE_GROUP=queue, TOPIC="one", FILL="yes"):
         return OURS / clock_from_first(lambda: int(client.llen(queue)), OURS)

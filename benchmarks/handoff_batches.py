@@ -19,7 +19,7 @@ def main() -> None:
     ways = {
         "by hand": Way(_by_hand),
         "bridge": Way(_bridge, 0.6),
-        'bridge, commit="completion"': Way(lambda on: _bridge(on, COMMIT="completion", TOPICS="batch")),
+        'bridge, commit="completion"': Way(lambda on: _bridge(on, COMMIT="completion")),
     }
     compare("handoff_batches", ways, batch=COUNT)
 
@@ -32,7 +32,7 @@ def _by_hand(on: Stack) -> float:
 
 def _bridge(on: Stack, **environment: str) -> float:
     port = str(free_port())
-    environ = {"BRIDGE_GROUP": group(), "FILL": "yes", "BRIDGE_HTTP_PORT": port, **environment}
+    environ = {"BRIDGE_GROUP": group(), "TOPIC": "batch", "FILL": "yes", "BRIDGE_HTTP_PORT": port, **environment}
     with on.process("bridge", core=CORE, **environ):
         return COUNT / clock_from_first(lambda: _handed_off(port), COUNT)
 

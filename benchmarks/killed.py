@@ -21,9 +21,9 @@ def main() -> None:
         for _ in range(ROUNDS):
             for topic, commit in (("storm", ""), ("storm200", ""), ("storm200", "completion")):
                 on.redis.flushall()
-                environment = {"BRIDGE_GROUP": group(), "DEAD_AFTER": "5"}
+                environment = {"BRIDGE_GROUP": group(), "TOPIC": topic, "DEAD_AFTER": "5"}
                 if commit:
-                    environment |= {"COMMIT": commit, "TOPICS": topic}
+                    environment["COMMIT"] = commit
                 _report(on, topic, environment)
 
 

@@ -60,8 +60,8 @@ def _ours(on: Stack) -> list[float]:
         producer.poll(0)
 
     with (
-        on.process(*WORKER, BRIDGE_GROUP=name),
-        on.process("bridge", BRIDGE_GROUP=name, KAFKA_AUTO_OFFSET_RESET="latest"),
+        on.process(*WORKER, BRIDGE_GROUP=name, TOPIC="quiet"),
+        on.process("bridge", BRIDGE_GROUP=name, TOPIC="quiet", KAFKA_AUTO_OFFSET_RESET="latest"),
     ):
         found = _measure(marks, send)
     producer.flush(10)

@@ -27,7 +27,7 @@ def main() -> None:
                     taken += pipe.execute()[0]
 
         threading.Thread(target=drain, daemon=True).start()
-        with on.process("bridge", BRIDGE_GROUP=GROUP, FILL="yes") as bridge:
+        with on.process("bridge", BRIDGE_GROUP=GROUP, TOPIC="one", FILL="yes") as bridge:
             few = many = 0
             while taken < MANY:
                 time.sleep(0.2)

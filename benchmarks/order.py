@@ -8,7 +8,7 @@ COUNT = 100_000
 
 def main() -> None:
     """Each with a group of its own."""
-    completion = {"COMMIT": "completion", "TOPICS": "batch"}
+    completion = {"COMMIT": "completion"}
     ways = {
         "unordered": Way(ours("batch", COUNT, **completion)),
         'order="key"': Way(ours("batch", COUNT, ORDER="key", **completion), 0.5),

@@ -53,7 +53,7 @@ def ours(
             # Dead letters are only asked for at the end: asking costs the broker.
             return handled + (letters(on, topic) - before if dead and handled == count - dead else 0)
 
-        environ = {"BRIDGE_GROUP": group(), **environment}
+        environ = {"BRIDGE_GROUP": group(), "TOPIC": topic, **environment}
         with on.process(*worker, **environ), on.process("bridge", **environ):
             return count / clock_from_first(ended, count)
 
