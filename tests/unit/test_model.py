@@ -370,6 +370,9 @@ class Model(RuleBasedStateMachine):
         if self.workers or world.queue or world.retry_topic:
             return
         self.bridges = self.bridges[-1:]
+        (bridge,) = self.bridges
+        if bridge.begun and bridge.offsets.safe() < bridge.position:
+            return  # the bridge renews the pages of what it waits for (bridge.upkeep.renewal)
         (known,) = world.ledger.known([world.account(handler)])
         behind = min(world.committed, known.reached or 0)
         world.ledger.expire(world.account(handler), 0)
