@@ -85,6 +85,8 @@ class Execution:
         #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
         self._laps = Laps(begun)
+        #: Seconds for which Kafka took the dead letter of the delivery at hand.
+        self._burying = 0.0
         self._runs = metrics.Runs(task.name, batch.group)
         self._attempts = Attempts(task, str(batch), self._last_will)
         self._later = Later(batch.order)
@@ -142,7 +144,8 @@ class Execution:
             try:
                 self._one(delivery)
             finally:
-                now = self._laps.lap(now)
+                now = self._laps.lap(now, self._burying)
+                self._burying = 0.0
         self._book.flush()
         return self._end()
 
@@ -248,6 +251,7 @@ class Execution:
 
     def _bury(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write its dead letter; as long as Kafka cannot take it, later again."""
+        since = time.monotonic()
         try:
             self._settling.dead(delivery, dead, cause)
         except PublishFailed as error:
@@ -257,6 +261,8 @@ class Execution:
             waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
             self._again(waiting, delay, str(dead.failure))
             return
+        finally:
+            self._burying += time.monotonic() - since
         self._ends.add("dead", delivery.message.offset)
         self._dead = self._dead or dead
 

@@ -28,10 +28,15 @@ class Laps:
         self.count = 0
         self.seconds = self.squares = 0.0
 
-    def lap(self, since: float) -> float:
-        """A delivery has ended that was begun at `since` (as `time.monotonic` counts); return when."""
+    def lap(self, since: float, waited: float = 0.0) -> float:
+        """A delivery has ended that was begun at `since` (as `time.monotonic` counts); return when.
+
+        Parameters:
+            waited: seconds of that for which Kafka took its dead letter. They count in the mean and not in the spread:
+                a worker's first dead letter waits for a connection, and says nothing of what the next message takes.
+        """
         now = time.monotonic()
-        took = now - since
+        took = max(0.0, now - since - waited)
         self.count += 1
         self.seconds += took
         self.squares += took * took

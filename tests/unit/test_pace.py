@@ -92,3 +92,14 @@ def test_laps_add_up_what_deliveries_take_and_what_is_besides(monkeypatch: pytes
     assert laps.lap(laps.lap(10.0)) == 14.0
     assert laps.pace == 0.5
     assert laps.cost() == Cost(2, 4.0, 10.0, 1.5)
+
+
+def test_what_kafka_takes_for_a_dead_letter_counts_in_the_mean_and_not_in_the_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([11.0, 14.0, 14.0])
+    monkeypatch.setattr("tasks.pace.time.monotonic", lambda: next(times))
+    laps = pace.Laps(begun=10.0)
+    laps.lap(laps.lap(10.0), waited=2.0)
+    found = laps.cost()
+    assert (found.mean, found.spread) == (2.0, 0.0)
