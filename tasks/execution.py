@@ -33,6 +33,8 @@ logger = observing.log(__name__)
 LEDGER_DELAY: Final = 5.0
 #: Seconds that a part of a batch may take whose time was over.
 WITHIN: Final = 0.05
+#: Retries that travel together, at the most, where nobody has said how large a batch is to be.
+MOST: Final = 500
 
 
 def execute(task: MessageTask[..., Any], header: object) -> Any:
@@ -290,6 +292,12 @@ class Execution:
     def _send_on(self, deliveries: list[Delivery], delay: float) -> None:
         task = self._task
         sent = [replace(delivery, due=None) for delivery in deliveries]
-        send_on(task.app, self._batch.holding(sent), delay, task.request.delivery_info or {})
+        send_on(task.app, self._batch.holding(sent), delay, task.request.delivery_info or {}, self._most_together())
         for delivery in deliveries:
             self._left.pop(delivery.message.offset, None)
+
+    def _most_together(self) -> int:
+        """How many deliveries one message may carry to which retries of this batch are joined."""
+        if self._task.batch != "auto":
+            return self._task.batch
+        return max(len(self._batch.deliveries), int(min(MOST, WITHIN * self._laps.pace)))

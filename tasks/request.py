@@ -8,6 +8,8 @@ from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
 from bridge.records.header import HEADER, Contents
+from bridge.records.naming import label
+from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
 from lossless.worker import request
 from lossless.worker.ending import raised
@@ -20,6 +22,7 @@ class Request(request.Request):
     """A request of deliveries. Its time limits are kept in the child (tasks/limits.py); here one stands behind them."""
 
     time_limits: Any
+    _argsrepr: str
     _hard: float | None = None
 
     def __init__(self, message: Any, **options: Any) -> None:
@@ -28,6 +31,8 @@ class Request(request.Request):
             # Another message of the same delivery is here: by the time that this one runs, that may have ended. And
             # what another transport than ours lets through is a sender's word.
             message.properties.pop(LOOKED, None)
+        if JOINS in self.request_dict:
+            self._name_all()
         if HEADER in self.request_dict:
             task: Any = self.task
             self._hard = self.time_limits[0] or task.time_limit
@@ -38,6 +43,13 @@ class Request(request.Request):
                 self.time_limits = (most, most if soft else None)
             elif soft:
                 self.time_limits = (None, float(2**31))
+
+    def _name_all(self) -> None:
+        """Retries have joined this one: its arguments named those of the first alone."""
+        contents = Contents.of(self.request_dict)
+        if contents is not None and contents.offsets:
+            named = label(contents.topic, contents.partition, sorted(contents.offsets))
+            self._argsrepr = self.request_dict["argsrepr"] = named
 
     def send_event(self, type: str, **fields: Any) -> Any:
         """Flower's search reads results and not exceptions: of a batch it must find the records that are dead."""

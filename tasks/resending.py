@@ -1,15 +1,18 @@
 """Sends a Celery message again, without the ways in which Celery would lose it."""
 
+import math
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 from celery import Celery, Task
 from celery.exceptions import Reject
 
-from bridge.records.header import HEADER, to_header
+from bridge.records.header import HEADER, to_header, to_joining
 from bridge.records.message import Batch
 from bridge.records.naming import label
+from lossless.transport.joining import JOINS
 from tasks.book import Book
 from tasks.errors import Failed
 from tasks.pace import NOTED, losses
@@ -21,6 +24,8 @@ PUBLISH_DELAY: Final = (2, 60)
 COUNTS: Final = ("lost", "restored", "paused")
 #: Seconds of a wait from which on the ledger is told of it, for those who ask what takes so long.
 NOTED_FROM: Final = 10.0
+#: Seconds within which retries that are due travel together.
+TOGETHER: Final = 0.1
 #: More than any count of retries: how often a delivery runs is the policy's to say, not Celery's.
 _NO_LIMIT: Final = 2**31
 
@@ -55,11 +60,13 @@ def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: 
     retry(task, countdown=delay, exc=Failed(words), **options)
 
 
-def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str, Any]) -> None:
-    """Send a part of the batch in hand as a message of its own; returns when the broker has it.
+def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str, Any], most: int = 1) -> None:
+    """Send a part of the batch in hand as a message of its own, or with others'; returns when the broker has it.
 
     Parameters:
         delay: seconds before it runs.
+        most: how many deliveries one message may carry: with more than one, those of several batches that are due
+            within `TOGETHER` seconds travel together, where our own transport carries them.
         delivery_info: of the message in hand; the part goes to the same queue.
 
     Raises:
@@ -71,7 +78,18 @@ def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str,
     if priority := delivery_info.get("priority"):
         options["priority"] = priority
     _note(app, batch, delay)
-    app.send_task(batch.handler, (), {}, task_id=batch.task_id, countdown=delay or None, ignore_result=True, **options)
+    if delay and most > 1 and batch.order is None:
+        header, joins = to_joining(batch, most)
+        options["headers"] = {HEADER: header, JOINS: joins}
+        options["eta"] = _slot(time.time() + delay)
+    else:
+        options["countdown"] = delay or None
+    app.send_task(batch.handler, (), {}, task_id=batch.task_id, ignore_result=True, **options)
+
+
+def _slot(due: float) -> datetime:
+    """The first moment from then on at which others are due too."""
+    return datetime.fromtimestamp(math.ceil(due / TOGETHER) * TOGETHER, UTC)
 
 
 def publish_delay(tries: int) -> int:

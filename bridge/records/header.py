@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from bridge.errors import MalformedDelivery
 from bridge.records.failure import Failure
 from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message
+from lossless.transport.joining import JOINED, joined, joining
 
 #: A name of its own, so that neither a payload nor a record's header can be taken for one of Celery's own
 #: (celery/app/amqp.py merges headers over its own).
@@ -111,6 +112,17 @@ def to_header(batch: Batch) -> _Json:
     header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order)
     header["messages"] = [_row_of(delivery) for delivery in batch.deliveries]
     return header
+
+
+def to_joining(batch: Batch, most: int) -> tuple[_Json, _Json]:
+    """The same for a message that joins what is due with it, and what says so (lossless/transport/joining.py).
+
+    Parameters:
+        most: how many deliveries one message may carry then.
+    """
+    header = to_header(batch)
+    whose = " ".join(str(part) for name, part in header.items() if name != "messages")
+    return {**header, JOINED: joined(len(batch.deliveries))}, joining(f"{batch.handler} {whose}", "messages", most)
 
 
 def _where(topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None) -> _Json:
@@ -239,6 +251,8 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
         deliveries.append(_delivery(message, handler, attempts, more) if more else Delivery(message, handler))
     if not deliveries:
         raise ValueError("it carries no message")
+    if JOINED in data:
+        deliveries = _once(deliveries)
     return Batch(
         handler=handler,
         topic=topic,
@@ -249,6 +263,12 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
         topic_id=topic_id,
         order=data.get("order"),
     )
+
+
+def _once(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """In the order of their offsets; of one that was sent twice, after a crash, what ran more often."""
+    found = {each.message.offset: each for each in sorted(deliveries, key=lambda each: each.attempts)}
+    return [each for _, each in sorted(found.items())]
 
 
 #: Offset, timestamp, key, value, headers, and what else is known of a delivery.

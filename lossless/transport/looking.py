@@ -39,7 +39,7 @@ def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
                 key, _, raw = entry.partition(b"\0")
                 if key in lists:
                     yield Sighting(raw, "taken")
-        for entry, due in client.zscan_iter(channel.keys.waiting(queue), count=SCANNED):
+        for entry, due in _waiting(client, channel.keys.waiting(queue)):
             yield Sighting(entry.partition(b"\0")[2], "waiting", float(due))
 
 
@@ -47,6 +47,15 @@ def first_waiting(channel: Any, queue: str, most: int) -> list[Sighting]:
     """Return the messages of a queue that wait and are due first, at most so many."""
     found = channel.bare_client().zrange(channel.keys.waiting(queue), 0, most - 1, withscores=True)
     return [Sighting(entry.partition(b"\0")[2], "waiting", float(due)) for entry, due in found]
+
+
+def _waiting(client: Any, name: str) -> Iterator[tuple[bytes, float]]:
+    # The last due in front: what is due meanwhile leaves at the other end, and what is joined keeps its place, which a
+    # scan would not see if it is made anew behind it.
+    start = 0
+    while entries := client.zrange(name, -start - SCANNED, -start - 1, withscores=True):
+        yield from reversed(entries)
+        start += SCANNED
 
 
 def _pieces(client: Any, name: bytes) -> Iterator[bytes]:

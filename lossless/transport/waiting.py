@@ -11,6 +11,7 @@ from kombu.log import get_logger
 from kombu.utils.json import dumps
 
 from lossless.transport.holding import Taken
+from lossless.transport.joining import arguments
 from lossless.transport.outages import UNAVAILABLE
 from lossless.transport.scripts import HURRY, WAIT
 from lossless.transport.stored import Keys, decoded, stored
@@ -48,7 +49,7 @@ class Waiting:
         self._put_off: dict[bytes, str] = {}
 
     def put(self, queue: str, key: str, message: dict[str, Any], due: float, batch: Any = None) -> Any:
-        """Let a message wait.
+        """Let a message wait, or join one that waits (lossless/transport/joining.py).
 
         Parameters:
             queue: its queue.
@@ -60,10 +61,11 @@ class Waiting:
         Raises redis-py's errors.
         """
         properties, keys = message["properties"], self.channel.keys
+        again = isinstance(properties["delivery_tag"], Tried)
         # If only the answer is lost, it waits already: what kombu puts on a next try is the same entry then.
         properties["delivery_tag"] = Tried(properties["delivery_tag"])
         names = [keys.waiting(queue), keys.waiting_queues]
-        args = [repr(due), stored(key, dumps(message).encode()), queue]
+        args = [repr(due), stored(key, dumps(message).encode()), queue, *arguments(message, again)]
         if batch is not None:
             return batch.add("eval", WAIT.text, len(names), *names, *args)
         with self.channel.conn_or_acquire() as client:

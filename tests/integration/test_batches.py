@@ -150,3 +150,21 @@ def test_flower_finds_the_batch_of_a_record_by_its_coordinates_and_by_how_it_end
     both = f"({topic}-0-351..357, 2 messages: {placed[351]} {placed[357]})"
     assert both in {task["args"] for task in tasks(placed[351]).values()}
     assert any("..499:many" in task_id for task_id in tasks(f"{topic}-0-4xx"))
+
+
+def test_what_several_batches_retry_at_the_same_time_travels_together(stack: Stack):
+    choose(stack, {"many": {"commit": "completion"}})
+    stack.make_topics("many")
+    for n in range(2_000):
+        stack.producer.produce(stack.topic("many"), json.dumps({"fail": 1} if n % 20 == 0 else n).encode(), partition=0)
+    assert stack.producer.flush(30) == 0
+    stack.bridge()
+    eventually(lambda: stack.waiting() >= 10, 20)
+    stack.worker()
+    all_settled(stack, "many", done=2_000)
+    assert twice(stack, "many") == {}
+    begun = [run.coordinates for run in stack.runs("many") if run.outcome == "begun"]
+    assert len(begun) == 2_000 + 100
+    # Ten batches of 200 had ten failures each, due within fractions of a second.
+    tasks = re.findall(r"Task many\[\S+:many\] received", worker_log(stack))
+    assert len(tasks) < 10 + 10

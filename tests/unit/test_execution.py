@@ -83,6 +83,7 @@ class World:
         self.letters: list[tuple[int, str]] = []
         self.sent: list[tuple[float, list[int]]] = []
         self.batches: list[Batch] = []
+        self.most = 0
         self.kafka_down = False
         self.book = FakeBook(set())
         monkeypatch.setattr(Book, "of", lambda app, batch: self.book)
@@ -98,9 +99,10 @@ class World:
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         return any(offset == delivery.message.offset for offset, _ in self.letters)
 
-    def send_on(self, app: Any, batch: Batch, delay: float, delivery_info: Any) -> None:
+    def send_on(self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1) -> None:
         self.sent.append((delay, batch.offsets))
         self.batches.append(batch)
+        self.most = most
 
     def run(self, *values: int, keys: list[bytes] | None = None, order: str | None = None, **headers: Any) -> Any:
         deliveries = tuple(
@@ -152,6 +154,16 @@ def test_one_that_fails_leaves_its_batch_and_its_neighbours_are_done(world: Worl
 def test_those_that_are_due_together_are_retried_together(world: World) -> None:
     world.run(-1, 2, -3)
     assert world.sent == [(4, [0, 2])]
+
+
+@pytest.mark.parametrize(("batch", "within", "most"), [(9, 0.05, 9), ("auto", 1e-9, 3), ("auto", 1e9, 500)])
+def test_they_travel_with_those_of_other_batches_as_many_as_a_batch_may_have(
+    world: World, monkeypatch: pytest.MonkeyPatch, batch: Any, within: float, most: int
+) -> None:
+    monkeypatch.setattr(charge, "batch", batch)
+    monkeypatch.setattr(execution, "WITHIN", within)
+    world.run(-1, 2, -3)
+    assert world.most == most
 
 
 def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import MalformedDelivery
 from bridge.records.failure import Failure
-from bridge.records.header import HEADER, Contents, Row, Told, from_header, header_of, to_header
+from bridge.records.header import HEADER, Contents, Row, Told, from_header, header_of, to_header, to_joining
 from bridge.records.message import Batch, Dead, Delivery, Message
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -52,6 +52,17 @@ def batches(draw: st.DrawFn) -> Batch:
 
 
 plain = Delivery(Message("orders", 3, 1234, b"k", b"v", (("a", b"1"),), 5), "orders.handlers.charge")
+
+
+@given(batches(), st.data())
+def test_what_joined_is_in_the_order_of_its_offsets_and_once_as_it_was_last(batch, data):
+    header, _ = to_joining(batch, 200)
+    again = to_header(batch.holding([replace(each, attempts=each.attempts + 1) for each in batch.deliveries[:2]]))
+    header["messages"] = data.draw(st.permutations(header["messages"] + again["messages"]))
+    found = from_header(batch.handler, json.loads(json.dumps(header))).deliveries
+    assert [each.message.offset for each in found] == [each.message.offset for each in batch.deliveries]
+    assert [each.attempts for each in found[:2]] == [each.attempts + 1 for each in batch.deliveries[:2]]
+    assert found[2:] == batch.deliveries[2:]
 
 
 @given(batches())

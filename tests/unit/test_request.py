@@ -7,6 +7,8 @@ import pytest
 from celery import Celery
 from celery.worker import state
 
+from bridge.records.header import HEADER
+from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
 from tasks.request import Request
 
@@ -16,7 +18,7 @@ class Ours:
         """The transport takes a step along."""
 
 
-def request(channel: Any, task_id: str = "orders-0-1:h") -> Any:
+def request(channel: Any, task_id: str = "orders-0-1:h", **headers: Any) -> Any:
     app = Celery("unit", set_as_current=False)
 
     @app.task(name="h", shared=False)
@@ -24,7 +26,7 @@ def request(channel: Any, task_id: str = "orders-0-1:h") -> Any:
         """Does nothing."""
 
     message = SimpleNamespace(
-        headers={"id": task_id, "task": "h", "lang": "py"},
+        headers={"id": task_id, "task": "h", "lang": "py", **headers},
         properties={LOOKED: (1.0, "f"), "correlation_id": task_id},
         delivery_info={"exchange": "", "routing_key": "q"},
         payload=[[], {}, {}],
@@ -50,3 +52,13 @@ def test_a_second_message_of_a_delivery_that_is_here_is_looked_at_again(monkeypa
     monkeypatch.setitem(state.requests, first.id, first)
     assert LOOKED not in request(Ours()).request_dict["properties"]
     assert LOOKED in request(Ours(), "orders-0-2:h").request_dict["properties"]
+
+
+def test_a_task_that_retries_of_other_batches_have_joined_names_them_all() -> None:
+    rows = [[offset, None, None, None, None] for offset in (5, 9, 2)]
+    header = {"topic": "orders", "partition": 3, "messages": rows}
+    theirs: dict[str, Any] = {"argsrepr": "(orders-3-5)", HEADER: header}
+    shown = request(Ours(), **{**theirs, JOINS: {}})
+    assert shown.argsrepr == "(orders-3-2..9, 3 messages: orders-3-2 orders-3-5 orders-3-9)"
+    assert shown.request_dict["argsrepr"] == shown.argsrepr
+    assert request(Ours(), **theirs).argsrepr == "(orders-3-5)"
