@@ -179,6 +179,7 @@ class Taker:
         self._acks = acks
         if most:
             self._saturated = not free
+            self._hungry = False  # whatever rings from now on may have come after the take looked
         keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
         args += self.holder.with_steps(acks) if self.holder is not None else [0]
         take = self.channel.ridden.take
@@ -252,6 +253,7 @@ class Taker:
             alive, now, lie, refused, *taken = line.read()
         except redis.exceptions.NoScriptError:
             self._known = False
+            self._hungry = True
             self._acks_failed()
             return
         self._known = True
@@ -264,7 +266,7 @@ class Taker:
             holder.doubt()
             return
         if self._asked:
-            self._hungry = len(taken) == 3 * self._asked
+            self._hungry = self._hungry or len(taken) == 3 * self._asked
             self._looked_at = monotonic()
             self._note_lengths(lie)
             self._note(taken, float(now))

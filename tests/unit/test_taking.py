@@ -1,0 +1,111 @@
+"""A taker that was rung looks, whenever it reads the bell."""
+
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+
+from lossless.transport.line import Bell, Line
+from lossless.transport.stored import Keys
+from lossless.transport.taking import Taker
+
+RUNG = [b"message", b"_bell.me", b""]
+NOTHING = [1, b"0", b"-1,", []]
+
+
+class Connection:
+    """A connection that notes what is sent, and has answers ready."""
+
+    def __init__(self, **_: Any) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.answers: deque[Any] = deque()
+
+    def connect(self) -> None: ...
+
+    def send_command(self, *command: Any) -> None:
+        self.sent.append(command)
+        if command[0] == "SUBSCRIBE":
+            self.answers.extend(command[1:])
+
+    def read_response(self, **_: Any) -> Any:
+        answer = self.answers.popleft()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def can_read(self, timeout: float = 0) -> bool:
+        return bool(self.answers)
+
+
+class Taking:
+    """A taker with an owner and one queue, and its lines as the poller sees them."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        keys = Keys()
+        holder = SimpleNamespace(
+            keys=keys, owner="me", epoch="0", in_doubt=False, backlog=0, reserve=lambda _: 1,
+            acks_to_ride=list, with_steps=lambda _: [0], acked=lambda *_: None, not_acked=lambda _: None,
+        )  # fmt: skip
+        poller = SimpleNamespace(
+            endures=True, waits_with=None, watch=lambda _, line: self.lines.append(line), unwatch=lambda _: None
+        )
+        script = SimpleNamespace(text="take", sha="sha")
+        channel: Any = SimpleNamespace(
+            holder=holder, keys=keys, poller=poller, active_queues={"q"}, no_ack_queues=set(), take_limit=100,
+            priority_steps=[0], queue_order_strategy="round_robin", socket_timeout=10.0,
+            pool=SimpleNamespace(connection_class=Connection, connection_kwargs={}), queues_in_turn=lambda: ["q"],
+            list_key=lambda queue, _: queue, qos=SimpleNamespace(credit=lambda limit, arrived: limit, at_work=False),
+            ridden=SimpleNamespace(take=script, looks=False),
+        )  # fmt: skip
+        self.taker = Taker(channel)
+
+    def line(self, kind: type[Line]) -> Line:
+        (found,) = (line for line in self.lines if type(line) is kind)
+        return found
+
+    def takes(self) -> int:
+        """How many takes were sent."""
+        return len(self.line(Line).connection.sent)
+
+    def hears(self, kind: type[Line], answer: Any) -> None:
+        line = self.line(kind)
+        line.connection.answers.append(answer)
+        line.on_readable(line)
+
+
+@pytest.fixture
+def taking() -> Taking:
+    taking = Taking()
+    taking.taker.turn()
+    assert taking.takes() == 1
+    return taking
+
+
+def test_a_taker_that_found_nothing_takes_again_when_it_is_rung(taking: Taking) -> None:
+    taking.hears(Line, NOTHING)
+    taking.taker.turn()
+    assert taking.takes() == 1
+    taking.hears(Bell, RUNG)
+    taking.taker.turn()
+    assert taking.takes() == 2
+
+
+def test_a_bell_that_is_read_before_the_takes_answer_is_not_forgotten(taking: Taking) -> None:
+    """It may have been rung after the take looked; nobody else is rung once it has."""
+    taking.hears(Bell, RUNG)
+    taking.hears(Line, NOTHING)
+    taking.taker.turn()
+    assert taking.takes() == 2
+    taking.hears(Line, NOTHING)
+    taking.taker.turn()
+    assert taking.takes() == 2
+
+
+def test_a_take_that_redis_did_not_know_is_sent_again(taking: Taking) -> None:
+    taking.hears(Line, redis.exceptions.NoScriptError("NOSCRIPT"))
+    taking.taker.turn()
+    assert taking.takes() == 2
+    assert taking.line(Line).connection.sent[-1][0] == "EVAL"
