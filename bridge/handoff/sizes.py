@@ -1,9 +1,11 @@
 """The sizes of batches that are found by themselves: what is looked at for them, and when."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
+from bridge.errors import BridgeError
 from bridge.handlers import Handler, Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.size import Size, by_times, room, shared
@@ -12,6 +14,8 @@ from bridge.ledger.members import Members
 from bridge.ledger.times import Known, Times
 from bridge.partitions.turns import Portion
 
+logger = logging.getLogger(__name__)
+
 #: Seconds between two looks: while a size grows, and else.
 GROWING_EVERY: Final = 0.05
 LOOK_EVERY: Final = 0.1
@@ -19,6 +23,10 @@ LOOK_EVERY: Final = 0.1
 WORKERS_EVERY: Final = 1.0
 #: Seconds for which hand-off waits for a handler's first times: of a worker that tells none it hears nothing.
 WAIT_FOR_TIMES: Final = 3.0
+#: Seconds between two looks while they fail.
+FAILED_EVERY: Final = 1.0
+#: More processes than a worker has.
+MOST_PROCESSES: Final = 10_000
 
 
 class Sizes:
@@ -44,6 +52,8 @@ class Sizes:
         self._look_at = self._workers_at = 0.0
         #: Since when what a handler costs is waited for.
         self._waits_since: dict[str, float] = {}
+        #: Since when looks fail.
+        self._fails_since: float | None = None
 
     @property
     def due(self) -> bool:
@@ -53,12 +63,22 @@ class Sizes:
     def look(self) -> None:
         """See what handlers cost, what is in their queues, and who consumes them.
 
-        Raises:
-            HandoffFailed, LedgerUnavailable: all stays as it was.
+        Whatever goes wrong, all stays as it was: nothing rests on it, and hand-off least of all.
         """
         if not self.due or self._times is None:
             return
-        known = self._times.known(self._auto)
+        try:
+            self._see(self._times)
+        except Exception as error:
+            self._look_at = self._clock() + FAILED_EVERY
+            if self._fails_since is None:
+                self._fails_since = self._clock()
+                logger.warning("the sizes of batches stay as they are; hand-off goes on: %s", _words(error))
+        else:
+            self._fails_since = None
+
+    def _see(self, times: Times) -> None:
+        known = times.known(self._auto)
         queued = self._broker.lengths(self._queues)
         if self._clock() >= self._workers_at:
             self._processes = self._count_processes()
@@ -95,14 +115,21 @@ class Sizes:
         used = self._in_use[handler.name] = shared(size, ready, queued, processes) if ready else size
         known = self._known.get(handler.name, Known())
         more = None
-        if not size.grows or self._waits(handler.name, known, processes):
+        if self._waits(handler.name, size, known, processes):
             more = room(size, known.cost, queued, processes)
         return Portion(used.number, size.number, more, str(used))
 
-    def _waits(self, name: str, known: Known, processes: int) -> bool:
-        """Whether hand-off may wait for the size to grow: not for workers that are not there, or that tell no times."""
+    def _waits(self, name: str, size: Size, known: Known, processes: int) -> bool:
+        """Whether hand-off may wait for the queue to be shorter, or the size to grow.
+
+        Not for looks that fail, and for growth not for workers that are not there, or that tell no times.
+        """
         if self._times is None:
             return False
+        if self._fails_since is not None and self._clock() - self._fails_since >= WAIT_FOR_TIMES:
+            return False
+        if not size.grows:
+            return True
         if known.cost is not None and processes:
             self._waits_since.pop(name, None)
             return True
@@ -112,7 +139,24 @@ class Sizes:
         assert self._workers is not None
         counts: dict[str, int] = {}
         for state in self._workers.living().values():
-            for queue in state.get("queues", ()):
-                # An older worker does not say how many it has.
-                counts[queue] = counts.get(queue, 0) + max(1, int(state.get("processes") or 1))
+            queues, processes = _consumed(state), _processes(state)
+            for queue in queues:
+                counts[queue] = counts.get(queue, 0) + processes
         return counts
+
+
+def _consumed(state: Mapping[str, Any]) -> set[str]:
+    """The queues that a worker says it consumes."""
+    queues = state.get("queues")
+    return {queue for queue in queues if isinstance(queue, str)} if isinstance(queues, list) else set()
+
+
+def _processes(state: Mapping[str, Any]) -> int:
+    """How many processes a worker says it has; none where that makes no sense."""
+    # An older worker does not say it.
+    said = state.get("processes") or 1
+    return said if isinstance(said, int) and 0 < said <= MOST_PROCESSES else 0
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, BridgeError) else f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 from redis.retry import Retry
 
 from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
@@ -112,6 +112,11 @@ def raised(answer: Any) -> Any:
     if isinstance(answer, Exception):
         raise answer
     return answer
+
+
+def is_of_another_type(answer: Any) -> bool:
+    """Whether it is Redis's error that a key is not of the type that was asked for: another wrote it."""
+    return isinstance(answer, ResponseError) and str(answer).startswith("WRONGTYPE")
 
 
 def _client(url: str, timeout: float, named: str) -> redis.Redis:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from bridge.ledger.client import Ledger
+from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
 from bridge.ledger.script import ANNOUNCE
 
@@ -47,19 +48,23 @@ class Members:
             pipe.execute()
 
     def living(self) -> dict[str, Mapping[str, Any]]:
-        """Return what each living member last announced; those that fell silent are taken off the list."""
+        """Return what each living member last announced; those that fell silent are taken off the list.
+
+        What is no announcement is left out: Redis may hold what others wrote.
+        """
         with self._ledger.asking("list bridges and workers") as pipe:
             pipe.smembers(self._key("all"))
             (everyone,) = pipe.execute()
             names = sorted(name.decode() for name in everyone)
             for name in names:
                 pipe.get(self._key("of", name))
-            states = dict(zip(names, pipe.execute(), strict=True))
+            states = dict(zip(names, pipe.execute(raise_on_error=False), strict=True))
             gone = [name for name, state in states.items() if state is None]
             if gone:
                 pipe.srem(self._key("all"), *gone)
                 pipe.execute()
-        return {name: json.loads(state) for name, state in states.items() if state is not None}
+        said = {name: _said(state) for name, state in states.items() if state is not None}
+        return {name: state for name, state in said.items() if state is not None}
 
     def last_seen(self) -> dict[str, float]:
         """Return when each name was last announced (Unix time by Redis's clock), for a month."""
@@ -70,3 +75,14 @@ class Members:
 
     def _key(self, *more: str) -> str:
         return key(*self._name, *more)
+
+
+def _said(answer: Any) -> Mapping[str, Any] | None:
+    """What an answer of Redis's to GET says; `None`: it is no announcement, or a key of another type."""
+    if is_of_another_type(answer):
+        return None
+    try:
+        state = json.loads(raised(answer))
+    except ValueError:
+        return None
+    return state if isinstance(state, dict) else None

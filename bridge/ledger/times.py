@@ -4,10 +4,11 @@ Of a group, whatever its topics: so a bridge that starts, or a second one, knows
 """
 
 from collections.abc import Collection
-from math import sqrt
-from typing import Final, NamedTuple
+from math import inf, isfinite, sqrt
+from typing import Any, Final, NamedTuple
 
 from bridge.ledger.client import Ledger
+from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
 from bridge.ledger.script import TIMES
 
@@ -15,6 +16,8 @@ from bridge.ledger.script import TIMES
 FADES_IN: Final = 2.0
 #: Seconds for which it is known what a handler costs that has nothing to do.
 KEPT_FOR: Final = 7 * 86_400
+#: One delivery, as near as the sums of fading numbers come to it.
+_ONE: Final = 0.999
 
 
 class Cost(NamedTuple):
@@ -74,14 +77,35 @@ class Times:
             pipe.time()
             for handler in handlers:
                 pipe.hmget(self._key(handler), [*Cost._fields, "lost"])
-            (now, _), *rows = pipe.execute()
+            clock, *rows = pipe.execute(raise_on_error=False)
+            now, _ = raised(clock)
         return {handler: _known(row, now) for handler, row in zip(handlers, rows, strict=True)}
 
     def _key(self, handler: str) -> str:
         return key(self._ledger.cluster, self._ledger.group, "times", handler)
 
 
-def _known(row: list[bytes | None], now: int) -> Known:
-    *numbers, lost = (None if each is None else float(each) for each in row)
-    cost = Cost(*(each or 0.0 for each in numbers))
-    return Known(cost if cost.deliveries else None, None if lost is None else max(0.0, now - lost))
+def _known(row: Any, now: int) -> Known:
+    """What a row says; what nobody could have measured is unknown, whoever wrote it."""
+    if is_of_another_type(row):
+        return Known()
+    *numbers, lost = map(_number, raised(row))
+    cost = Cost(*numbers)
+    since = now - lost if row[-1] is not None and isfinite(lost) else -1.0
+    return Known(cost if _could_be(cost) else None, since if since >= 0 else None)
+
+
+def _number(written: bytes | None) -> float:
+    """What a field says: 0 where there is none, infinite where it is no number."""
+    try:
+        return float(written or 0)
+    except ValueError:
+        return inf
+
+
+def _could_be(cost: Cost) -> bool:
+    """Whether deliveries could have cost that: a report is of one at least, and none takes longer than all is kept."""
+    if not all(isfinite(each) and each >= 0 for each in cost):
+        return False
+    most = cost.deliveries * KEPT_FOR
+    return cost.deliveries >= _ONE and cost.seconds + cost.beside <= most and cost.squares <= most * KEPT_FOR

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+import redis
 
 from bridge.ledger import Ledger
+from bridge.ledger.members import Members
 from bridge.ledger.times import FADES_IN, Cost, Known, Times
 
 
@@ -53,3 +55,68 @@ def test_another_group_knows_nothing_of_it(times: Times, redis_url: str) -> None
     times.report("charge", Cost(10, 0.01, 0.00001))
     with closing(Ledger(redis_url, "cluster", "another")) as other:
         assert Times(other).known(["charge"]) == {"charge": Known()}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"deliveries": "nan"},
+        {"deliveries": "many"},
+        {"deliveries": "inf"},
+        {"deliveries": "-5"},
+        {"deliveries": "1e-320"},
+        {"seconds": "-100"},
+        {"seconds": "inf"},
+        {"seconds": "1e300"},
+        {"squares": "nan"},
+        {"squares": "1e300"},
+        {"beside": b"\xff"},
+    ],
+    ids=str,
+)
+def test_what_nobody_could_have_measured_is_unknown_and_the_next_report_heals_it(
+    times: Times, written: dict[str, str], redis_url: str
+) -> None:
+    times.report("charge", Cost(10, 0.01, 0.00001))
+    with redis.Redis.from_url(redis_url) as server:
+        server.hset(times._key("charge"), mapping=written)
+    assert times.known(["charge"]) == {"charge": Known()}
+    for _ in range(20):
+        times.report("charge", Cost(10, 0.01, 0.00001))
+    found = times.known(["charge"])["charge"].cost
+    assert found is not None
+    assert found.mean == pytest.approx(0.001, rel=0.1)
+
+
+@pytest.mark.parametrize("lost", ["soon", "nan", "inf", "-inf", "9999999999"])
+def test_a_loss_at_no_time_or_in_the_future_is_unknown(times: Times, lost: str, redis_url: str) -> None:
+    times.report("charge", Cost(10, 0.01, 0.00001))
+    with redis.Redis.from_url(redis_url) as server:
+        server.hset(times._key("charge"), "lost", lost)
+    assert times.known(["charge"])["charge"].lost is None
+
+
+def test_a_key_of_another_type_is_unknown_for_its_handler_alone_and_the_next_report_heals_it(
+    times: Times, redis_url: str
+) -> None:
+    times.report("notify", Cost(1, 3.0, 9.0))
+    with redis.Redis.from_url(redis_url) as server:
+        server.set(times._key("charge"), "x")
+    assert times.known(["charge", "notify"]) == {"charge": Known(), "notify": Known(Cost(1, 3.0, 9.0))}
+    times.report("charge", Cost(10, 0.01, 0.00001))
+    assert times.known(["charge"])["charge"].cost == Cost(10, 0.01, 0.00001)
+
+
+@pytest.mark.parametrize("written", ["no JSON", "[]", "null", '"text"', b"\xff"])
+def test_an_announcement_that_is_none_is_no_member(redis_url: str, written: str) -> None:
+    with closing(Ledger(redis_url, "cluster", "group")) as ledger, redis.Redis.from_url(redis_url) as server:
+        members = Members(ledger, "workers")
+        members.announce("one", {"queues": ["q"]})
+        members.announce("another", {})
+        members.announce("a third", {})
+        server.set(members._key("of", "another"), written)
+        server.delete(members._key("of", "a third"))
+        server.rpush(members._key("of", "a third"), "x")
+        assert members.living() == {"one": {"queues": ["q"]}}
+        for name in ("one", "another", "a third"):
+            members.leave(name)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.handoff import sizes
 from bridge.handoff.sizes import WAIT_FOR_TIMES, Sizes
@@ -102,3 +103,52 @@ def test_where_no_worker_is_there_a_few_go_out_and_after_a_while_all(monkeypatch
     assert world.taken(56) == (1, 0)
     world.now += WAIT_FOR_TIMES
     assert world.taken(56) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"queues": ["mail"], "processes": "many"},
+        {"queues": ["mail"], "processes": 10**12},
+        {"queues": ["mail"], "processes": float("inf")},
+        {"queues": ["mail"], "processes": float("nan")},
+        {"queues": ["mail"], "processes": -4},
+        {"queues": ["mail"], "processes": [4]},
+        {"queues": None},
+        {"queues": "mail"},
+        {"queues": 5},
+        {"queues": [["mail"], None]},
+    ],
+    ids=str,
+)
+def test_a_worker_whose_announcement_makes_no_sense_is_not_counted(monkeypatch: pytest.MonkeyPatch, state: Any) -> None:
+    world = World(monkeypatch)
+    world.workers["liar"] = state
+    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.look(12)
+    assert world.taken(80)[0] == 10
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailable("no answer"), HandoffFailed("no answer"), ValueError("odd")])
+def test_a_look_that_fails_leaves_the_sizes_as_they_were_and_holds_nothing_up_for_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    world = World(monkeypatch)
+    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.look(12)
+    known = world.known
+
+    def fail(handlers: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(world, "known", fail)
+    world.look(2)
+    assert world.taken(100_000)[0] == 500
+    world.sizes.handed("charge", 10_000)
+    world.look(4)
+    assert world.taken(100_000) == (500, None)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    monkeypatch.setattr(world, "known", known)
+    world.queued = 10_000
+    world.look()
+    assert world.taken(100_000)[1] is not None
