@@ -11,6 +11,7 @@ from typing import Any, Final
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.times import Cost, Times
+from bridge.records.losses import count_in, losses
 from tasks import observing
 
 logger = observing.log(__name__)
@@ -86,14 +87,9 @@ def lost(ledger: Ledger | None, handler: str) -> None:
         _attempt(_untold(), ledger, handler, Cost(), lost=True)
 
 
-def losses(headers: Mapping[str, Any]) -> int:
-    """How many processes and workers a message has cost."""
-    return sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
-
-
 def follows_new_loss(headers: Mapping[str, Any]) -> bool:
     """Whether it has cost one since it was last sent again by a run that came to its end."""
-    return losses(headers) > int(headers.get(NOTED) or 0)
+    return losses(headers) > count_in(headers, NOTED)
 
 
 #: The header of a message that is sent again: how many of its losses are noted.

@@ -10,12 +10,13 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from bridge.records.header import HEADER, to_header, to_joining
+from bridge.records.losses import losses
 from bridge.records.message import Batch
 from bridge.records.naming import label
 from lossless.transport.joining import JOINS
 from tasks.book import Book
 from tasks.errors import Failed
-from tasks.pace import NOTED, losses
+from tasks.pace import NOTED
 from tasks.running import MessageTask
 
 #: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.records.header import Contents, Told
+from bridge.records.losses import losses
 
 #: A delivery: partition, offset, handler.
 Which = tuple[int, int, str]
@@ -67,10 +68,10 @@ def carrier(
     due: float | None,
 ) -> Carrier:
     """What is known of a delivery from the message that carries it."""
-    lost = sum(int(headers.get(name) or 0) for name in ("lost", "restored"))
     first = told.first_failed_at / 1000 if told.first_failed_at else None
     postponed = told.runs - told.failed
     task_id = str(headers.get("id") or "")
+    lost = losses(headers)
     return Carrier(queue, where, due, told.failed, postponed, lost, told.number, told.error, first, told.dead, task_id)
 
 

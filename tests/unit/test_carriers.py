@@ -1,6 +1,8 @@
 """What messages that wait say of why they do."""
 
-from bridge.handoff.carriers import Waiting, waiting_of
+from typing import Any
+
+from bridge.handoff.carriers import Waiting, carried, carrier, waiting_of
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, to_header
 from bridge.records.message import Batch, Dead, Delivery, Message
@@ -26,3 +28,11 @@ def test_what_failed_what_is_held_and_what_kafka_refuses_are_told_apart():
         Waiting("charge", "held", 1, 5.0, "tasks.errors.StopConsuming: bank shut"),
         Waiting("charge", "unpublished", 1, None, "exhausted"),
     ]
+
+
+def test_a_counter_that_is_none_of_ours_counts_as_nothing():
+    headers: dict[str, Any] = {**waiting(fresh(1))[0], "lost": "x", "restored": [2]}
+    ((_, told),) = carried(headers, "orders", {(0, 1, "charge")})
+    assert carrier(headers, told, "q", "queue", None).lost == 0
+    failed = waiting(fresh(1).failed(Failure.of(OSError("no"), 7.0), spent=True))
+    assert [each.count for each in waiting_of([({**failed[0], "lost": "x"}, 1.0)], False)] == [1]

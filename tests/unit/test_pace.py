@@ -78,8 +78,9 @@ def test_without_a_ledger_nothing_is_told(told: Told) -> None:
         ({"restored": 1}, True),
         ({"lost": 1, pace.NOTED: 1}, False),
         ({"lost": 1, "restored": 1, pace.NOTED: 1}, True),
+        ({"lost": "x", "restored": [], pace.NOTED: {}}, False),
     ],
-    ids=["none", "a process", "a worker", "one that was told before a retry", "one more since"],
+    ids=["none", "a process", "a worker", "one that was told before a retry", "one more since", "no counts"],
 )
 def test_a_loss_is_told_once(headers: dict[str, int], new: bool) -> None:
     assert pace.follows_new_loss(headers) is new
