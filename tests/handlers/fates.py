@@ -21,13 +21,16 @@ FOREVER: dict[str, Any] = {"max_retries": None, "retry_backoff": 1, "retry_backo
 
 
 def act(name: str, order: Any, message: Message) -> None:
-    """`{"sleep": s}` takes so long; `{"dead": true}` dies; `{"fail": n}` fails n times; `{"kill": n}` kills its process
-    n times; `{"until": "path"}` fails until that file is there; a handler's name before a word makes it that one's."""
+    """`{"sleep": s}` takes so long; `{"hold": "path"}` until that file is there; `{"dead": true}` dies; `{"fail": n}`
+    fails n times; `{"kill": n}` kills its process n times; `{"until": "path"}` fails until that file is there; a
+    handler's name before a word makes it that one's."""
     said = order if isinstance(order, dict) else {}
     said = {**said, **said.get(name, {})}
     note(name, message, order, "begun")
     if "sleep" in said:
         time.sleep(said["sleep"])
+    while "hold" in said and not Path(said["hold"]).exists():
+        time.sleep(0.05)
     if said.get("dead"):
         raise DeadLetter("as it says")
     if message.attempt <= said.get("fail", 0):

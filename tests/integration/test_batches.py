@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import urllib.parse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,10 +93,12 @@ def carrier(stack: Stack, coordinates: str) -> tuple[str, str | None]:
     return delivery["fate"], delivery["task"]
 
 
-def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end(stack: Stack):
+def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end(stack: Stack, tmp_path: Path):
     choose(stack, {"many": {"commit": "completion"}})
     stack.make_topics("many")
-    values: list[Any] = [*range(30), {"dead": True}, {"fail": 1}, {"fail": 1}, {"fail": 99}, {"sleep": 3}, *range(5)]
+    go_on = tmp_path / "go on"
+    fail, hold = {"fail": 1}, {"hold": str(go_on)}
+    values: list[Any] = [*range(30), {"dead": True}, fail, fail, {"fail": 99}, hold, *range(5)]
     placed = stack.produce("many", *values)
     stack.bridge()
     topic = stack.topic("many")
@@ -105,6 +108,7 @@ def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end
     stack.worker()
     eventually(lambda: len(stack.runs(coordinates=placed[34])) == 1, 20, "it runs")
     assert carrier(stack, placed[38]) == ("handed", whole)
+    go_on.touch()
     all_settled(stack, "many", done=len(values) - 2, dead=2)
     eventually(lambda: carrier(stack, placed[3]) == ("done", whole), 10, "what is done was noted")
     assert carrier(stack, placed[38]) == ("done", whole)
