@@ -109,6 +109,11 @@ class Book:
         if self._ledger is not None and offsets:
             notes.add(self._ledger, Note(task_id, self._account, offsets))
 
+    def carried_alone(self, offset: int) -> None:
+        """Note that a delivery has ended in a task that carried no other; as `carried`."""
+        if self._ledger is not None:
+            notes.add_alone(self._ledger, self._account, offset)
+
     def waits(self, offsets: Sequence[int], due: float) -> None:
         """Note that deliveries wait for their retry until `due` (Unix time); nothing rests on it."""
         if self._ledger is None:

@@ -102,9 +102,13 @@ class Settling:
         self._mark(delivery, next(fate for fate, name in ENDS.items() if name == delivery.ended))
 
     def note_carrier(self, task_id: str | None) -> None:
-        """Note which task carried what has ended, where its name does not say it (`bridge find`)."""
-        if task_id and len(self._batch.deliveries) > 1:
-            self._book.carried(task_id, sorted(self._ended - self._book.unwritten.keys()))
+        """Note which task carried what has ended (`bridge find`)."""
+        ended = self._ended - self._book.unwritten.keys()
+        if len(self._batch.deliveries) > 1:
+            if task_id:
+                self._book.carried(task_id, sorted(ended))
+        elif ended:
+            self._book.carried_alone(*ended)
 
     def left_of(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Those that have not ended, and those that have, with how, as far as the ledger has not been told."""

@@ -15,10 +15,9 @@ from bridge.handoff.carriers import Carrier, Which
 from bridge.handoff.messages import Messages
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
-from bridge.ledger.carried import noted
+from bridge.ledger.carried import named_alone, noted
 from bridge.ledger.handed import handed_at
 from bridge.records.dead_letter import DeadLetter
-from bridge.records.naming import batch_id
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -108,7 +107,7 @@ def _standing(
         }
         before = _before(ledger, asked, standing)
         since = _since(ledger, [(account, offset) for account, offset in asked], standing)
-        ran = _ran(ledger, routes, asked, standing, found)
+        ran = _ran(ledger, routes, asked, standing)
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
     carriers, why = _carriers(app, routes, topic, wanted)
@@ -157,9 +156,8 @@ def _ran(
     routes: Routes,
     asked: Sequence[tuple[Account, int]],
     standing: Mapping[Which, Fate],
-    found: Mapping[tuple[int, int], Record | None],
 ) -> dict[Which, str]:
-    """The Celery tasks in which those ended that have, as far as it is known."""
+    """The Celery tasks in which those ended that have, as far as it is certain."""
     ended = [
         (account, offset)
         for account, offset in asked
@@ -167,18 +165,13 @@ def _ran(
     ]
     if not ended:
         return {}
-    tasks, since = noted(ledger, ended)
+    tasks = noted(ledger, ended)
     alone = {handler.name for handler in routes if handler.batch == 1}
-    ran = {}
-    for account, offset in ended:
-        produced = _produced(found[(account.partition, offset)])
-        if task_id := tasks.get((account, offset)):
-            ran[(account.partition, offset, account.handler)] = task_id
-        elif account.handler in alone or (produced is not None and produced > since):
-            # What a batch carried has a note: this one was carried alone.
-            named = batch_id(account.topic, account.partition, [offset], account.handler)
-            ran[(account.partition, offset, account.handler)] = named
-    return ran
+    return {
+        (account.partition, offset, account.handler): tasks.get((account, offset)) or named_alone((account, offset))
+        for account, offset in ended
+        if (account, offset) in tasks or account.handler in alone
+    }
 
 
 def _produced(record: Record | None) -> float | None:

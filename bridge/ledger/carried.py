@@ -1,45 +1,40 @@
 """Which Celery task carried a delivery last: noted when a batch has run, for `bridge find`.
 
-A task of one delivery is named after it and needs no note. Of a batch the ledger knows no range, so a note goes into a
-stream of the group, as many as `KEPT`; about 150 bytes each. Nothing is decided by it.
+A note goes into a stream of the group, as many as `KEPT`; about 150 bytes each. Deliveries that were each alone in a
+task share one that names no task: those tasks are named after them. Notes get lost with a killed process, and are not
+made where there would be too many: what is in none may have been in any task. Nothing is decided by a note.
 """
 
 import json
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import Account, key
+from bridge.records.naming import batch_id
 
 #: Notes of a group that are kept: half of the tasks that Flower keeps, and some 8 MB at most.
 KEPT: Final = 50_000
 #: Notes that are read in one round trip.
 _PIECE: Final = 2_000
 
+#: In the place of a task's id: each delivery of the note was alone in one that is named after it.
+ALONE: Final = "-"
+
 #: A delivery: whose, and its offset.
 Which = tuple[Account, int]
 
 
 class Note(NamedTuple):
-    """A task that has run, and the offsets (ascending) of those of its deliveries that ended in it."""
+    """A task that has run, and the offsets (ascending) of those of its deliveries that ended in it.
+
+    `ALONE` for a task stands for as many as there are offsets, each with one delivery.
+    """
 
     task_id: str
     account: Account
     offsets: Sequence[int]
-
-
-class Noted(NamedTuple):
-    """What notes say.
-
-    Attributes:
-        tasks: the last task of each delivery that is in a note.
-        since: Unix time from which on every batch has a note: what was produced later and is in none was carried alone.
-    """
-
-    tasks: Mapping[Which, str]
-    since: float
 
 
 def note(ledger: Ledger, notes: Sequence[Note]) -> None:
@@ -57,27 +52,28 @@ def note(ledger: Ledger, notes: Sequence[Note]) -> None:
         pipe.execute()
 
 
-def noted(ledger: Ledger, wanted: Collection[Which]) -> Noted:
-    """Look through the notes for these deliveries, the newest first.
+def noted(ledger: Ledger, wanted: Collection[Which]) -> Mapping[Which, str]:
+    """The last task of each of these deliveries that is in a note, the newest looked at first.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
     """
     tasks: dict[Which, str] = {}
     accounts = {_account(account): account for account, _ in wanted}
-    with ledger.asking("count the notes of tasks") as pipe:
-        pipe.xlen(_key(ledger))
-        pipe.xrange(_key(ledger), count=1)
-        count, oldest = pipe.execute()
     for of, task_id, ended in _newest_first(ledger):
         if of in accounts:
             for which in wanted:
-                if which[0] == accounts[of] and which not in tasks and within(which[1], json.loads(ended)):
-                    tasks[which] = task_id
+                if which[0] == accounts[of] and which not in tasks and _says(which[1], ended):
+                    tasks[which] = named_alone(which) if task_id == ALONE else task_id
         if len(tasks) == len(wanted):
             break
-    # Fates and notes are of one Redis, and go with it: as long as no note was dropped, all are there that are as young.
-    return Noted(tasks, int(oldest[0][0].split(b"-")[0]) / 1000 if count >= KEPT else time.time() - ledger.keep)
+    return tasks
+
+
+def named_alone(which: Which) -> str:
+    """The task of a delivery that was alone in it."""
+    account, offset = which
+    return batch_id(account.topic, account.partition, [offset], account.handler)
 
 
 def runs(offsets: Sequence[int]) -> list[list[int]]:
@@ -96,6 +92,14 @@ def within(offset: int, found: Sequence[Sequence[int]]) -> bool:
     return any(first <= offset <= last for first, last in found)
 
 
+def _says(offset: int, ended: str) -> bool:
+    """Whether a note says so; one that cannot be read says nothing."""
+    try:
+        return within(offset, json.loads(ended))
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def _newest_first(ledger: Ledger) -> Iterator[tuple[str, str, str]]:
     before = "+"
     while True:
@@ -103,7 +107,10 @@ def _newest_first(ledger: Ledger) -> Iterator[tuple[str, str, str]]:
             pipe.xrevrange(_key(ledger), max=before, count=_PIECE)
             (entries,) = pipe.execute()
         for _, fields in entries:
-            yield tuple(fields[name].decode() for name in (b"of", b"task", b"ended"))
+            # What is no note of ours is passed over: nothing is decided by it, and it ends no search.
+            of, task_id, ended = (fields.get(name, b"").decode(errors="replace") for name in (b"of", b"task", b"ended"))
+            if task_id:
+                yield of, task_id, ended
         if len(entries) < _PIECE:
             return
         before = "(" + entries[-1][0].decode()

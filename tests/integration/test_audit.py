@@ -30,6 +30,7 @@ NAMES = {
 }
 
 
+@pytest.mark.timeout(300)
 def test_what_is_not_read_yet_is_open_and_no_fault_and_a_missing_topic_counts_as_empty(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", "keyed")

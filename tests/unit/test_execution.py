@@ -75,6 +75,9 @@ class FakeBook:
     def carried(self, task_id: str, offsets: list[int]) -> None:
         self.tasks.append((task_id, offsets))
 
+    def carried_alone(self, offset: int) -> None:
+        """Told of apart: see test_notes.py."""
+
 
 class World:
     """What a run of a batch has done."""

@@ -8,9 +8,9 @@ import pytest
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account
-from bridge.ledger.carried import Note
+from bridge.ledger.carried import ALONE, Note
 from tasks import notes as module
-from tasks.notes import MOST, Notes
+from tasks.notes import MOST, MOST_ALONE, Notes
 from tasks.observing import harmless, log, observing
 
 ACCOUNT = Account("h", "orders", "id", 0)
@@ -23,6 +23,7 @@ class Kept:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.written: list[tuple[Any, list[str]]] = []
         self.timers: list[Any] = []
+        self.offsets: list[list[int]] = []
         self.down = False
         monkeypatch.setattr(module, "note", self.note)
         monkeypatch.setattr(threading, "Timer", self.timer)
@@ -31,6 +32,7 @@ class Kept:
     def note(self, ledger: Any, notes: list[Note]) -> None:
         if self.down:
             raise LedgerUnavailable("no answer")
+        self.offsets += [list(each.offsets) for each in notes]
         self.written.append((ledger, [each.task_id for each in notes]))
 
     def timer(self, seconds: float, act: Any) -> Any:
@@ -56,6 +58,16 @@ def test_notes_wait_for_one_another_and_go_in_one_trip_for_each_ledger(kept: Kep
     assert kept.written == [(LEDGERS[0], ["a", "c"]), (LEDGERS[1], ["b"])]
     kept.add("d")
     assert len(kept.timers) == 2
+
+
+def test_what_was_alone_in_its_task_shares_a_note_with_a_few_of_its_second(kept: Kept) -> None:
+    for offset in (7, 3, *range(100, 100 + 2 * MOST_ALONE)):
+        kept.notes.add_alone(LEDGERS[0], ACCOUNT, offset)
+    assert len(kept.timers) == 1
+    kept.notes.flush()
+    ((_, (alone,)),) = kept.written
+    assert alone == ALONE
+    assert kept.offsets == [[3, 7, *range(100, 98 + MOST_ALONE)]]
 
 
 def test_of_very_many_the_last_are_dropped(kept: Kept) -> None:

@@ -52,6 +52,9 @@ class Acts:
     def carried(self, task_id: str, offsets: list[int]) -> None:
         self.done_so_far.append(f"{task_id} carried {offsets}")
 
+    def carried_alone(self, offset: int) -> None:
+        """Told of apart: see test_notes.py."""
+
     def done(self, offset: int, *, now: bool = False) -> None:
         self._mark(offset, Fate.DONE, "at once" if now else "soon")
 
