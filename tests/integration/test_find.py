@@ -11,7 +11,8 @@ NAME = "tests.handlers.simple.work"
 
 
 def of(stack: Stack, coordinates: str) -> dict[str, Any]:
-    found = json_of(stack, "find", coordinates)
+    # The task of what has ended is noted within a second, and of what is just taken none is known.
+    found = eventually(lambda: f if (f := json_of(stack, "find", coordinates))["deliveries"][0]["task"] else None, 20)
     assert found["record"].keys() == {"topic", "partition", "offset", "key", "timestamp"}
     (delivery,) = found["deliveries"]
     assert delivery.keys() == {"handler", "fate", "where", "since", "attempts", "last_error", "task"}
