@@ -17,7 +17,7 @@ from celery.events.event import group_from
 from kombu.asynchronous import get_event_loop
 
 from lossless.transport.audience import Audience
-from lossless.transport.working import known_requests
+from lossless.transport.working import known_requests, stopping
 
 dispatcher: Any = _dispatcher  # its stubs know nothing of what a subclass needs
 
@@ -88,7 +88,7 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         for request in known_requests():
             if request.eventer is self and request.task.send_events:
                 self._group_buffer[TASKS] += self._history(request)
-        self.on_send_buffered()
+        self._gather()
 
     def _history(self, request: Any) -> list[dict[str, Any]]:
         """What was sent of a task until now, or would have been (celery/worker/strategy.py, request.py)."""
@@ -112,16 +112,27 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
     # -- together
 
     def _flush_soon(self) -> None:
-        """Flush in a moment, once for all that come until then; also from a thread that is not the loop's."""
-        loop = get_event_loop()
+        """Flush in a moment, once for all that come until then; at once where the loop may not live that long."""
+        if stopping():
+            self.flush()
+        else:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Flush in a moment; also from a thread that is not the loop's, or that holds the mutex."""
+        loop: Any = get_event_loop()
         if loop is None:
             self._flush_at_once()
         elif not self._flush_comes:
             self._flush_comes = True
+            loop.on_close.add(self._flush_now)
             loop.call_soon(loop.call_later, GATHERED_FOR, self._flush_now)
 
-    def _flush_now(self) -> None:
+    def _flush_now(self, closing: Any = None) -> None:
         self._flush_comes = False
+        loop: Any = closing or get_event_loop()
+        if loop is not None:
+            loop.on_close.discard(self._flush_now)
         self.flush()
 
 

@@ -203,3 +203,19 @@ def test_a_worker_of_kombus_own_transport_sends_as_ever(broker: Broker, tmp_path
         with listening(broker) as listener:
             name = send("mark", 5).id
             wait_until(lambda: listener.types(name) == ALL, what="it is seen")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_worker_that_is_told_to_stop_tells_of_its_last_tasks(
+    broker: Broker, start_worker: Start, send: Send, seconds: float
+):
+    worker = start_worker("-E", "--without-heartbeat")
+    with listening(broker) as listener:
+        first = send("mark", 0).id
+        wait_until(lambda: listener.types(first) == ALL, what="it is seen")
+        name = send("nap", seconds).id
+        key = "started" if seconds else "ran"
+        wait_until(lambda: len(broker.noted(key)) == (1 if seconds else 2), what="it has begun, or ended")
+        worker.signal(signal.SIGTERM)
+        assert worker.ends(15) == 0
+        wait_until(lambda: listener.types(name) == ALL, 3, "its end is told")
