@@ -72,7 +72,10 @@ def shared(size: Size, ready: int, queued: int, processes: int) -> Size:
 
 
 def room(size: Size, cost: Cost | None, queued: int, processes: int) -> int | None:
-    """How many more messages may go into the queue now; `None`: any.
+    """How many more of a handler's messages may go into the queue now; `None`: any.
+
+    Parameters:
+        queued: of this handler's, that wait there: it does not wait for those of others.
 
     What is in the queue has the size that it has: while the size grows there is little of it, and never so much that a
     handler which grows slow has large batches of it for long, or that the broker's memory is full of them.
@@ -85,8 +88,7 @@ def room(size: Size, cost: Cost | None, queued: int, processes: int) -> int | No
         work = min(ceil(WORK_EACH / takes) * processes, MOST_AHEAD // size.number)
         return max(0, max(MOST_EACH * processes, work) - queued)
     each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
-    # Others may have filled the queue: it is not for them that this one waits.
-    return max(processes, each * max(1, processes) - queued, 0)
+    return max(0, each * max(1, processes) - queued)
 
 
 def _most(cost: Cost) -> int:
@@ -106,5 +108,10 @@ def _shown(cost: Cost) -> str:
 
 def _time(seconds: float) -> str:
     if seconds >= 1:
-        return f"{seconds:.2g} s"
-    return f"{seconds * 1e3:.2g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.2g} µs"
+        return f"{_two(seconds)} s"
+    return f"{_two(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{_two(seconds * 1e6)} µs"
+
+
+def _two(number: float) -> str:
+    """Two digits that count, and never as a power of ten."""
+    return f"{number:.0f}" if number >= 9.95 else f"{number:.2g}"

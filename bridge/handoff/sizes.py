@@ -8,6 +8,7 @@ from typing import Any, Final
 from bridge.errors import BridgeError
 from bridge.handlers import Handler, Routes
 from bridge.handoff.broker import Broker
+from bridge.handoff.line import Line
 from bridge.handoff.size import Size, by_times, room, shared
 from bridge.ledger import Ledger
 from bridge.ledger.members import Members
@@ -47,7 +48,7 @@ class Sizes:
         self._sizes = {name: Size(1, "its times are not known yet", grows=True) for name in self._auto}
         self._in_use: dict[str, Size] = {}
         self._known: dict[str, Known] = {}
-        self._queued = dict.fromkeys(self._queues, 0)
+        self._lines = {queue: Line() for queue in self._queues}
         self._processes: dict[str, int] = {}
         self._look_at = self._workers_at = 0.0
         #: Since when what a handler costs is waited for.
@@ -83,7 +84,9 @@ class Sizes:
         if self._clock() >= self._workers_at:
             self._processes = self._count_processes()
             self._workers_at = self._clock() + WORKERS_EVERY
-        self._known, self._queued = known, queued
+        self._known = known
+        for queue, length in queued.items():
+            self._lines[queue].see(length, self._clock())
         self._sizes = {name: by_times(known[name], self._sizes[name].number) for name in self._auto}
         growing = any(size.grows for size in self._sizes.values())
         self._look_at = self._clock() + (GROWING_EVERY if growing else LOOK_EVERY)
@@ -99,7 +102,7 @@ class Sizes:
     def handed(self, handler: str, messages: int) -> None:
         """So many messages of a handler went into its queue since the last look."""
         if found := self._auto.get(handler):
-            self._queued[found.queue] += messages
+            self._lines[found.queue].add(handler, messages, self._clock())
 
     def shown(self) -> dict[str, Size]:
         """For each handler the size that was in use last, and why."""
@@ -110,13 +113,13 @@ class Sizes:
         return {h.name: Size(1, h.one_by_one) for h in self._routes if h.one_by_one}
 
     def _portion(self, handler: Handler, ready: int) -> Portion:
-        size, queued = self._sizes[handler.name], self._queued[handler.queue]
+        size, line = self._sizes[handler.name], self._lines[handler.queue]
         processes = self._processes.get(handler.queue, 0)
-        used = self._in_use[handler.name] = shared(size, ready, queued, processes) if ready else size
+        used = self._in_use[handler.name] = shared(size, ready, line.length, processes) if ready else size
         known = self._known.get(handler.name, Known())
         more = None
         if self._waits(handler.name, size, known, processes):
-            more = room(size, known.cost, queued, processes)
+            more = room(size, known.cost, line.of(handler.name), processes)
         return Portion(used.number, size.number, more, str(used))
 
     def _waits(self, name: str, size: Size, known: Known, processes: int) -> bool:

@@ -152,3 +152,25 @@ def test_a_look_that_fails_leaves_the_sizes_as_they_were_and_holds_nothing_up_fo
     world.queued = 10_000
     world.look()
     assert world.taken(100_000)[1] is not None
+
+
+def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    made = [Handler(name, (name,), "mail", batch="auto", longest_wait=0) for name in ("quick", "slow")]
+    found = {"quick": Known(Cost(1_000, 5.0, 0.025)), "slow": Known(Cost(10, 5.0, 2.5))}
+    monkeypatch.setattr(world, "known", lambda handlers: found)
+    any_world: Any = world
+    world.sizes = Sizes(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
+    world.look(12)
+    for name in ("quick", "quick", "slow"):
+        portion = world.sizes.portions({"slow": 100, "quick": 100_000})[name]
+        assert portion.room is not None
+        world.sizes.handed(name, portion.room)
+        world.queued += portion.room
+        world.look()
+        if name == "quick":
+            # 5 s of work of 5 ms each in tens for each of four processes.
+            assert world.queued == 400
+    # The queue is full of the quick one's; the slow one still has the room that its own times give it.
+    assert world.queued == 400 + 4 * 50
+    assert world.sizes.portions({"slow": 100})["slow"].room == 0
