@@ -9,6 +9,7 @@ from bridge.handoff.packing import Packed, pack, step_from
 from bridge.handoff.sizes import Sizes
 from bridge.kafka import Record
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
+from bridge.ledger.fates import OVERWRITES
 from bridge.ledger.riding import place_of
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
@@ -144,7 +145,8 @@ class Dispatch:
         partition, handler = packed.partition, packed.group.handler
         by_fate: dict[Fate, list[int]] = {}
         for offset, fate in zip(packed.group.offsets, before, strict=True):
-            if offset not in free:
+            # What is no fate stays as it is, and the next look at the ledger says so.
+            if offset not in free and fate in OVERWRITES:
                 by_fate.setdefault(Fate(fate), []).append(offset)
         for fate, offsets in by_fate.items():
             self._marks.add(partition.settle(handler, offsets, fate))

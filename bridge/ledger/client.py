@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from bridge.errors import LedgerUnavailable
 from bridge.ledger import fates, script
 from bridge.ledger.connection import Connection
 from bridge.ledger.epoch import State
@@ -137,7 +138,10 @@ class Ledger:
                 for page, start, end in pages:
                     pipe.getrange(self._key(account, page), start >> 1, end >> 1)
             answers = iter(pipe.execute())
-        return [b"".join(_cut(next(answers), start, end) for _, start, end in pages) for _, pages in spans]
+        found = [b"".join(_cut(next(answers), start, end) for _, start, end in pages) for _, pages in spans]
+        for (account, first, last), each in zip(questions, found, strict=True):
+            self._check(account, range(first, last + 1), each)
+        return found
 
     def fates_of(self, questions: Sequence[tuple[Account, Sequence[int]]]) -> list[bytes]:
         """Return the fates, one byte each, of many offsets (ascending) of many accounts in one round trip.
@@ -150,9 +154,12 @@ class Ledger:
                 for page, first, mask in some:
                     pipe.getrange(self._key(account, page), first, first + len(mask) - 1)
             answers = iter(pipe.execute())
-        return [
+        found = [
             b"".join(chosen(next(answers).ljust(len(mask), b"\0"), mask) for _, _, mask in some) for _, some in spans
         ]
+        for (account, offsets), each in zip(questions, found, strict=True):
+            self._check(account, offsets, each)
+        return found
 
     def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
         """Return the first offset from `first` to `last` with one of these fates (without a page: open)."""
@@ -232,6 +239,16 @@ class Ledger:
     def page_key(self, account: Account, page: int) -> str:
         """Return the key of a page."""
         return self._key(account, page)
+
+    def _check(self, account: Account, offsets: Sequence[int], found: bytes) -> None:
+        """Raise where one is no fate: whether the delivery may run, or be committed, is not known then."""
+        if (at := fates.unknown(found)) >= 0:
+            raise LedgerUnavailable(
+                f"{account.topic}-{account.partition}-{offsets[at]} has a fate for {account.handler} that this version "
+                f"does not know: {found[at]}, in {self._key(account, offsets[at] // PAGE)!r} of the ledger at "
+                f"{self.where}. It is neither run nor committed. Has a newer version written it, start that one here; "
+                f"else have it read again: bridge reset {account.topic} --to {offsets[at]} --again."
+            )
 
     def _key(self, account: Account, what: int | str) -> str:
         prefix = self._prefixes.get(account)

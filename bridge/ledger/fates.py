@@ -41,6 +41,7 @@ OVERWRITES: Mapping[Fate, frozenset[Fate]] = {
 }
 """For each fate, the ones that it may overwrite. The ledger's Lua script is generated from this table."""
 
+_KNOWN = bytes(Fate)
 _FROM_HEX = bytes(int(chr(c), 16) if chr(c) in "0123456789abcdef" else 0 for c in range(256))
 _TO_HEX = bytes(b"0123456789abcdef"[c] if c < 16 else ord("?") for c in range(256))
 _FLAGS = {
@@ -62,6 +63,12 @@ def changes(before: bytes, wanted: Fate) -> bytes:
 def unpack(halves: bytes) -> bytes:
     """Return one byte per fate for bytes of a page (two fates each, the lower offset in the high half)."""
     return halves.hex().encode().translate(_FROM_HEX)
+
+
+def unknown(fates: bytes) -> int:
+    """Return the index of the first fate that no version up to this one writes, or -1."""
+    strange = fates.translate(None, _KNOWN)
+    return fates.index(strange[0]) if strange else -1
 
 
 def pack(fates: bytes) -> bytes:

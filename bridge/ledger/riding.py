@@ -6,7 +6,7 @@ What the transport takes along is this ledger's own Lua, so fates follow each ot
 from typing import Final
 
 from bridge.ledger.client import Ledger
-from bridge.ledger.fates import Fate, unpack
+from bridge.ledger.fates import Fate, unknown, unpack
 from bridge.ledger.pages import PAGE, Account
 from bridge.ledger.script import LOOK, WRITE
 from lossless.transport.riding import Rider
@@ -26,8 +26,11 @@ def place_of(ledger: Ledger, account: Account, offset: int) -> str:
 
 
 def fate_in(found: str, offset: int) -> Fate | None:
-    """The fate in what was found in the taking; `None` where nothing was looked for."""
+    """The fate in what was found in the taking; `None` where nothing was looked for, or is no fate: that is asked
+    again, and told of (Ledger.fates_of).
+    """
     if not found.startswith("f"):
         return None
     halves = unpack(found[1:].encode("latin-1") or b"\0")
-    return Fate(halves[offset & 1])
+    found_half = halves[offset & 1 : (offset & 1) + 1]
+    return None if unknown(found_half) >= 0 else Fate(found_half[0])

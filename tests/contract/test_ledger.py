@@ -7,6 +7,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.errors import LedgerUnavailable
 from bridge.ledger.accounts import Accounts, Known
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
@@ -277,3 +278,21 @@ def test_redis_and_memory_agree_on_any_writes(redis_url: str, calls: list[list[M
         assert real.fates(account, 0, _WIDE + 400) == memory.fates(account, 0, _WIDE + 400)
     assert Kept(real, redis_url).queued("celery") == memory.queues["celery"]
     real.close()
+
+
+def test_a_fate_that_no_version_knows_is_said_with_its_page_and_a_person_can_open_it(redis_url: str):
+    ledger = Ledger(redis_url, "cluster", "bridge")
+    ledger.write([Mark(CHARGE, range(8), Fate.DONE)])
+    with redis.Redis.from_url(redis_url) as client:
+        client.setrange(ledger.page_key(CHARGE, 0), 2, b"\x29")
+    for ask in (lambda: ledger.fates(CHARGE, 3, 7), lambda: ledger.fates_of([(CHARGE, [1, 5])])):
+        with pytest.raises(LedgerUnavailable) as said:
+            ask()
+        for word in ("orders-3-5 has a fate", CHARGE.handler, ": 9,", ledger.page_key(CHARGE, 0), "--to 5 --again"):
+            assert word in str(said.value)
+    assert ledger.fates_of([(CHARGE, [1, 4, 6])]) == [bytes([Fate.DONE] * 3)]
+    (written,) = ledger.write([Push(CHARGE, [5], "queue", [b"entry"])])
+    assert not written.free
+    assert not written.changed
+    ledger.forget(CHARGE, 5, 5)
+    assert ledger.fates(CHARGE, 5, 5) == bytes([Fate.OPEN])

@@ -51,6 +51,12 @@ def test_what_no_page_has_is_open_and_what_was_not_looked_for_is_nothing() -> No
     assert fate_in("", 3) is None
 
 
+def test_what_is_no_fate_is_nothing_so_that_the_ledger_is_asked_and_says_so() -> None:
+    assert fate_in("f" + pack(bytes([9, Fate.DONE])).decode("latin-1"), 2) is None
+    assert fate_in("f" + pack(bytes([9, Fate.DONE])).decode("latin-1"), 3) is Fate.DONE
+    assert not book(offset=2).open_when_taken(2, {LOOKED: (time.monotonic(), "f\x92")})
+
+
 @pytest.mark.parametrize("fate", list(Fate))
 def test_a_delivery_that_was_settled_when_it_was_taken_is_looked_at_again(fate: Fate) -> None:
     assert book().open_when_taken(7, looked(fate)) == (not to_skip(fate))
