@@ -214,6 +214,8 @@ class Execution:
     def _handle(self, delivery: Delivery) -> None:
         ended = self._attempts.at(delivery)
         self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
+        if self._task.batch == "auto":
+            pace.ran(self._book.ledger, self._batch.handler, ended.seconds)
         if ended.error is None:
             self._result = ended.returned
             self._done(delivery)

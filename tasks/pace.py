@@ -19,6 +19,8 @@ logger = observing.log(__name__)
 #: Seconds between two times that a process tells the ledger; and after one that it did not hear.
 TELL_EVERY: Final = 0.1
 SILENT_FOR: Final = 5.0
+#: Seconds from which on a run is slow: batches are small for minutes then, as what is behind such a one waits for it.
+SLOW: Final = 0.5
 
 
 class Laps:
@@ -87,6 +89,15 @@ def lost(ledger: Ledger | None, handler: str) -> None:
         _attempt(_untold(), ledger, handler, Cost(), lost=True)
 
 
+def ran(ledger: Ledger | None, handler: str, seconds: float) -> None:
+    """Note that a handler's run took so long, if that is slow; the first in a process also pays for imports."""
+    if ledger is None or seconds < SLOW:
+        return
+    untold = _untold()
+    if handler in untold.warm:
+        _attempt(untold, ledger, handler, Cost(), slow=True)
+
+
 def follows_new_loss(headers: Mapping[str, Any]) -> bool:
     """Whether it has cost one since it was last sent again by a run that came to its end."""
     return losses(headers) > count_in(headers, NOTED)
@@ -111,9 +122,11 @@ def _tell(untold: _Untold) -> None:
         _attempt(untold, ledger, handler, cost)
 
 
-def _attempt(untold: _Untold, ledger: Ledger, handler: str, cost: Cost, *, lost: bool = False) -> None:
+def _attempt(
+    untold: _Untold, ledger: Ledger, handler: str, cost: Cost, *, lost: bool = False, slow: bool = False
+) -> None:
     try:
-        Times(ledger).report(handler, cost, lost=lost)
+        Times(ledger).report(handler, cost, lost=lost, slow=slow)
     except LedgerUnavailable as error:
         logger.debug("%s", error)
         untold.tell_at = time.monotonic() + SILENT_FOR

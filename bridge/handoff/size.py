@@ -17,6 +17,9 @@ MOST: Final = 500
 EACH: Final = 2
 #: Seconds after a lost process for which its handler's deliveries go one by one.
 LOST_FOR: Final = 15.0
+#: Most deliveries of a batch, and seconds for which, once a run was slow: all that is behind such a one waits for it.
+FEW: Final = 5
+SLOW_FOR: Final = 300.0
 #: Messages for each process that are in the queue at most while nothing is known of a handler.
 UNKNOWN_EACH: Final = 4
 #: What is in the queue at most once the size is found: messages that take each process so many seconds, and so many
@@ -51,10 +54,12 @@ def by_times(known: Known, before: int) -> Size:
         return Size(1, "a process was lost with one of its messages", grows=True)
     if known.cost is None:
         return Size(1, "its times are not known yet", grows=True)
-    most = _most(known.cost)
+    most, why = _most(known.cost), _shown(known.cost)
+    if most > FEW and known.slow is not None and known.slow < SLOW_FOR:
+        most, why = FEW, f"{why}, and one took very long lately"
     if most > 2 * before:
-        return Size(max(1, 2 * before), f"doubling, {_shown(known.cost)}", grows=True)
-    return Size(most, _shown(known.cost))
+        return Size(max(1, 2 * before), f"doubling, {why}", grows=True)
+    return Size(most, why)
 
 
 def shared(size: Size, ready: int, queued: int, processes: int) -> Size:

@@ -54,10 +54,12 @@ class Known(NamedTuple):
     Attributes:
         cost: `None` before the first of its deliveries has ended.
         lost: seconds since a process or a worker was lost with one of its messages last, if it is known.
+        slow: seconds since one of its runs took longer than what is left of a batch waits (`tasks.pace.SLOW`).
     """
 
     cost: Cost | None = None
     lost: float | None = None
+    slow: float | None = None
 
 
 class Times:
@@ -66,9 +68,9 @@ class Times:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def report(self, handler: str, cost: Cost, *, lost: bool = False) -> None:
-        """Note what deliveries took, and whether their process before this one was lost."""
-        args = (KEPT_FOR, FADES_IN, *cost, int(lost))
+    def report(self, handler: str, cost: Cost, *, lost: bool = False, slow: bool = False) -> None:
+        """Note what deliveries took, whether their process before this one was lost, and whether a run was slow."""
+        args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow))
         self._ledger.run("note how long deliveries take", TIMES, [self._key(handler)], args)
 
     def known(self, handlers: Collection[str]) -> dict[str, Known]:
@@ -76,7 +78,7 @@ class Times:
         with self._ledger.asking("read how long deliveries take") as pipe:
             pipe.time()
             for handler in handlers:
-                pipe.hmget(self._key(handler), [*Cost._fields, "lost"])
+                pipe.hmget(self._key(handler), [*Cost._fields, "lost", "slow"])
             clock, *rows = pipe.execute(raise_on_error=False)
             now, _ = raised(clock)
         return {handler: _known(row, now) for handler, row in zip(handlers, rows, strict=True)}
@@ -89,10 +91,15 @@ def _known(row: Any, now: int) -> Known:
     """What a row says; what nobody could have measured is unknown, whoever wrote it."""
     if is_of_another_type(row):
         return Known()
-    *numbers, lost = map(_number, raised(row))
-    cost = Cost(*numbers)
-    since = now - lost if row[-1] is not None and isfinite(lost) else -1.0
-    return Known(cost if _could_be(cost) else None, since if since >= 0 else None)
+    *numbers, lost, slow = raised(row)
+    cost = Cost(*map(_number, numbers))
+    return Known(cost if _could_be(cost) else None, _since(lost, now), _since(slow, now))
+
+
+def _since(written: bytes | None, now: int) -> float | None:
+    """Seconds since then; of what is no time, or yet to come, it is not known."""
+    ago = now - _number(written)
+    return ago if written is not None and 0 <= ago < inf else None
 
 
 def _number(written: bytes | None) -> float:

@@ -51,6 +51,16 @@ def test_a_lost_process_is_known_of_and_what_deliveries_take_stays_known(times: 
     assert known.lost < 5
 
 
+def test_a_slow_run_is_known_of_and_what_deliveries_take_stays_known(times: Times) -> None:
+    times.report("charge", Cost(10, 0.01, 0.00001))
+    times.report("charge", Cost(), slow=True)
+    known = times.known(["charge"])["charge"]
+    assert known.cost == Cost(10, 0.01, 0.00001)
+    assert known.slow is not None
+    assert known.slow < 5
+    assert known.lost is None
+
+
 def test_another_group_knows_nothing_of_it(times: Times, redis_url: str) -> None:
     times.report("charge", Cost(10, 0.01, 0.00001))
     with closing(Ledger(redis_url, "cluster", "another")) as other:

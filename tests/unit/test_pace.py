@@ -17,10 +17,14 @@ class Told:
     def __init__(self) -> None:
         self.costs: list[Cost] = []
         self.lost: list[str] = []
+        self.slow: list[str] = []
 
-    def report(self, handler: str, cost: Cost, *, lost: bool = False) -> None:
+    def report(self, handler: str, cost: Cost, *, lost: bool = False, slow: bool = False) -> None:
         if self.silent:
             raise LedgerUnavailable("no answer")
+        if slow:
+            self.slow.append(handler)
+            return
         if lost:
             self.lost.append(handler)
         else:
@@ -104,3 +108,16 @@ def test_what_kafka_takes_for_a_dead_letter_counts_in_the_mean_and_not_in_the_sp
     laps.lap(laps.lap(10.0), waited=2.0)
     found = laps.cost()
     assert (found.mean, found.spread) == (2.0, 0.0)
+
+
+def test_a_slow_run_is_told_at_once_but_for_the_first_of_a_process(told: Told) -> None:
+    pace.ran(LEDGER, "charge", pace.SLOW)
+    assert told.slow == []
+    pace.note(LEDGER, "charge", Cost(1, 2.0, 4.0))
+    pace.ran(LEDGER, "charge", pace.SLOW * 0.9)
+    assert told.slow == []
+    pace.ran(LEDGER, "charge", pace.SLOW)
+    assert told.slow == ["charge"]
+    told.silent = True
+    pace.ran(LEDGER, "charge", pace.SLOW)
+    pace.ran(None, "charge", pace.SLOW)

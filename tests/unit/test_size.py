@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from bridge.handoff.size import (
     AHEAD,
+    FEW,
     LOST_FOR,
     MOST,
     MOST_AHEAD,
     MOST_EACH,
     MOST_QUEUED,
+    SLOW_FOR,
     WITHIN,
     WORK_EACH,
     Size,
@@ -46,6 +48,9 @@ def grown(known: Known) -> Size:
         (Known(cost(2.0)), 1),
         (Known(cost(14e-6), lost=LOST_FOR - 1), 1),
         (Known(cost(14e-6), lost=LOST_FOR + 1), MOST),
+        (Known(cost(14e-6), slow=SLOW_FOR - 1), FEW),
+        (Known(cost(30 * MS), slow=SLOW_FOR - 1), 1),
+        (Known(cost(14e-6), slow=SLOW_FOR + 1), MOST),
     ],
     ids=[
         "nothing is known",
@@ -56,6 +61,9 @@ def grown(known: Known) -> Size:
         "seconds",
         "a process was lost",
         "a process was lost a while ago",
+        "a run was slow, one in thousands",
+        "slow anyway",
+        "a run was slow, minutes ago",
     ],
 )
 def test_a_batch_takes_about_fifty_milliseconds(known: Known, number: int) -> None:
@@ -125,7 +133,7 @@ COSTS = st.builds(
     st.floats(0, 1e4),
     st.integers(1, 100_000),
 )
-KNOWN = st.builds(Known, st.none() | COSTS, st.none() | st.floats(0, 1e6))
+KNOWN = st.builds(Known, st.none() | COSTS, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e6))
 
 
 @given(KNOWN, st.integers(0, MOST), st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 1_000))
