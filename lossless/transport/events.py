@@ -25,6 +25,9 @@ dispatcher: Any = _dispatcher  # its stubs know nothing of what a subclass needs
 GATHERED_FOR = 0.1
 MOST_TOGETHER = 200
 
+#: Seconds after which those that had a heartbeat sent are looked for again.
+ASKS_AGAIN_AFTER = (0.05, 0.2, 0.5)
+
 #: How many publications are kept while Redis is away: who listens will have lost its connection too.
 KEPT_OFFLINE = 1_000
 
@@ -50,8 +53,9 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         if not self.enabled:
             return None
         if group_from(type) != TASKS:
-            if self._audience.is_in_doubt(monotonic(), bool(known_requests())):
-                self._ask()
+            self._ask_in_doubt()
+            if type == "worker-heartbeat" and "active" not in fields:
+                self._ask_again()  # somebody had it sent, and begins to listen
             if type == "worker-offline":
                 self.flush()
             return super().send(type, *args, **fields)
@@ -80,6 +84,18 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         with self.mutex:
             if not self._closed:
                 self._publish([], self.producer, TOGETHER)
+
+    def _ask_in_doubt(self) -> None:
+        """Ask where it makes a difference."""
+        if self.enabled and self._audience.is_in_doubt(monotonic(), bool(known_requests())):
+            self._ask()
+
+    def _ask_again(self) -> None:
+        """Ask in a moment: Celery's receiver has heartbeats sent before it listens."""
+        loop: Any = get_event_loop()
+        if loop is not None:
+            for delay in ASKS_AGAIN_AFTER:
+                loop.call_later(delay, self._ask_in_doubt)
 
     # -- somebody has come
 

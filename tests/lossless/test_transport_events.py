@@ -219,3 +219,18 @@ def test_a_worker_that_is_told_to_stop_tells_of_its_last_tasks(
         worker.signal(signal.SIGTERM)
         assert worker.ends(15) == 0
         wait_until(lambda: listener.types(name) == ALL, 3, "its end is told")
+
+
+def test_who_has_a_heartbeat_sent_a_moment_before_it_listens_is_noticed(
+    broker: Broker, start_worker: Start, send: Send
+):
+    start_worker("-E", "--without-heartbeat")
+    send("mark", 0)
+    ended(broker, 1)
+    running = send("nap", 4).id
+    wait_until(lambda: broker.noted("started"), what="it runs")
+    with sender(broker) as app, published(broker) as found:
+        app.control.broadcast("heartbeat")
+        wait_until(lambda: found, what="the worker asks")
+        with listening(broker, wakeup=False) as listener:
+            wait_until(lambda: listener.types(running) == ALL[:2], 1.5, "it is told")
