@@ -13,7 +13,7 @@ from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
 from lossless.worker.ending import ComeBack
-from tasks import metrics, observing, pace, telling
+from tasks import metrics, observing, pace, progress, telling
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.ends import Ends
@@ -93,6 +93,8 @@ class Execution:
         self._attempts = Attempts(task, str(batch), self._last_will)
         self._later = Later(batch.order)
         self._ends = Ends(batch.topic, batch.partition)
+        #: The mark of a single delivery is not put off for others.
+        self._progress = None if self._alone else progress.begin(str(task.request.id))
         self._result: Any = None
         self._dead: Dead | None = None
 
@@ -223,6 +225,8 @@ class Execution:
             self._act(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
+        if self._progress is not None:
+            self._progress.done(delivery.message.offset)
         self._ends.add("done", delivery.message.offset)
         self._settling.done(delivery)
 

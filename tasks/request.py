@@ -1,18 +1,21 @@
 """The worker's main process side of a delivery: what Celery counts for a task is counted for a message."""
 
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
-from bridge.records.header import HEADER, Contents
+from bridge.errors import MalformedDelivery
+from bridge.records.header import HEADER, Contents, from_header, to_header
 from bridge.records.naming import label
 from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
 from lossless.worker import request
 from lossless.worker.ending import raised
+from tasks import progress
 
 #: Seconds beyond its handlers' time that a task may take to settle its deliveries.
 SETTLE_WITHIN: Final = 300
@@ -21,6 +24,8 @@ SETTLE_WITHIN: Final = 300
 class Request(request.Request):
     """A request of deliveries. Its time limits are kept in the child (tasks/limits.py); here one stands behind them."""
 
+    id: str
+    name: str
     time_limits: Any
     _argsrepr: str
     _hard: float | None = None
@@ -43,6 +48,20 @@ class Request(request.Request):
                 self.time_limits = (most, most if soft else None)
             elif soft:
                 self.time_limits = (None, float(2**31))
+
+    def left_behind(self) -> dict[str, Any]:
+        """Of a batch: what was done of it, and the ledger may not have been told."""
+        pid = int(self.worker_pid or 0)
+        done = progress.done_in(pid, str(self.id))
+        progress.forget(pid)
+        if not done:
+            return {}
+        try:
+            batch = from_header(str(self.name), self.request_dict[HEADER])
+        except (KeyError, MalformedDelivery):
+            return {}
+        ended = [replace(each, ended="done") if each.message.offset in done else each for each in batch.deliveries]
+        return {HEADER: to_header(batch.holding(ended))}
 
     def _name_all(self) -> None:
         """Retries have joined this one: its arguments named those of the first alone."""

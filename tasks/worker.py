@@ -24,7 +24,7 @@ from bridge.ledger import riding
 from bridge.settings import Together, is_redis
 from bridge.settings.modules import import_each
 from lossless.transport import risks
-from tasks import awaiting, logs, metrics, telling
+from tasks import awaiting, logs, metrics, progress, telling
 from tasks.announcing import Announcing
 from tasks.notes import notes
 from tasks.using import current
@@ -47,6 +47,12 @@ def sum_up(**_: Any) -> None:
     """What was counted or noted and not written is written before the process ends."""
     telling.flush()
     notes.flush()
+
+
+@worker_process_shutdown.connect(weak=False)
+def leave_no_notes(**_: Any) -> None:
+    """What this process had done is the ledger's to tell from here on."""
+    progress.forget(os.getpid())
 
 
 @worker_process_shutdown.connect(weak=False)
@@ -86,6 +92,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
         # The ledger's look comes with the taking, its mark with the acknowledgement.
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, "rider": riding.NAME}
     metrics.collect_in_files()
+    progress.keep_notes()
 
 
 @worker_ready.connect(weak=False)
@@ -120,3 +127,4 @@ def take_back(**_: Any) -> None:
 def clean_up(**_: Any) -> None:
     """Leave no files behind."""
     metrics.remove_files()
+    progress.remove_notes()

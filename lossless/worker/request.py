@@ -186,8 +186,12 @@ class Request(request.Request):
             return
         pause = pause_after(lost, conf.get("lost_pauses", LOST_PAUSES))
         why = f"process lost {lost} times, again in {pause} s: {failure.message}"
-        self._replace_by_copy(pause, why, lost=lost)
+        self._replace_by_copy(pause, why, **{**self.left_behind(), "lost": lost})
         self._announce_comeback(error, exc_info, why)
+
+    def left_behind(self) -> Mapping[str, Any]:
+        """Headers in which an application says how far the process had come that was lost; of itself nothing."""
+        return {}
 
     def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
         why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})
