@@ -1,9 +1,9 @@
 """Celery's dispatcher of events, as a worker and a sender on this transport have it.
 
 Task events cost nothing while nobody listens (see `lossless.transport.audience`), and little while somebody does:
-those of a tenth of a second travel together. What tells of the worker itself (heartbeats, online, offline) always
-goes. A heartbeat asks too: Flower and `celery events` have every worker send one when they begin. On other transports
-this is Celery's own dispatcher.
+the first after a quiet moment goes at once, and what follows it every tenth of a second together. What tells of the
+worker itself (heartbeats, online, offline) always goes. A heartbeat asks too: Flower and `celery events` have every
+worker send one when they begin. On other transports this is Celery's own dispatcher.
 """
 
 from __future__ import annotations
@@ -128,10 +128,14 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
     # -- together
 
     def _flush_soon(self) -> None:
-        """Flush in a moment, once for all that come until then; at once where the loop may not live that long."""
+        """Flush in a moment, once for all that come until then.
+
+        At once after a quiet moment, and where the loop may not live that long.
+        """
         if stopping():
             self.flush()
-        else:
+        elif not self._flush_comes:
+            self._flush_at_once()
             self._gather()
 
     def _gather(self) -> None:
@@ -149,7 +153,10 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         loop: Any = closing or get_event_loop()
         if loop is not None:
             loop.on_close.discard(self._flush_now)
+        flows = bool(self._group_buffer[TASKS]) and not self._closed
         self.flush()
+        if flows and closing is None:
+            self._gather()
 
 
 def _tells_listeners(connection: Any) -> bool:

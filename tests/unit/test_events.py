@@ -48,7 +48,7 @@ class Sending:
         monkeypatch.setattr(events, "_tells_listeners", lambda _: True)
         monkeypatch.setattr(events, "_listeners", lambda _: self.listeners)
         app = Celery(broker="memory://", set_as_current=False)
-        self.dispatcher = EventDispatcher(
+        self.dispatcher: Any = EventDispatcher(
             app.connection_for_write(), app=app, buffer_group=["task"], on_send_buffered=lambda: self.dispatcher.flush()
         )
         self.dispatcher.producer = SimpleNamespace(publish=lambda event, **_: self.published.append(event))
@@ -99,3 +99,20 @@ def test_after_a_heartbeat_that_was_asked_for_the_listener_is_looked_for_again(s
     sending.listeners = 1
     sending.loop.passes(0.02 + GATHERED_FOR)
     assert sending.told() == [[("task-received", "1"), ("task-started", "1")]]
+
+
+def test_what_comes_after_a_quiet_moment_is_sent_at_once_and_what_follows_together(sending: Sending) -> None:
+    sending.send("task-received", uuid="1")
+    assert sending.told() == [[("task-received", "1")]]
+    for name in ("2", "3"):
+        sending.send("task-received", uuid=name)
+    assert sending.told() == []
+    sending.loop.passes(GATHERED_FOR)
+    assert sending.told() == [[("task-received", "2"), ("task-received", "3")]]
+    # While they flow they go together, however short the pauses are.
+    sending.send("task-received", uuid="4")
+    assert sending.told() == []
+    sending.loop.passes(2 * GATHERED_FOR)
+    assert sending.told() == [[("task-received", "4")]]
+    sending.send("task-received", uuid="5")
+    assert sending.told() == [[("task-received", "5")]]
