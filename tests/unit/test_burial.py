@@ -21,7 +21,7 @@ from lossless.worker.burial import (
 )
 
 
-def message(body: bytes = b"[[], {}, {}]", **headers: Any) -> Any:
+def message(body: bytes = b"[[], {}, {}]", /, **headers: Any) -> Any:
     return SimpleNamespace(
         headers=headers,
         body=body,
