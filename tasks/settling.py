@@ -15,7 +15,9 @@ from bridge.ledger import Fate
 from bridge.records.message import Batch, Dead, Delivery
 from bridge.topics.publisher import Publisher
 from lossless.transport.riding import LOOKED
+from lossless.worker.along import is_heard
 from tasks import metrics, telling
+from tasks.between import keeps_success
 from tasks.book import Book
 
 #: How a delivery has ended, in the word that travels with it until the ledger has the mark.
@@ -36,14 +38,23 @@ class Settling:
         book: the fates of the batch.
         comes_again: whether an earlier run of the message may have come as far as Kafka, and no further.
         at_once: whether what is done is marked before the next is run, or within milliseconds, with others.
+        looked: whether it may have been looked at as it was taken.
         along: whether a mark of what is done may go along with the acknowledgement of the message.
     """
 
     def __init__(
-        self, app: Celery, batch: Batch, book: Book, *, comes_again: bool, at_once: bool, along: bool = False
+        self,
+        app: Celery,
+        batch: Batch,
+        book: Book,
+        *,
+        comes_again: bool,
+        at_once: bool,
+        looked: bool = False,
+        along: bool = False,
     ) -> None:
         self._app, self._batch, self._book = app, batch, book
-        self._comes_again, self._at_once, self._along = comes_again, at_once, along
+        self._comes_again, self._at_once, self._looked, self._along = comes_again, at_once, looked, along
         self._ended: set[int] = set()
 
     @classmethod
@@ -53,8 +64,10 @@ class Settling:
         lost = follows_a_loss(headers)
         alone = len(batch.deliveries) == 1
         again = lost or bool(headers.get("redelivered"))
-        along = alone and not again and LOOKED in (task.request.properties or {})
-        return cls(task.app, batch, book, comes_again=again, at_once=alone or lost, along=along)
+        # Under threads and solo what was taken at once may have ended before it runs, and nobody would know here.
+        looked = alone and not again and is_heard() and LOOKED in (task.request.properties or {})
+        along = looked and not keeps_success(task)
+        return cls(task.app, batch, book, comes_again=again, at_once=alone or lost, looked=looked, along=along)
 
     def done(self, delivery: Delivery) -> None:
         """Mark a delivery whose handler's work is committed: the only one of its message as that is acknowledged.
@@ -73,7 +86,7 @@ class Settling:
         Parameters:
             properties: of the message.
         """
-        return self._along and self._book.open_when_taken(delivery.message.offset, properties or {})
+        return self._looked and self._book.open_when_taken(delivery.message.offset, properties or {})
 
     def dead(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write a dead letter, wait until Kafka has acknowledged it, and mark the delivery.

@@ -51,6 +51,11 @@ class _Run:
 _run: _Run | None = None
 
 
+def is_heard() -> bool:
+    """Whether the task that runs now runs in a pool's process, whose main process hears what it says."""
+    return _run is not None
+
+
 def done_along(along: Along, otherwise: Callable[[], object]) -> bool:
     """Have something done in one step with the acknowledgement of the task that runs now, if it succeeds.
 

@@ -54,6 +54,25 @@ def test_what_ended_as_its_worker_was_killed_runs_once_more_elsewhere(after: Sta
     assert set(after.done()) == {*first, killer, *last}
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["results", "results that a second run looks for"])
+@pytest.mark.parametrize("dies", ["child", "worker"])
+def test_what_stored_its_result_is_done_whatever_is_killed_then(
+    stack: Stack, redis_shared: RedisServer, dies: str, known: bool
+):
+    choose(stack, {}, result_backend=redis_shared.fresh_url(), worker_deduplicate_successful_tasks=known)
+    stack.environ |= {"HANDLERS": "tests.handlers.after", "TEST_AFTER": "results"}
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker("-c", "1")
+    stack.produce("orders", 1, {"kill": dies})
+    if dies == "worker":
+        worker.ends(20)
+        stack.worker()
+    stack.produce("orders", *range(5))
+    ended(stack, 7)
+    assert twice(stack) == {}
+
+
 def test_the_ledger_says_done_of_nothing_that_is_queued_or_held_and_handed_of_nothing_that_is_not(after: Stack):
     worker = after.worker()
     after.produce("orders", 0)

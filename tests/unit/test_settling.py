@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery import Celery
 
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
@@ -29,6 +30,10 @@ class Acts:
         self.unwritten: dict[int, Fate] = {}
         monkeypatch.setattr(Publisher, "of", lambda app: self)
         monkeypatch.setattr(Book, "of", lambda app, batch: self)
+        monkeypatch.setattr("tasks.settling.is_heard", lambda: True)
+
+    def open_when_taken(self, offset: int, properties: Any) -> bool:
+        return True
 
     # Kafka
 
@@ -85,8 +90,18 @@ def batch(*offsets: int) -> Batch:
 
 
 def settling(acts: Any, batch: Batch, properties: Any = None, **headers: Any) -> Settling:
-    task: Any = SimpleNamespace(app=None, request=SimpleNamespace(headers=headers, properties=properties))
-    return Settling.of(task, batch, acts)
+    return Settling.of(task_of(Celery("unit", set_as_current=False), headers, properties), batch, acts)
+
+
+def task_of(app: Any, headers: Any, properties: Any, **options: Any) -> Any:
+    """A task that runs a message."""
+
+    @app.task(name="h", **{"shared": False, "ignore_result": True, **options})
+    def h() -> None:
+        """Does nothing."""
+
+    h.push_request(headers=headers, properties=properties)
+    return h
 
 
 def test_a_dead_letter_is_marked_after_kafka_has_acknowledged_it(acts: Acts) -> None:
@@ -140,6 +155,36 @@ def test_the_mark_of_an_only_delivery_goes_along_with_its_acknowledgement(
     assert ("marked 1 done along" in acts.done_so_far) == along
     assert len(acts.done_so_far) == 1
     assert ends.left_of(one.deliveries[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "along"),
+    [
+        # Celery would acknowledge what it finds stored, without the mark.
+        ({"ignore_result": False}, {"result_backend": "cache+memory://"}, False),
+        ({"ignore_result": False}, {}, True),
+        ({}, {"result_backend": "cache+memory://"}, True),
+        ({}, {"worker_deduplicate_successful_tasks": True}, False),
+    ],
+)
+def test_a_success_that_others_know_is_marked_before(
+    acts: Any, options: dict[str, Any], settings: dict[str, Any], along: bool
+) -> None:
+    acts.listened = True
+    app = Celery("unit", set_as_current=False)
+    app.conf.update(settings)
+    one = batch(1)
+    Settling.of(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
+    assert acts.done_so_far == ["marked 1 done along" if along else "marked 1 done at once"]
+
+
+def test_a_look_is_for_processes_whose_main_process_knows_what_ended_since(
+    acts: Acts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = batch(1)
+    assert settling(acts, one, TAKEN).is_new(one.deliveries[0], TAKEN)
+    monkeypatch.setattr("tasks.settling.is_heard", lambda: False)  # threads, solo
+    assert not settling(acts, one, TAKEN).is_new(one.deliveries[0], TAKEN)
 
 
 def test_a_mark_that_nobody_takes_along_is_made_at_once(acts: Acts) -> None:
