@@ -26,6 +26,8 @@ logger = observing.log(__name__)
 MARK_WITHIN: Final = 0.005
 #: Seconds for which a look that the transport took along holds; what begins later is looked at again.
 LOOK_HOLDS: Final = 1.0
+#: Seconds in which a mark that goes along with an acknowledgement is made, but for an outage.
+ALONG_WITHIN: Final = 2.0
 #: Seconds for which marks are tried again before they travel with the message.
 MARK_FOR: Final = 5.0
 #: Seconds between two tries.
@@ -41,6 +43,8 @@ class Book:
     """
 
     _ledgers: ClassVar[dict[tuple[int, str, str], Ledger | None]] = {}
+    #: What this process has had marked along, the oldest in front, and when: the mark may be on its way.
+    _along: ClassVar[dict[tuple[Account, int], float]] = {}
 
     def __init__(self, ledger: Ledger | None, batch: Batch, other_names: Sequence[str] = ()) -> None:
         self._ledger = ledger
@@ -81,6 +85,7 @@ class Book:
         """
         if self._ledger is None:
             return set()
+        on_their_way = [offset for offset in offsets if self._is_on_its_way(offset)]
         own, *others = self._ledger.fates_of([(account, offsets) for account in (self._account, *self._others)])
         settled = {offset for offset, fate in zip(offsets, own, strict=True) if to_skip(Fate(fate))}
         for fates in others:
@@ -89,8 +94,24 @@ class Book:
                     # The bridge asks for what it handed off, under the name that it handed it off by.
                     self._unwritten[offset] = Fate(fate)
                     settled.add(offset)
+        for offset in on_their_way:
+            if offset not in settled:
+                self._unwritten[offset] = Fate.DONE
+                settled.add(offset)
         self.flush()
         return settled
+
+    def _is_on_its_way(self, offset: int) -> bool:
+        """Whether a delivery was done here a moment ago: the main process may not have had Redis mark it yet."""
+        at = self._along.get((self._account, offset))
+        return at is not None and time.monotonic() - at < ALONG_WITHIN
+
+    def _note_along(self, offset: int) -> None:
+        now = time.monotonic()
+        self._along.pop((self._account, offset), None)
+        self._along[self._account, offset] = now
+        while now - self._along[oldest := next(iter(self._along))] > ALONG_WITHIN:
+            del self._along[oldest]
 
     def forgot_at(self, message: Message) -> float | None:
         """When the ledger may have forgotten how this message ended (Unix time): its Redis was wiped or started again
@@ -144,7 +165,10 @@ class Book:
         if self._ledger is None:
             return False
         call = self._ledger.call([Mark(self._account, [offset], Fate.DONE)])
-        return done_along(Along(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
+        heard = done_along(Along(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
+        if heard:
+            self._note_along(offset)
+        return heard
 
     def done(self, offset: int, *, now: bool = False) -> None:
         """Mark a delivery done, within milliseconds, or `now`.

@@ -16,9 +16,12 @@ from lossless.transport.riding import LOOKED
 from lossless.worker import request
 from lossless.worker.ending import raised
 from tasks import progress
+from tasks.ended import Ended
 
 #: Seconds beyond its handlers' time that a task may take to settle its deliveries.
 SETTLE_WITHIN: Final = 300
+#: What ended in this process.
+ended: Final = Ended()
 
 
 class Request(request.Request):
@@ -32,12 +35,10 @@ class Request(request.Request):
 
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)
-        if self.id in state.requests or not hasattr(message.channel, "do_along"):
-            # Another message of the same delivery is here: by the time that this one runs, that may have ended. And
-            # what another transport than ours lets through is a sender's word.
-            message.properties.pop(LOOKED, None)
         if JOINS in self.request_dict:
             self._name_all()
+        if LOOKED in message.properties and not self._may_believe(message):
+            del message.properties[LOOKED]
         if HEADER in self.request_dict:
             task: Any = self.task
             self._hard = self.time_limits[0] or task.time_limit
@@ -70,6 +71,18 @@ class Request(request.Request):
             named = label(contents.topic, contents.partition, sorted(contents.offsets))
             self._argsrepr = self.request_dict["argsrepr"] = named
 
+    def _may_believe(self, message: Any) -> bool:
+        """Whether the look that came with the message holds."""
+        if not hasattr(message.channel, "do_along"):
+            return False  # what another transport than ours lets through is a sender's word
+        # Another message of the same delivery is here: by the time that this one runs, that may have ended. Or it has.
+        return self.id not in state.requests and not ended.since(self.id, message.properties[LOOKED][0])
+
+    def acknowledge(self) -> None:
+        """Acknowledge, and remember that it has ended."""
+        super().acknowledge()
+        ended.add(self.id, self._step)
+
     def send_event(self, type: str, **fields: Any) -> Any:
         """Flower's search reads results and not exceptions: of a batch it must find the records that are dead."""
         if type == "task-failed" and HEADER in self.request_dict:
@@ -78,6 +91,7 @@ class Request(request.Request):
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """A process that was lost with its only delivery after the hard limit was ended for that."""
+        ended.add(self.id)  # it may have marked it
         if not self._overran(raised(exc_info.exception)):
             super().on_failure(exc_info, send_failed_event, return_ok)
             return

@@ -222,14 +222,16 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     # -- the request's ends
 
-    def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> None:
+    def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> Step:
         """Have the rider's step done in one with the acknowledgement of a message, which is to follow.
 
         It is repeated until Redis has answered, as the acknowledgement is; and done alone where that message is this
-        worker's no more.
+        worker's no more. Returns the step, which knows when it was done.
         """
+        step = Step(keys, args)
         if self.holder is not None:
-            self.holder.do_along(delivery_tag, Step(keys, args))
+            self.holder.do_along(delivery_tag, step)
+        return step
 
     def replace(
         self, delivery_tag: str, message: dict[str, Any], queue: str | None = None, eta: float | None = None

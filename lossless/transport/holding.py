@@ -12,6 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from kombu.log import get_logger
@@ -282,7 +283,8 @@ class Holder:
                 if field not in kept:
                     self._taken.pop(f"{self.owner}.{field}", None)
                     self._decided.discard(field)
-                    self._steps.pop(field, None)
+                    if step := self._steps.pop(field, None):
+                        step.done_at = monotonic()
         if kept:
             logger.error("Redis refused what goes along with %d acks; they stay held, and are tried again", len(kept))
 

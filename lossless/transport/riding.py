@@ -11,6 +11,7 @@ is not acknowledged, and both are repeated until Redis has answered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,12 +48,13 @@ class Ridden:
     looks: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
-    """Keys and arguments of a rider's step."""
+    """Keys and arguments of a rider's step, and when Redis was known to have done it (monotonic clock; not yet)."""
 
     keys: Sequence[str]
     args: Sequence[str | int | bytes]
+    done_at: float = math.inf
 
 
 def ridden(option: object) -> Ridden:

@@ -57,6 +57,7 @@ class Request(request.Request):
     _terminated_by: int | None = None
     _overrun: Any = None
     _along: Along | None = None
+    _step: Any = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -89,7 +90,7 @@ class Request(request.Request):
         """Acknowledge, and do along with it what the task asked for; acknowledged or given back already, that alone."""
         along, self._along = self._along, None
         if along is not None:
-            self._message.channel.do_along(self._message.delivery_tag, *along)
+            self._step = self._message.channel.do_along(self._message.delivery_tag, *along)
         super().acknowledge()
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:

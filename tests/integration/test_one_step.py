@@ -120,6 +120,20 @@ def test_a_child_makes_no_trip_for_what_comes_for_the_first_time(after: Stack):
     assert scripts < 500
 
 
+@pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
+def test_what_lies_twice_in_its_queue_runs_once_in_one_process(after: Stack, pool: str):
+    after.worker().terminate()
+    after.produce("orders", *range(300))
+    eventually(lambda: after.waiting() >= 300, 30, "queued")
+    with after.redis() as client:
+        entries = client.lrange(after.queue, 0, -1)
+        client.delete(after.queue)
+        client.rpush(after.queue, *[entry for entry in entries for _ in range(2)])
+    after.worker("-P", pool, "-c", "1")
+    ended(after, 300)
+    assert twice(after) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["frozen", "cut", "restarted"])
 def test_what_ends_while_redis_is_away_is_done_once_and_marked(

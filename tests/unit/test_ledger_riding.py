@@ -14,7 +14,8 @@ from bridge.ledger.pages import PAGE
 from bridge.ledger.riding import fate_in, place_of
 from bridge.records.message import Batch, Delivery, Message
 from lossless.transport.riding import LOOKED
-from tasks.book import LOOK_HOLDS, Book
+from lossless.worker.along import traced
+from tasks.book import ALONG_WITHIN, LOOK_HOLDS, Book
 
 ACCOUNT = Account("orders.handlers.charge", "orders", "id", 3)
 
@@ -73,3 +74,31 @@ def test_what_was_not_looked_at_just_now_is_looked_at(properties: dict[str, Any]
 
 def test_what_may_have_been_settled_under_another_name_is_looked_at() -> None:
     assert not book("an.older.name").open_when_taken(7, looked(Fate.HANDED))
+
+
+class Marked:
+    """A ledger that knows nothing yet of what is on its way."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    def call(self, marks: Any) -> Any:
+        return SimpleNamespace(keys=[], args=[])
+
+    def fates_of(self, asked: Any) -> list[bytes]:
+        return [bytes([Fate.HANDED]) * len(offsets) for _, offsets in asked]
+
+    def write(self, marks: Any) -> None:
+        self.written += marks
+
+
+def test_what_was_done_here_a_moment_ago_is_settled_before_its_mark_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Book, "_along", {})
+    made = Batch("h", "orders", 0, (Delivery(Message("orders", 0, 7), "h"),), "c", "g", "id")
+    ledger: Any = Marked()
+    traced(lambda: (0, str(Book(ledger, made).done_along(7)), 0.1))
+    assert Book(ledger, made).settled([7, 8]) == {7}
+    assert [(mark.fate, list(mark.offsets)) for mark in ledger.written] == [(Fate.DONE, [7])]
+    now = time.monotonic() + ALONG_WITHIN
+    monkeypatch.setattr("tasks.book.time", SimpleNamespace(monotonic=lambda: now))
+    assert Book(ledger, made).settled([7]) == set()

@@ -10,6 +10,7 @@ from celery.worker import state
 from bridge.records.header import HEADER
 from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
+from tasks.ended import Ended
 from tasks.request import Request
 
 
@@ -45,6 +46,14 @@ def test_a_look_that_our_transport_took_along_is_believed() -> None:
 
 def test_what_another_transport_lets_through_is_a_senders_word() -> None:
     assert LOOKED not in request(object()).request_dict["properties"]
+
+
+def test_a_look_from_before_the_delivery_ended_here_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = Ended()
+    monkeypatch.setattr("tasks.request.ended", ends)
+    ends.add("orders-0-1:h")  # now, and the look is of the first second of the clock
+    assert LOOKED not in request(Ours()).request_dict["properties"]
+    assert LOOKED in request(Ours(), "orders-0-2:h").request_dict["properties"]
 
 
 def test_a_second_message_of_a_delivery_that_is_here_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,61 @@
+"""What ended in a worker a moment ago, and whether a look is older."""
+
+import math
+
+import pytest
+
+from lossless.transport.riding import Step
+from tasks import ended
+from tasks.ended import REMEMBERED, Ended
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(ended, "time", clock)
+    return clock
+
+
+def test_a_look_from_before_an_end_says_nothing_and_one_from_after_it_does(clock: Clock) -> None:
+    ends = Ended()
+    ends.add("orders-0-1:h")
+    assert ends.since("orders-0-1:h", clock.now - 0.1)
+    assert not ends.since("orders-0-1:h", clock.now + 0.1)
+    assert not ends.since("orders-0-2:h", clock.now - 0.1)
+
+
+def test_a_look_says_nothing_until_redis_has_answered_the_mark(clock: Clock) -> None:
+    ends, step = Ended(), Step([], [])
+    ends.add("orders-0-1:h", step)
+    clock.now += 50
+    for number in range(10):
+        ends.add(f"orders-0-{number}:other", Step([], [], clock.now))
+    assert ends.since("orders-0-1:h", clock.now)
+    step.done_at = clock.now
+    assert ends.since("orders-0-1:h", clock.now - 0.1)
+    assert not ends.since("orders-0-1:h", clock.now + 0.1)
+
+
+def test_an_end_that_is_told_twice_keeps_its_mark(clock: Clock) -> None:
+    ends = Ended()
+    ends.add("orders-0-1:h", Step([], []))
+    ends.add("orders-0-1:h")
+    assert ends.since("orders-0-1:h", clock.now + 1)
+
+
+def test_what_ended_seconds_ago_is_forgotten_also_behind_what_redis_never_answers(clock: Clock) -> None:
+    ends = Ended()
+    ends.add("stuck", Step([], [], math.inf))
+    for number in range(10_000):
+        clock.now += 0.01
+        ends.add(str(number), Step([], [], clock.now))
+    assert len(ends) <= REMEMBERED / 0.01 + 2
+    assert ends.since("stuck", clock.now)
