@@ -50,3 +50,14 @@ def test_what_no_task_could_run_with_hides_nothing_else(broker: Broker, tmp_path
         broker.push(entry("done", "plain", eta=ETA.isoformat()))
         wait_until(lambda: broker.client.zcard("_waiting.celery") == 2, what="both wait")
         assert sorted(item["request"]["id"] for item in listed(app)) == ["odd", "plain"]
+
+
+def test_a_query_by_id_finds_what_waits(broker: Broker, tmp_path: Path):
+    with worker(broker.url, tmp_path, app=ENDS_APP), sender(broker) as app:
+        app.send_task("sleeps", (1,), task_id="waits", eta=ETA)
+        listed(app)
+        answers: Any = app.control.inspect(timeout=5, limit=1).query_task("waits", "of nobody")
+        (found,) = answers.values()
+        assert [(name, state, info["name"]) for name, (state, info) in found.items()] == [
+            ("waits", "scheduled", "sleeps")
+        ]
