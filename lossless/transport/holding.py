@@ -19,6 +19,7 @@ from kombu.log import get_logger
 
 from lossless.lua import Script
 from lossless.transport.owners import in_order, new_owner
+from lossless.transport.refusals import Refusals
 from lossless.transport.riding import ALONE, Step
 from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
 from lossless.transport.stored import Keys, marked, stored, text
@@ -84,6 +85,7 @@ class Holder:
         #: What is to be done along with acks that Redis has not answered yet, and those of which it was refused.
         self._steps: dict[str, Step] = {}
         self._refused: list[str] = []
+        self._refusals = Refusals()
         self._settlements: list[Settlement] = []
         self._decided: set[str] = set()
         self._ids = itertools.count(1)
@@ -254,6 +256,11 @@ class Holder:
         """How many settlements Redis has not answered yet, acks apart."""
         return len(self._settlements) + len(self._refused)
 
+    @property
+    def refused(self) -> int:
+        """How many steps Redis refused when they were tried last."""
+        return len(self._refused)
+
     def acks_to_ride(self) -> list[str]:
         """Hand out acks for the next take; give them to `acked` or `not_acked` afterwards."""
         return self._next_acks(MOST_RIDING) if self._acks_ride else []
@@ -276,7 +283,8 @@ class Holder:
 
     def acked(self, fields: Iterable[str], refused: str | bytes = "") -> None:
         """Forget what Redis has removed; keep, to be tried again by the keeper, that of which a step was refused."""
-        kept = set(text(refused).split(",")[:-1])
+        fields = tuple(fields)
+        kept = self._refusals.of(text(refused), fields, self._steps) if refused else set()
         with self._lock:
             self._refused += kept
             for field in fields:
@@ -285,20 +293,26 @@ class Holder:
                     self._decided.discard(field)
                     if step := self._steps.pop(field, None):
                         step.done_at = monotonic()
-        if kept:
-            logger.error("Redis refused what goes along with %d acks; they stay held, and are tried again", len(kept))
 
     def not_acked(self, fields: list[str]) -> None:
         """Keep acks whose answer did not come."""
         with self._lock:
             self._acks = fields + self._acks
 
-    def settle(self) -> None:
-        """Send everything that is to be settled. Raises redis-py's errors; nothing is forgotten then."""
+    def settle(self, *, at_once: bool = False) -> None:
+        """Send everything that is to be settled. Raises redis-py's errors; nothing is forgotten then.
+
+        Parameters:
+            at_once: also what was refused just now, and has its time to be tried again.
+        """
         with self._settling:
-            with self._lock:
-                self._acks, self._refused = self._refused + self._acks, []
+            again = at_once or self._refusals.due()
+            if again:
+                with self._lock:
+                    self._acks, self._refused = self._refused + self._acks, []
             self._settle_acks()
+            if again:
+                self._refusals.tried(bool(self._refused))
             self._settle_moves()
 
     def _settle_acks(self) -> None:
@@ -337,15 +351,20 @@ class Holder:
         for tag in sorted(self.tags, key=lambda tag: int(tag.rpartition(".")[2]), reverse=True):
             self.give_back(tag, front=True)
 
-    def leave(self) -> bool:
+    def leave(self, *, at_once: bool = False) -> bool:
         """Settle, compare where that is due, and end the owner if it holds nothing. Returns whether it has ended.
+
+        It has not as long as a step is refused, also one whose message is another's by now.
+
+        Parameters:
+            at_once: whether what was refused just now is tried at once.
 
         Raises redis-py's errors; nothing is forgotten then.
         """
-        self.settle()
+        self.settle(at_once=at_once)
         if self.in_doubt and self.registered:
             self.compare()
-        return not self._taken and (not self.registered or self._run_leave())
+        return not self._taken and not self._refused and (not self.registered or self._run_leave())
 
     def _run_leave(self) -> bool:
         return not self.run(LEAVE, [self.keys.taken(self.owner), self.keys.owners], [self.owner])

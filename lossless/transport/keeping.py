@@ -44,6 +44,9 @@ logger = get_logger("lossless.transport")
 #: by default 30 s.
 BEAT_INTERVAL = 5.0
 
+#: Seconds between tries at the end of a process to have done what Redis refuses.
+PAUSES_AT_THE_END = (0.5, 1.0)
+
 #: Commands that a process sends at once through its keeper, at most, however many channels it has.
 MOST_AT_ONCE = 8
 
@@ -293,7 +296,12 @@ class Keeper:
 
     def _close(self, holder: Holder) -> None:
         holder.give_back_all()
-        holder.leave()
+        # What is refused is tried three times: the process must end.
+        for pause in (0.0, *PAUSES_AT_THE_END):
+            threading.Event().wait(pause)
+            if holder.leave(at_once=True) or not holder.refused:
+                return
+        logger.error("%d steps that go along with acknowledgements are lost: Redis refused them", holder.refused)
 
 
 _keepers: dict[tuple[int, Any], Keeper] = {}

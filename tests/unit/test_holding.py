@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from lossless.lua import Script
 from lossless.transport.holding import Holder
+from lossless.transport.refusals import LONGEST
+from lossless.transport.riding import Step
 from lossless.transport.scripts import ACK, LEAVE, REGISTER, SETTLE
 from lossless.transport.stored import Keys
 
@@ -23,6 +25,7 @@ class Redis:
         self.ran: list[tuple[str, list[Any]]] = []
         self.away = False
         self.held: list[bytes] = []
+        self.refuses = ""
         self.meanwhile: Callable[[], None] = lambda: None
 
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
@@ -31,7 +34,11 @@ class Redis:
         self.meanwhile()
         name = {REGISTER.sha: "register", SETTLE.sha: "settle", LEAVE.sha: "leave"}.get(script.sha, "ack")
         self.ran.append((name, args))
-        return {"register": self.held, "settle": [], "leave": 0, "ack": b""}[name]
+        return {"register": self.held, "settle": [], "leave": 0, "ack": self._acknowledged(args)}[name]
+
+    def _acknowledged(self, args: list[Any]) -> bytes:
+        with_step = args[args[0] + 1 :: 4] if self.refuses else []
+        return f"{''.join(f'{field},' for field in with_step)}\n{self.refuses}".encode() if with_step else b""
 
     def count(self, name: str) -> int:
         return sum(1 for ran, _ in self.ran if ran == name)
@@ -138,6 +145,56 @@ def test_an_owner_that_holds_something_does_not_end(server: Redis, holder: Holde
     holder.ack(tag)
     assert holder.leave()
     assert server.count("leave") == 1
+
+
+STEP, STEP2 = Step(["fates:page:0"], []), Step(["fates:page:1"], [])
+WRONG = "WRONGTYPE Operation against a key, script: abc, on @user_script:12."
+
+
+def test_what_redis_refuses_is_said_once_with_what_it_is_about_and_why(
+    server: Redis, holder: Holder, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refuses = WRONG
+    for number in (1, 2):
+        tag = holder.add(number, "q", "q", RAW)
+        holder.do_along(tag, STEP2 if number == 2 else STEP)
+        holder.ack(tag)
+        holder.settle(at_once=True)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert WRONG in line
+    assert "fates:page:0" in line
+    assert all(f"{holder.owner}.{number}" in holder.tags for number in (1, 2))
+    server.refuses = ""
+    holder.settle(at_once=True)
+    assert holder.tags == ()
+
+
+def test_what_redis_refuses_is_tried_ever_more_seldom(
+    server: Redis, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("lossless.transport.refusals.monotonic", lambda: now)
+    server.refuses = WRONG
+    tag = holder.add(1, "q", "q", RAW)
+    holder.do_along(tag, STEP)
+    holder.ack(tag)
+    for _ in range(600):  # a minute of the keeper's turns
+        now += 0.1
+        holder.settle()
+    assert 12 < server.count("ack") < 25
+    server.refuses = ""
+    now += LONGEST
+    holder.settle()
+    assert holder.tags == ()
+
+
+def test_an_owner_does_not_end_while_a_step_of_what_is_its_no_more_is_refused(server: Redis, holder: Holder) -> None:
+    server.refuses = WRONG
+    holder.do_along("taken by another", STEP)
+    assert holder.tags == ()
+    assert not holder.leave(at_once=True)
+    server.refuses = ""
+    assert holder.leave(at_once=True)
 
 
 @given(st.lists(st.integers(1, 60), max_size=20))

@@ -1,24 +1,30 @@
 -- Acknowledges. ARGV[at]: how many fields, those fields, then for each that something is to be done along with: its
 -- field, the number of keys of that step, its keys, the number of its arguments, those. Returns the fields of which
--- that was refused, each with a comma behind it: they stay held, as nothing else was done with them.
+-- that was refused, each with a comma behind it, then a line's end and why the first was: they stay held, as nothing
+-- else was done with them.
 local function rides(at)
   local keys, args, count = {}, {}, tonumber(ARGV[at])
   for i = 1, count do keys[i] = ARGV[at + i] end
   at = at + count + 1
   count = tonumber(ARGV[at])
   for i = 1, count do args[i] = ARGV[at + i] end
-  return pcall(step, keys, args), at + count + 1
+  local done, why = pcall(step, keys, args)
+  return done, at + count + 1, not done and tostring(type(why) == 'table' and why.err or why)
 end
 
 local function acknowledge(held, at)
-  local refused, last = '', at + tonumber(ARGV[at])
+  local refused, first, last = '', '', at + tonumber(ARGV[at])
   if last > at then redis.call('HDEL', held, unpack(ARGV, at + 1, last)) end
   at = last + 1
   if at <= #ARGV then redis.call('HDEL', held, '') end
   while at <= #ARGV do
-    local field, done = ARGV[at], false
-    done, at = rides(at + 1)
-    if done then redis.call('HDEL', held, field) else refused = refused .. field .. ',' end
+    local field, done, why = ARGV[at], false, false
+    done, at, why = rides(at + 1)
+    if done then redis.call('HDEL', held, field)
+    else
+      if first == '' then first = why end
+      refused = refused .. field .. ','
+    end
   end
-  return refused
+  return refused == '' and '' or refused .. '\n' .. first
 end
