@@ -22,6 +22,7 @@ from tasks.awaiting import finished
 from tasks.codec import Codec, Decode, decoder
 from tasks.defaults import P, R_co
 from tasks.errors import DeadLettered, HandlerError, RetryAsked, fault_in_delay
+from tasks.limits import Limits
 from tasks.policy import MAX_RETRIES
 from tasks.running import MessageTask, Run
 
@@ -57,7 +58,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
             return ""
         if self.rate_limit:
             return f"its rate_limit is {self.rate_limit}"
-        limits = [limit for limit in (self.time_limit, self.soft_time_limit) if limit]
+        limits = [limit for limit in Limits.chosen(self) if limit]
         return f"its time limit is {min(limits):g} s" if limits and min(limits) < 1 else ""
 
     @property

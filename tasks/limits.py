@@ -33,9 +33,16 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, task: MessageTask[..., Any]) -> "Limits":
-        """What the message in hand says, else the task, else the settings."""
+        """Those of the message in hand."""
         hard, soft = task.request.timelimit or (None, None)
-        return cls(soft or task.soft_time_limit, hard or task.time_limit)
+        return cls.chosen(task, soft, hard)
+
+    @classmethod
+    def chosen(cls, task: Any, soft: float | None = None, hard: float | None = None) -> "Limits":
+        """What a message says, else the task, else the settings (`task_soft_time_limit`, `task_time_limit`)."""
+        conf = task.app.conf
+        soft = soft or task.soft_time_limit or conf.task_soft_time_limit
+        return cls(soft or None, hard or task.time_limit or conf.task_time_limit or None)
 
 
 class Watchdog:

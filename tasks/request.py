@@ -17,6 +17,7 @@ from lossless.worker import request
 from lossless.worker.ending import raised
 from tasks import progress
 from tasks.ended import Ended
+from tasks.limits import Limits
 
 #: Seconds beyond its handlers' time that a task may take to settle its deliveries.
 SETTLE_WITHIN: Final = 300
@@ -41,8 +42,8 @@ class Request(request.Request):
             del message.properties[LOOKED]
         if HEADER in self.request_dict:
             task: Any = self.task
-            self._hard = self.time_limits[0] or task.time_limit
-            soft = self.time_limits[1] or task.soft_time_limit
+            hard, soft = self.time_limits
+            soft, self._hard = Limits.chosen(task, soft, hard)
             if self._hard:
                 most = self._hard + task.batch_seconds + SETTLE_WITHIN
                 # A soft limit there would hit what settles; of two that are equal the hard one counts.

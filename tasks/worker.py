@@ -10,6 +10,7 @@ from celery import Celery
 from celery.signals import (
     after_setup_logger,
     after_setup_task_logger,
+    celeryd_after_setup,
     import_modules,
     worker_init,
     worker_process_shutdown,
@@ -60,6 +61,14 @@ def leave_no_notes(**_: Any) -> None:
 def end_loop(**_: Any) -> None:
     """What async handlers have left running is cancelled, and may clean up."""
     awaiting.close()
+
+
+@celeryd_after_setup.connect(weak=False)
+def heed_time_limits(instance: Any, **_: Any) -> None:
+    """Limits of the command line (`--time-limit`) are those of the settings, and so a message's (tasks/limits.py)."""
+    if instance.app is current():
+        instance.app.conf.task_time_limit = instance.time_limit
+        instance.app.conf.task_soft_time_limit = instance.soft_time_limit
 
 
 @import_modules.connect(weak=False)

@@ -18,3 +18,11 @@ def limited(order: Any, message: Message) -> None:
             raise
         time.sleep(60)
     note("limited", message, order)
+
+
+@handler(topic("unlimited"), name="unlimited", batch=50, max_retries=0)
+def unlimited(order: Any, message: Message) -> None:
+    """Its only limits are the worker's."""
+    note("unlimited", message, order, "begun")
+    time.sleep(order["seconds"])
+    note("unlimited", message, order)

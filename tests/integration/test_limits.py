@@ -12,9 +12,9 @@ from tests.servers.redis import RedisServer
 
 @pytest.fixture
 def limited(stack: Stack) -> Stack:
-    choose(stack, {"limited": {"commit": "completion"}}, lost_pauses=[0.2, 0.2])
+    choose(stack, {name: {"commit": "completion"} for name in ("limited", "unlimited")}, lost_pauses=[0.2, 0.2])
     stack.environ["HANDLERS"] = "tests.handlers.limited"
-    stack.make_topics("limited")
+    stack.make_topics("limited", "unlimited")
     return stack
 
 
@@ -75,3 +75,23 @@ def test_what_is_done_while_redis_is_full_is_marked_and_acknowledged(limited: St
     assert len(limited.runs()) == 4
     assert worker.count("tried again in") == 0
     assert worker.exit_code is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["settings", "command line"])
+def test_a_limit_of_the_whole_worker_is_a_messages_and_not_its_batchs(limited: Stack, way: str):
+    if way == "settings":
+        limits = {"task_time_limit": 1, "task_soft_time_limit": 0.6}
+        choose(limited, {"unlimited": {"commit": "completion"}}, lost_pauses=[0.2, 0.2], **limits)
+        limited.environ["HANDLERS"] = "tests.handlers.limited"
+    limited.produce("unlimited", *[{"seconds": 0.3}] * 6, {"seconds": 9}, {"seconds": 0.3})
+    limited.bridge()
+    eventually(lambda: limited.waiting() == 1, 20, "one batch")
+    given = ("--time-limit", "1", "--soft-time-limit", "0.6") if way == "command line" else ()
+    worker = limited.worker("-c", "1", *given)
+    (letter,) = limited.dead("unlimited", 1, 30)
+    assert letter.ours["error_class"].endswith("SoftTimeLimitExceeded")
+    all_settled(limited, "unlimited", done=7, dead=1)
+    begun = [run for run in limited.runs() if run.outcome == "begun"]
+    assert len(begun) == 8, "none twice"
+    assert "lost" not in worker.text

@@ -22,6 +22,7 @@ from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, Undecodable
 from tasks.handler import HandlerTask
+from tasks.limits import Limits
 from tasks.policy import Again, Bury, Policy
 
 if TYPE_CHECKING:
@@ -733,3 +734,19 @@ def test_what_self_retry_asks_for_goes_to_the_policy():
     policy = Policy()
     assert policy.decide(RetryAsked(5, 3, None), 2) == Again(5)
     assert policy.decide(RetryAsked(5, 3, None), 3) == Bury("exhausted")
+
+
+def test_a_limit_of_the_settings_is_a_handlers_too_and_under_a_second_it_goes_one_by_one(app, handler):
+    @handler("orders")
+    def charge(order):
+        return order
+
+    @handler("orders", soft_time_limit=5, time_limit=9)
+    def notify(order):
+        return order
+
+    assert (charge.one_by_one, notify.one_by_one) == ("", "")
+    app.conf.update(task_soft_time_limit=0.4, task_time_limit=0.8)
+    assert charge.one_by_one == "its time limit is 0.4 s"
+    assert notify.one_by_one == ""
+    assert (Limits.of(charge), Limits.of(notify)) == (Limits(0.4, 0.8), Limits(5, 9))

@@ -11,7 +11,7 @@ from bridge.records.header import HEADER
 from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
 from tasks.ended import Ended
-from tasks.request import Request
+from tasks.request import SETTLE_WITHIN, Request
 
 
 class Ours:
@@ -71,3 +71,27 @@ def test_a_task_that_retries_of_other_batches_have_joined_names_them_all() -> No
     assert shown.argsrepr == "(orders-3-2..9, 3 messages: orders-3-2 orders-3-5 orders-3-9)"
     assert shown.request_dict["argsrepr"] == shown.argsrepr
     assert request(Ours(), **theirs).argsrepr == "(orders-3-5)"
+
+
+@pytest.mark.parametrize(
+    ("conf", "limits", "expected"),
+    [
+        ({}, (None, None), (None, None)),
+        ({"task_time_limit": 1}, (None, None), (1.5 + SETTLE_WITHIN, None)),
+        ({"task_time_limit": 1, "task_soft_time_limit": 0.5}, (None, None), (1.5 + SETTLE_WITHIN,) * 2),
+        ({"task_soft_time_limit": 0.5}, (None, None), (None, float(2**31))),
+        ({"task_time_limit": 1}, (9, None), (9.5 + SETTLE_WITHIN, None)),
+    ],
+    ids=["none", "hard", "both", "soft", "the message's own"],
+)
+def test_a_limit_of_the_settings_is_a_messages_and_not_its_whole_tasks(
+    monkeypatch: pytest.MonkeyPatch, conf: Any, limits: Any, expected: Any
+) -> None:
+    made = request(Ours())
+    made.task.app.conf.update(conf)
+    made.task.batch_seconds = 0.5
+    made.request_dict.update({HEADER: {}, "timelimit": limits})
+    again = Request(
+        made.message, app=made.task.app, task=made.task, decoded=True, body=([], {}, {}), headers=made.request_dict
+    )
+    assert tuple(again.time_limits) == expected
