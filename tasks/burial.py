@@ -1,7 +1,8 @@
 """`tasks.bury`: writes the dead letter of a delivery that the worker's main process had to give up.
 
 The main process must not block and never touches Kafka; it sends what it gives up to this task, through
-the same broker, and acknowledges only then.
+the same broker, and acknowledges only then. What the child itself finds dead does not come here. How a dead letter is
+written, in both cases, stands in tasks/settling.py (`Settling.dead`) and bridge/topics/publisher.py.
 """
 
 import time

@@ -117,11 +117,12 @@ class Settling:
     def note_carrier(self, task_id: str | None) -> None:
         """Note which task carried what has ended (`bridge find`)."""
         ended = self._ended - self._book.unwritten.keys()
-        if len(self._batch.deliveries) > 1:
-            if task_id:
-                self._book.carried(task_id, sorted(ended))
-        elif ended:
-            self._book.carried_alone(*ended)
+        if len(self._batch.deliveries) == 1 and task_id == self._batch.task_id:
+            for offset in ended:
+                self._book.carried_alone(offset)
+        elif task_id:
+            # The last one left of a batch that came again goes on under the batch's id.
+            self._book.carried(task_id, sorted(ended))
 
     def left_of(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Those that have not ended, and those that have, with how, as far as the ledger has not been told."""

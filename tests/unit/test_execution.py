@@ -272,15 +272,16 @@ def test_one_alone_ends_its_task_as_its_delivery_ends(world: World, monkeypatch:
         world.run(-1)
 
 
-def test_which_task_carried_what_has_ended_is_noted_of_a_batch_alone(world: World) -> None:
+def test_which_task_carried_what_has_ended_is_noted_of_a_batch_and_of_the_last_that_is_left_of_one(world: World) -> None:
     world.run(1, -2, 3)
     assert world.book.tasks == [("x", [0, 2])]
     world.book.silent = True
     world.comes_back(1, 2)
     assert world.book.tasks[1:] == [("x", [])]
     world.book.silent = False
+    world.book.fates.clear()
     world.run(1)
-    assert len(world.book.tasks) == 2
+    assert world.book.tasks[2:] == [("x", [0])]
 
 
 def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
