@@ -184,9 +184,8 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
         count = sum(queue in state["queues"] for state in facts.workers.values())
         if count:
             yield Finding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
-    for queue, sentence in unconsumed_queues(facts).items():
-        # A check comes before the first start, too.
-        yield Finding("warning" if f"queue {queue}" in facts.seen else "ok", sentence)
+    for sentence in unconsumed_queues(facts).values():
+        yield Finding("warning", sentence)
     for sentence in unknown_handlers(facts).values():
         yield Finding("warning", sentence)
 

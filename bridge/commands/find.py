@@ -16,8 +16,9 @@ from bridge.handoff.messages import Messages
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.carried import named_alone, noted
-from bridge.ledger.handed import handed_at
+from bridge.ledger.handed import STEP, handed_at
 from bridge.records.dead_letter import DeadLetter
+from bridge.records.failure import cut
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -25,6 +26,8 @@ from bridge.topics.extents import extents
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
+#: Most characters of an error that are shown to people; as JSON it is whole.
+ERROR: Final = 300
 #: Offsets of each partition that are looked through for a key, the latest.
 LOOKED_THROUGH: Final = 1_000_000
 
@@ -106,7 +109,7 @@ def _standing(
             for (account, offset), fate in zip(asked, fates, strict=True)
         }
         before = _before(ledger, asked, standing)
-        since = _since(ledger, [(account, offset) for account, offset in asked], standing)
+        since = _since(ledger, [(account, offset) for account, offset in asked], standing, found)
         ran = _ran(ledger, routes, asked, standing)
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
@@ -139,16 +142,27 @@ def _before(ledger: Ledger, asked: Sequence[tuple[Account, int]], standing: Mapp
     )
 
 
-def _since(ledger: Ledger, asked: Iterable[tuple[Account, int]], standing: Mapping[Which, Fate]) -> dict[Which, float]:
+def _since(
+    ledger: Ledger,
+    asked: Iterable[tuple[Account, int]],
+    standing: Mapping[Which, Fate],
+    found: Mapping[tuple[int, int], Record | None],
+) -> dict[Which, float]:
+    """About when those were handed off that are under way."""
     by_account: dict[Account, list[int]] = {}
     for account, offset in asked:
         if standing[(account.partition, offset, account.handler)] is Fate.HANDED:
             by_account.setdefault(account, []).append(offset)
     return {
-        (account.partition, offset, account.handler): at
+        (account.partition, offset, account.handler): about(at, _produced(found[(account.partition, offset)]))
         for account, offsets in by_account.items()
         for offset, at in handed_at(ledger, account, offsets).items()
     }
+
+
+def about(step: float, produced: float | None) -> float:
+    """When something was handed off of which the step of ten seconds is known: not before it was produced (pure)."""
+    return step if produced is None else max(step, min(produced, step + STEP))
 
 
 def _ran(
@@ -272,7 +286,7 @@ def _delivery(
         "handler": which[2],
         "fate": fate.name.lower(),
         "where": where,
-        "since": None if at is None else _iso(at),
+        "since": None if at is None else _iso(at, "seconds" if fate is Fate.HANDED else "milliseconds"),
         "attempts": attempts,
         "last_error": error,
     }
@@ -293,8 +307,8 @@ def _place(carrier: Carrier) -> str:
     return f"queue {carrier.queue}"
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+def _iso(at: float, precision: str = "milliseconds") -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)
 
 
 def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -309,11 +323,12 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         at = "?" if record["timestamp"] is None else _iso(record["timestamp"] / 1000)
         yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
         for delivery in each["deliveries"]:
-            since = f" since {delivery['since']}" if delivery["since"] else ""
+            roughly = "about " if delivery["fate"] == "handed" else ""
+            since = f" since {roughly}{delivery['since']}" if delivery["since"] else ""
             where = f": {delivery['where']}" if delivery["where"] else ""
             counts = ", ".join(f"{count} {what}" for what, count in delivery["attempts"].items() if count)
             yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
             if delivery["task"]:
                 yield f"    task {delivery['task']}"
             if delivery["last_error"]:
-                yield f"    {delivery['last_error']}"
+                yield f"    {cut(delivery['last_error'], ERROR)}"

@@ -62,7 +62,7 @@ def _print_line(console: Console, place: str, line: Line) -> None:
     if not line.imported:
         _say(console, f"{place}: no handler here has this name; asked for as far as it came", "yellow")
     if line.oldest:
-        since = f" (since {line.oldest_since})" if line.oldest_since else ""
+        since = f" (since about {line.oldest_since})" if line.oldest_since else ""
         _say(console, f"{place}: oldest in flight: {_shown(line.oldest)}{since}")
     if line.forgotten:
         _say(
@@ -123,6 +123,8 @@ def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
             "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
             "what comes after it in its order waits".format(**each),
         )
+    for handler, size in state.get("batches", {}).items():
+        _say(console, "  {handler}: batches of {size}: {why}".format(handler=handler, **size))
     for obstacle in state["obstacles"]:
         _say(console, f"  {obstacle}", "red")
 

@@ -30,7 +30,8 @@ class Line:
         forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
             settled: they may be lost.
         unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
-        oldest: the oldest offsets in flight, and `oldest_since`, when the first of these was handed off (ISO 8601).
+        oldest: the oldest offsets in flight, and `oldest_since`, about when the first of these was handed off
+            (ISO 8601; up to ten seconds early).
         letters_missing: offsets that are dead, but have no dead letter in the topic.
     """
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from bridge.commands.audit import Audit, Deaths
-from bridge.commands.find import lines
+from bridge.commands.find import ERROR, about, lines
 from bridge.commands.tables import print_audit, print_status
 from bridge.ledger.tally import Line
 
@@ -25,10 +25,10 @@ def test_an_audit_in_a_pipe_cuts_no_name_and_no_number():
     line.unaccounted_at = [7, 9]
     console = printed()
     print_audit(console, Audit("orders", [line]))
-    found = text(console)
-    assert "…" not in found
-    assert "81,234,567" in found
-    assert "orders-3 orders.handlers.charge: unaccounted for: 2, from 7, 9" in found
+    said = text(console)
+    assert "…" not in said
+    assert "81,234,567" in said
+    assert "orders-3 orders.handlers.charge: unaccounted for: 2, from 7, 9" in said
 
 
 def test_what_an_error_says_in_brackets_is_printed():
@@ -38,6 +38,42 @@ def test_what_an_error_says_in_brackets_is_printed():
     print_status(console, {**status, "workers": {}, "queues": {}, "oldest": [], "unanswered": []})
     assert "[a] is wrong" in text(console)
     assert "Kafka: [thrd:main]: refused" in text(console)
+
+
+def test_the_size_of_batches_in_use_is_shown_with_its_reason():
+    batches = {"charge": {"size": 50, "why": "so many take 0.2 s"}, "notify": {"size": 1, "why": "given as batch="}}
+    state = {"assigned": [], "paused": {}, "obstacles": [], "batches": batches}
+    console = printed()
+    status = {"group": "bridge", "problems": [], "topics": {}, "bridges": {"host:1": state}, "workers": {}}
+    print_status(console, {**status, "queues": {}, "oldest": [], "unanswered": []})
+    assert "charge: batches of 50: so many take 0.2 s\n  notify: batches of 1: given" in text(console)
+
+
+def found(**delivery: Any) -> list[dict[str, Any]]:
+    record = {"topic": "orders", "partition": 0, "offset": 1, "timestamp": None, "key": None}
+    known: dict[str, Any] = {
+        "handler": "h",
+        "fate": "handed",
+        "since": None,
+        "where": None,
+        "attempts": {},
+        "last_error": None,
+    }
+    return [{"record": record, "deliveries": [{**known, "task": None, **delivery}]}]
+
+
+def test_a_long_error_is_cut_for_people():
+    shown = list(lines(found(last_error="x" * 5_000_000)))
+    assert max(map(len, shown)) <= ERROR + 4
+
+
+def test_when_something_was_handed_off_is_not_before_it_was_produced_and_said_as_about():
+    assert about(100.0, None) == 100.0
+    assert about(100.0, 90.0) == 100.0
+    assert about(100.0, 104.5) == 104.5
+    assert about(100.0, 5_000.0) == 110.0
+    assert "handed since about 2026" in list(lines(found(since="2026-01-31T12:00:05+00:00")))[1]
+    assert "dead since 2026" in list(lines(found(fate="dead", since="2026-01-31T12:00:05.123+00:00")))[1]
 
 
 def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
