@@ -272,7 +272,7 @@ def test_one_alone_ends_its_task_as_its_delivery_ends(world: World, monkeypatch:
         world.run(-1)
 
 
-def test_which_task_carried_what_has_ended_is_noted_of_a_batch_and_of_the_last_that_is_left_of_one(world: World) -> None:
+def test_which_task_carried_what_has_ended_is_noted_of_a_batch_and_of_the_last_left_of_it(world: World) -> None:
     world.run(1, -2, 3)
     assert world.book.tasks == [("x", [0, 2])]
     world.book.silent = True
