@@ -18,7 +18,7 @@ from bridge.commands.problems import problems
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
-from bridge.handoff.messages import Messages
+from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
@@ -28,6 +28,7 @@ from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory
+from bridge.upkeep.uncared import unconsumed_queues
 
 #: Seconds for an answer of Redis, which is asked twice.
 ANSWER_WITHIN: Final = 2.0
@@ -113,7 +114,12 @@ def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
     broker = Broker(app)
     try:
         lengths, failing = broker.lengths(routes.queues), tuple(Messages(broker).failing(routes.queues))
-        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=broker.waiting(routes.queues))
+        retries = broker.waiting(routes.queues)
+        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=retries)
+        # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
+        idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in unconsumed_queues(asked.facts)}
+        counted = Messages(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= LOOKED_AT])
+        asked.facts = replace(asked.facts, deliveries=counted)
     finally:
         broker.close()
 

@@ -61,6 +61,7 @@ class Facts:
         bridges, workers: what the living announce.
         seen: when each name was announced last, `queue …`, `handler …` and `group …`.
         queues: messages that wait, per queue.
+        deliveries: what the messages of a queue carry, those that wait for their time too, where that was counted.
         retries: messages that wait for their time, per queue.
         oldest: seconds that the oldest delivery has been under way, by topic and handler.
     """
@@ -75,6 +76,7 @@ class Facts:
     workers: Mapping[str, Mapping[str, Any]] | None = None
     seen: Mapping[str, float] = field(default_factory=dict)
     queues: Mapping[str, int] | None = None
+    deliveries: Mapping[str, int] = field(default_factory=dict)
     retries: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[tuple[str, str], float] = field(default_factory=dict)
     letters: Sequence[Letters] = ()

@@ -43,16 +43,24 @@ def _unconsumed(facts: Facts, queue: str) -> str:
     later = facts.retries.get(queue, 0)
     if count is None:
         waiting = "all waits there"
-    elif later:
-        waiting = f"{count + later:,} messages wait there, {later:,} of them for their retry"
+    elif not count + later:
+        waiting = "nothing waits there"
     else:
-        waiting = f"{count:,} messages wait there" if count else "nothing waits there"
+        waiting = f"{_messages(count + later, facts.deliveries.get(queue))} wait there"
+        waiting += f", {later:,} of them for their retry" if later else ""
     # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
     safe = "" if count == later == 0 or _missing_of(facts, queue) else ", none of them is lost"
     return (
         f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. "
         f"Start one: celery -A {facts.app} worker, or with -Q {queue}."
     )
+
+
+def _messages(count: int, deliveries: int | None) -> str:
+    """So many Celery messages, and what they carry where that is known and another number."""
+    if not deliveries or deliveries == count:
+        return f"{count:,} messages"
+    return f"{deliveries:,} deliveries in {count:,} Celery message{'' if count == 1 else 's'}"
 
 
 def _missing_of(facts: Facts, queue: str) -> bool:

@@ -70,6 +70,14 @@ def test_what_is_not_known_is_no_problem():
             {"workers": {}, "queues": {"orders": 0}, "retries": {"orders": 3000}},
             ["3,000 messages wait there, 3,000 of them for their retry, none of them is lost"],
         ),
+        (
+            {"workers": {}, "queues": {"orders": 70}, "deliveries": {"orders": 2002}},
+            ["2,002 deliveries in 70 Celery messages wait there, none of them is lost"],
+        ),
+        (
+            {"workers": {}, "queues": {"orders": 3}, "deliveries": {"orders": 0}},
+            ["3 messages wait there, none of them is lost"],
+        ),
         ({"workers": {"w:1": worker(queues=["other"])}}, ["No worker consumes queue 'orders'"]),
         (
             {"workers": {"w:1": worker(handlers=[])}},
