@@ -53,18 +53,20 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         if not self.enabled:
             return None
         if group_from(type) != TASKS:
-            self._ask_in_doubt()
-            if type == "worker-heartbeat" and "active" not in fields:
-                self._ask_again()  # somebody had it sent, and begins to listen
             if type == "worker-offline":
                 self.flush()
-            return super().send(type, *args, **fields)
+            sent = super().send(type, *args, **fields)
+            self._ask_in_doubt()  # after it: whoever has seen a heartbeat is noticed
+            if type == "worker-heartbeat" and "active" not in fields:
+                self._ask_again()  # somebody had it sent, and begins to listen
+            return sent
         if (self.groups and TASKS not in self.groups) or not self._audience.wants(monotonic()):
             return None
-        sent = super().send(type, *args, **fields)
         if self._audience.absent:
-            self.flush(errors=False)  # it asks, and the answer tells whether others are to be made
-        return sent
+            self._ask()
+            if not self._audience.wants(monotonic()) or self._has_told(type, fields.get("uuid")):
+                return None
+        return super().send(type, *args, **fields)
 
     def publish(self, type: str, fields: dict[str, Any], producer: Any, **kwargs: Any) -> Any:
         """Publish an event by a producer (`task-sent`); one of a task only where somebody may listen."""
@@ -105,6 +107,10 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
             if request.eventer is self and request.task.send_events:
                 self._group_buffer[TASKS] += self._history(request)
         self._gather()
+
+    def _has_told(self, type: str, name: Any) -> bool:
+        """Whether catching up tells of an event already: a task's start is known when it is told of."""
+        return any((event["type"], event.get("uuid")) == (type, name) for event in tuple(self._group_buffer[TASKS]))
 
     def _history(self, request: Any) -> list[dict[str, Any]]:
         """What was sent of a task until now, or would have been (celery/worker/strategy.py, request.py)."""

@@ -76,6 +76,17 @@ def sending(monkeypatch: pytest.MonkeyPatch) -> Sending:
     return Sending(monkeypatch)
 
 
+def test_whoever_listens_by_the_time_a_task_begins_is_told_of_it_once(sending: Sending) -> None:
+    sending.listeners = 0
+    sending.send("task-received", uuid="1")
+    sending.loop.passes(2.0)
+    sending.told()
+    sending.listeners = 1
+    sending.begin("1")
+    sending.loop.passes(1.0)
+    assert sending.told() == [[("task-received", "1"), ("task-started", "1")]]
+
+
 def test_a_task_that_is_not_known_yet_is_told_of_by_the_event_that_asked(sending: Sending) -> None:
     sending.listeners = 0
     sending.send("task-received", uuid="1")
@@ -116,3 +127,11 @@ def test_what_comes_after_a_quiet_moment_is_sent_at_once_and_what_follows_togeth
     assert sending.told() == [[("task-received", "4")]]
     sending.send("task-received", uuid="5")
     assert sending.told() == [[("task-received", "5")]]
+
+
+def test_whoever_has_seen_a_heartbeat_is_noticed(sending: Sending) -> None:
+    sending.listeners = 0
+    sending.begin("1")
+    sending.published.clear()
+    sending.send("worker-heartbeat", active=1)
+    assert [bool(event) for event in sending.published] == [True, False]  # the question comes after
