@@ -105,6 +105,9 @@ def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end
     whole = f"{topic}-0-0..{len(values) - 1}:many"
     eventually(lambda: stack.waiting() == 1, 20)
     assert carrier(stack, placed[3]) == ("handed", whole)
+    said = command(stack, "status")
+    assert f"{len(values)} deliveries in 1 Celery message wait there" in said
+    assert "many: batches of 200: given as batch=" in said
     stack.worker()
     eventually(lambda: len(stack.runs(coordinates=placed[34])) == 1, 20, "it runs")
     assert carrier(stack, placed[38]) == ("handed", whole)
