@@ -1,6 +1,5 @@
 """Hands out what partitions have ready to the Celery broker, through the ledger: what is open goes out once."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from bridge.handoff.broker import Broker
@@ -161,5 +160,7 @@ class Dispatch:
             counts[key] = counts.get(key, 0) + len(each.group.offsets)
         for (topic, handler), count in counts.items():
             self._metrics.handed_off.labels(topic, handler).inc(count)
-        for handler, messages in Counter(each.group.handler for each in packed).items():
-            self._sizes.handed(handler, messages)
+        for handler in {each.group.handler for each in packed}:
+            own = [each for each in packed if each.group.handler == handler]
+            deliveries = sum(len(each.group.offsets) for each in own)
+            self._sizes.handed(handler, len(own), deliveries, sum(each.size for each in own))

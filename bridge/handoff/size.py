@@ -27,6 +27,8 @@ UNKNOWN_EACH: Final = 4
 WORK_EACH: Final = 5.0
 MOST_AHEAD: Final = 200_000
 MOST_EACH: Final = 50
+#: Bytes of keys, values and headers of one handler's in a queue at most; or a message for each process.
+BYTES_AHEAD: Final = 256_000_000
 #: Deliveries in all where no process is there.
 MOST_QUEUED: Final = 20_000
 #: Seconds of work for each process that are in the queue at most while the size doubles: what is there is of the old.
@@ -76,24 +78,33 @@ def shared(size: Size, ready: int, queued: int, processes: int) -> Size:
     return Size(max(1, ready // wanted), f"{max(1, processes)} processes share {ready} that wait", size.grows)
 
 
-def room(size: Size, cost: Cost | None, queued: int, processes: int) -> int | None:
-    """How many more of a handler's messages may go into the queue now; `None`: any.
-
-    Parameters:
-        queued: of this handler's, that wait there: it does not wait for those of others.
+def room(size: Size, cost: Cost | None, queued: int, processes: int, weighs: float = 0.0) -> int:
+    """How many more of a handler's messages may go into the queue now.
 
     What is in the queue has the size that it has: while the size grows there is little of it, and never so much that a
     handler which grows slow has large batches of it for long, or that the broker's memory is full of them.
+
+    Parameters:
+        queued: of this handler's, that wait there: it does not wait for those of others.
+        weighs: bytes of one of its messages; 0 where nothing is known.
     """
+    most = _ahead(size, cost, processes)
+    if weighs:
+        most = min(most, max(1, processes, int(BYTES_AHEAD / weighs)))
+    return max(0, most - queued)
+
+
+def _ahead(size: Size, cost: Cost | None, processes: int) -> int:
+    """How many of its messages wait in the queue at most, whatever they weigh."""
     # Seconds that a message takes.
     takes = max(size.number * cost.mean, 1e-6) if cost is not None else None
-    if not size.grows:
-        if not takes or not processes:
-            return max(0, MOST_QUEUED // size.number - queued)
-        work = min(ceil(WORK_EACH / takes) * processes, MOST_AHEAD // size.number)
-        return max(0, max(MOST_EACH * processes, work) - queued)
-    each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
-    return max(0, each * max(1, processes) - queued)
+    if size.grows:
+        each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
+        return each * max(1, processes)
+    if not takes or not processes:
+        return MOST_QUEUED // size.number
+    work = min(ceil(WORK_EACH / takes) * processes, MOST_AHEAD // size.number)
+    return max(MOST_EACH * processes, work)
 
 
 def _most(cost: Cost) -> int:

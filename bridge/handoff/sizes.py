@@ -9,6 +9,7 @@ from bridge.errors import BridgeError
 from bridge.handlers import Handler, Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.line import Line
+from bridge.handoff.packing import MESSAGE_BYTES
 from bridge.handoff.size import Size, by_times, room, shared
 from bridge.ledger import Ledger
 from bridge.ledger.members import Members
@@ -50,6 +51,8 @@ class Sizes:
         self._known: dict[str, Known] = {}
         self._lines = {queue: Line() for queue in self._queues}
         self._processes: dict[str, int] = {}
+        #: Bytes of a delivery of a handler's, lately.
+        self._bytes: dict[str, float] = {}
         self._look_at = self._workers_at = 0.0
         #: Since when what a handler costs is waited for.
         self._waits_since: dict[str, float] = {}
@@ -99,9 +102,15 @@ class Sizes:
         """
         return {name: self._portion(self._auto[name], count) for name, count in ready.items() if name in self._auto}
 
-    def handed(self, handler: str, messages: int) -> None:
-        """So many messages of a handler went into its queue since the last look."""
+    def handed(self, handler: str, messages: int, deliveries: int = 0, size: int = 0) -> None:
+        """So many messages of a handler went into its queue since the last look.
+
+        Parameters:
+            size: bytes of keys, values and headers of all their deliveries.
+        """
         if found := self._auto.get(handler):
+            if deliveries:
+                self._bytes[handler] = _fading(self._bytes.get(handler), size / deliveries)
             self._lines[found.queue].add(handler, messages, self._clock())
 
     def shown(self) -> dict[str, Size]:
@@ -119,8 +128,13 @@ class Sizes:
         known = self._known.get(handler.name, Known())
         more = None
         if self._waits(handler.name, size, known, processes):
-            more = room(size, known.cost, line.of(handler.name), processes)
+            more = room(size, known.cost, line.of(handler.name), processes, self._weight(handler.name, size))
         return Portion(used.number, size.number, more, str(used))
+
+    def _weight(self, name: str, size: Size) -> float:
+        """Bytes of a message of a handler's, as its records are lately."""
+        each = self._bytes.get(name, 0.0)
+        return min(each * size.number, max(each, MESSAGE_BYTES))
 
     def _waits(self, name: str, size: Size, known: Known, processes: int) -> bool:
         """Whether hand-off may wait for the queue to be shorter, or the size to grow.
@@ -159,6 +173,11 @@ def _processes(state: Mapping[str, Any]) -> int:
     # An older worker does not say it.
     said = state.get("processes") or 1
     return said if isinstance(said, int) and 0 < said <= MOST_PROCESSES else 0
+
+
+def _fading(before: float | None, each: float) -> float:
+    """The mean of lately; what is larger than it counts at once."""
+    return each if before is None or each > before else 0.9 * before + 0.1 * each
 
 
 def _words(error: Exception) -> str:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bridge.handoff.size import (
     AHEAD,
+    BYTES_AHEAD,
     FEW,
     LOST_FOR,
     MOST,
@@ -164,6 +165,22 @@ def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
     if known.cost is not None and not size.grows and left > MOST_EACH * processes:
         assert (left - processes) * size.number * known.cost.mean <= WORK_EACH * processes * 1.001
         assert left * size.number <= MOST_AHEAD
+
+
+@given(KNOWN, st.integers(0, 10**5), st.integers(0, 1_000), st.floats(1, 1e8))
+def test_what_is_in_the_queue_is_bounded_in_bytes_too_and_each_process_has_a_message(
+    known: Known, queued: int, processes: int, weight: float
+) -> None:
+    for size in (grown(known), by_times(known, 8)):
+        left = room(size, known.cost, queued, processes, weight)
+        assert left <= room(size, known.cost, queued, processes)
+        assert (left + queued) * weight <= BYTES_AHEAD or left + queued <= max(queued, 1, processes)
+        assert room(size, known.cost, 0, processes, weight) >= max(1, processes)
+
+
+def test_large_records_wait_in_kafka_and_not_in_the_broker() -> None:
+    size, each = grown(Known(cost(14e-6))), cost(14e-6)
+    assert [room(size, each, 0, 64, weight) for weight in (0, 500_000, 10**6, 10**8)] == [3200, 512, 256, 64]
 
 
 def test_where_no_process_is_there_the_queue_takes_as_many_deliveries_as_one_by_one() -> None:

@@ -174,3 +174,20 @@ def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypat
     # The queue is full of the quick one's; the slow one still has the room that its own times give it.
     assert world.queued == 400 + 4 * 50
     assert world.sizes.portions({"slow": 100})["slow"].room == 0
+
+
+def test_what_records_weigh_lately_bounds_what_goes_out_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.look(12)
+    assert world.taken(10**6) == (500, 400)
+    world.workers["one"]["processes"] = 64
+    world.look()
+    assert world.taken(10**6) == (500, 64 * 50)
+    # A message carries no more than a million bytes, however many it might carry.
+    world.sizes.handed("charge", 1, 100, 100 * 10_000)
+    assert world.taken(10**6) == (500, 256 - 1)
+    # The small ones that follow are heeded by and by.
+    for _ in range(60):
+        world.sizes.handed("charge", 0, 500, 500 * 10)
+    assert world.taken(10**6) == (500, 64 * 50 - 1)
