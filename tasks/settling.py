@@ -17,7 +17,7 @@ from bridge.topics.publisher import Publisher
 from lossless.transport.riding import LOOKED
 from lossless.worker.along import is_heard
 from tasks import metrics, telling
-from tasks.between import keeps_success
+from tasks.between import is_followed, keeps_success
 from tasks.book import Book
 
 #: How a delivery has ended, in the word that travels with it until the ledger has the mark.
@@ -66,7 +66,7 @@ class Settling:
         again = lost or bool(headers.get("redelivered"))
         # Under threads and solo what was taken at once may have ended before it runs, and nobody would know here.
         looked = alone and not again and is_heard() and LOOKED in (task.request.properties or {})
-        along = looked and not keeps_success(task)
+        along = looked and not keeps_success(task) and not is_followed(task)
         return cls(task.app, batch, book, comes_again=again, at_once=alone or lost, looked=looked, along=along)
 
     def done(self, delivery: Delivery) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.signals import task_postrun
 
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
@@ -176,6 +177,24 @@ def test_a_success_that_others_know_is_marked_before(
     one = batch(1)
     Settling.of(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
     assert acts.done_so_far == ["marked 1 done along" if along else "marked 1 done at once"]
+
+
+@pytest.mark.parametrize("hook", ["on_success", "after_return", "receiver", None])
+def test_a_mark_waits_for_no_hook_and_no_receiver(acts: Any, hook: str | None) -> None:
+    def hears(*_: Any, **__: Any) -> None:
+        """As others' code does."""
+
+    acts.listened = True
+    one = batch(1)
+    options = {hook: hears} if hook in ("on_success", "after_return") else {}
+    task = task_of(Celery("unit", set_as_current=False), {}, TAKEN, **options)
+    if hook == "receiver":
+        task_postrun.connect(hears)
+    try:
+        Settling.of(task, one, acts).done(one.deliveries[0])
+    finally:
+        task_postrun.disconnect(hears)
+    assert acts.done_so_far == ["marked 1 done at once" if hook else "marked 1 done along"]
 
 
 def test_a_look_is_for_processes_whose_main_process_knows_what_ended_since(
