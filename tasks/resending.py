@@ -31,6 +31,10 @@ TOGETHER: Final = 0.1
 _NO_LIMIT: Final = 2**31
 
 
+#: How many times as large as what joins it a message may be.
+ENLARGES: Final = 16
+
+
 def retry(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg]
     """Celery's own retry, past the one that handlers call, without its limit and without its loss.
 
@@ -79,6 +83,8 @@ def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str,
     if priority := delivery_info.get("priority"):
         options["priority"] = priority
     _note(app, batch, delay)
+    # Redis reads and writes the whole of a message that is joined: few that join many cost it more than they save.
+    most = min(most, ENLARGES * len(batch.deliveries))
     if delay and most > 1 and batch.order is None:
         header, joins = to_joining(batch, most)
         options["headers"] = {HEADER: header, JOINS: joins}

@@ -17,7 +17,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Publisher
 from lossless.worker.ending import ComeBack
-from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics
+from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics, resending
 from tasks.book import Book
 from tasks.errors import DeadLettered
 from tests.memory_ledger import MemoryLedger
@@ -401,3 +401,12 @@ def test_a_header_that_this_version_cannot_read_costs_no_message(world):
     with pytest.raises(Reject) as refused:
         execution.execute(charge, {"topic": "orders", "form": 99})
     assert vars(refused.value)["requeue"]
+
+
+def test_few_retries_join_no_message_that_is_far_larger_than_they_are() -> None:
+    """Redis reads and writes the whole of what is joined: lone ones that join hundreds would stop it in an outage."""
+    sent: list[dict[str, Any]] = []
+    app: Any = SimpleNamespace(send_task=lambda *_, **options: sent.append(options["headers"]))
+    deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
+    resending.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
+    assert sent[0]["joins"]["most"] == 2 * resending.ENLARGES
