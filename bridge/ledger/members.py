@@ -12,6 +12,8 @@ from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
 from bridge.ledger.script import ANNOUNCE
 
+Kind = Literal["bridges", "workers"]
+
 #: Seconds between two announcements, and for which one holds.
 ANNOUNCE_EVERY: Final = 2.0
 ANNOUNCED_FOR: Final = 10.0
@@ -24,8 +26,8 @@ class Members:
     the broker's, not a group's). Each method raises LedgerUnavailable when Redis is silent.
     """
 
-    def __init__(self, ledger: Ledger, kind: Literal["bridges", "workers"]) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, kind: Kind) -> None:
+        self._ledger, self._kind = ledger, kind
         self._name = ("members", kind, ledger.group) if kind == "bridges" else ("members", kind)
 
     def announce(
@@ -63,8 +65,8 @@ class Members:
             if gone:
                 pipe.srem(self._key("all"), *gone)
                 pipe.execute()
-        said = {name: _said(state) for name, state in states.items() if state is not None}
-        return {name: state for name, state in said.items() if state is not None}
+        found = {name: said(state, self._kind) for name, state in states.items() if state is not None}
+        return {name: state for name, state in found.items() if state is not None}
 
     def last_seen(self) -> dict[str, float]:
         """Return when each name was last announced (Unix time by Redis's clock), for a month."""
@@ -77,12 +79,18 @@ class Members:
         return key(*self._name, *more)
 
 
-def _said(answer: Any) -> Mapping[str, Any] | None:
-    """What an answer of Redis's to GET says; `None`: it is no announcement, or a key of another type."""
+def said(answer: Any, kind: Kind) -> Mapping[str, Any] | None:
+    """What an answer of Redis's to GET says of a member; `None`: it is no announcement, or a key of another type.
+
+    A worker's names the queues that it consumes.
+    """
     if is_of_another_type(answer):
         return None
     try:
         state = json.loads(raised(answer))
     except ValueError:
         return None
-    return state if isinstance(state, dict) else None
+    if not isinstance(state, dict):
+        return None
+    queues = state.get("queues", None if kind == "workers" else [])
+    return state if isinstance(queues, list) and all(isinstance(name, str) for name in queues) else None

@@ -1,0 +1,26 @@
+"""What is no announcement of a worker is taken for none."""
+
+from typing import Any
+
+import pytest
+
+from bridge.ledger.members import said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"no JSON", b"[]", b"7", b"{}", b'{"queues": null}', b'{"queues": "bridge"}', b'{"queues": [1]}'],
+)
+def test_what_others_wrote_is_no_worker(answer: bytes) -> None:
+    assert said(answer, "workers") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "state"),
+    [
+        (b'{"queues": ["bridge"], "pid": 7}', "workers", {"queues": ["bridge"], "pid": 7}),
+        (b'{"ready": true}', "bridges", {"ready": True}),
+    ],
+)
+def test_a_member_is_as_it_said(answer: bytes, kind: Any, state: dict[str, Any]) -> None:
+    assert said(answer, kind) == state
