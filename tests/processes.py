@@ -346,7 +346,8 @@ class Stack:
 
     def runs(self, handler: str = "", coordinates: str = "") -> list[Run]:
         """The calls of handlers so far, in the order in which they were noted."""
-        lines = self.runs_file.read_text().splitlines()
+        # The last may be half written.
+        lines = self.runs_file.read_text().rpartition("\n")[0].splitlines()
         found = (_run(json.loads(line)) for line in lines)
         return [
             run

@@ -68,7 +68,8 @@ def test_a_redis_that_would_lose_messages_is_a_warning_and_the_worker_starts_all
     (name,) = (setting.replace("_", "-") for setting in redis_settings)
     with RedisServer(**redis_settings) as server:
         found = json.loads(check(stack, "--json", code=0, CELERY_BROKER_URL=server.url))
-        assert [name in finding["text"] for finding in found if finding["level"] == "warning"] == [True]
+        warnings = [finding["text"] for finding in found if finding["level"] == "warning"]
+        assert sum(name in text for text in warnings) == 1
         worker = stack.worker(CELERY_BROKER_URL=server.url)
         assert name in worker.text
         assert worker.terminate() == 0
