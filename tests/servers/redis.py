@@ -86,7 +86,8 @@ class RedisServer(Server):
     def _answers(self) -> bool:
         with redis.Redis(port=self.port, socket_timeout=1) as client:
             try:
-                # The process too: another server on this port would answer as well.
-                return bool(client.info("server")["process_id"] == self.process.pid)
+                # The process too: another server on this port would answer as well. INFO is answered while it loads its
+                # file, and nothing else is.
+                return bool(client.info("server")["process_id"] == self.process.pid and client.ping())
             except redis.RedisError:
                 return False
