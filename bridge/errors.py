@@ -85,3 +85,7 @@ class NothingAnswers(BridgeError):
 
 class UnknownTopic(BridgeError):
     """No handler names this topic, and none ever did."""
+
+
+class NotDecided(BridgeError):
+    """A halt, or a policy, could be noted neither in Kafka nor in Redis: nothing has changed."""

@@ -22,7 +22,10 @@ _PATTERNS: Final = {
     "kafka_retry_topic": ("topic", "delay"),
     "kafka_replay_topic": ("topic",),
     "kafka_dead_letter_topic": (),
+    "kafka_control_topic": ("group",),
 }
+#: What each may use; that of decisions is one for all topics of the group.
+_MAY: Final = {**dict.fromkeys(_PATTERNS, "{topic}, {delay} and {group}"), "kafka_control_topic": "{group}"}
 
 
 def of_values(source: str, error: ValidationError) -> list[str]:
@@ -97,15 +100,17 @@ def of_patterns(file: FileSettings, group: str) -> list[str]:
 
 
 def _of_pattern(name: str, pattern: str, needed: tuple[str, ...], group: str) -> Iterator[str]:
+    parts = {"topic": "orders", "delay": "5m", "group": group} if "topic" in _MAY[name] else {"group": group}
     try:
-        filled = pattern.format(topic="orders", delay="5m", group=group)
+        filled = pattern.format(**parts)
     except (KeyError, IndexError, ValueError):
-        yield f"celeryconfig: {name} may use {{topic}}, {{delay}} and {{group}} only; it is {pattern!r}."
+        yield f"celeryconfig: {name} may use {_MAY[name]} only; it is {pattern!r}."
         return
     missing = [part for part in needed if f"{{{part}}}" not in pattern]
     if missing:
         yield f"celeryconfig: {name} must contain {{{missing[0]}}}; it is {pattern!r}."
-    if not _NAME.fullmatch(filled):
+    # A group that is wrong is a fault of its own.
+    if _NAME.fullmatch(group) and not _NAME.fullmatch(filled):
         yield f"celeryconfig: {name} gives {filled!r}, which Kafka does not take for a topic."
 
 

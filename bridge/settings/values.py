@@ -35,6 +35,7 @@ class FileSettings(BaseModel):
         kafka_park_after: seconds; waits from this length on go through a retry topic.
         kafka_create_topics: whether missing retry, replay and dead-letter topics are created.
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
+        kafka_control_topic: pattern of the name of the topic that has what was decided for the group: halts, policies.
         kafka_pause_above: messages in a Celery queue from which on its topics are paused.
         kafka_resume_below: messages in that queue below which they go on.
         kafka_window: offsets from the first that is not settled to the last that was read, above which a partition with
@@ -53,6 +54,7 @@ class FileSettings(BaseModel):
     kafka_retry_topic: str = "{topic}.retry.{delay}"
     kafka_replay_topic: str = "{topic}.replay"
     kafka_dead_letter_topic: str = "{topic}.dlq"
+    kafka_control_topic: str = "{group}.control"
     kafka_pause_above: int = Field(default=20_000, gt=0)
     kafka_resume_below: int = Field(default=10_000, ge=0)
     kafka_window: int = Field(default=100_000, ge=1_000)

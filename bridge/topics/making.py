@@ -1,4 +1,4 @@
-"""Makes a topic for dead letters: partitions as its source, larger records than its source, kept without end."""
+"""Makes topics of ours: for dead letters (partitions as the source, kept without end), and for decisions."""
 
 import logging
 from typing import Final
@@ -25,17 +25,35 @@ def make_dead_letters(admin: AdminClient, name: str, source: str, partitions: in
         KafkaUnavailable: Kafka did not answer, and may do so later.
     """
     config = {**KEPT, "max.message.bytes": str(_largest(admin, source) + HEADROOM)}
-    topic = NewTopic(name, num_partitions=partitions, config=config)
+    if _made(admin, NewTopic(name, num_partitions=partitions, config=config), "dead letters wait until it is there"):
+        logger.info(
+            "topic %r made, with %d partitions; its dead letters are kept without end (retention.ms=-1).",
+            name,
+            partitions,
+        )
+
+
+def make_control(admin: AdminClient, name: str) -> None:
+    """Make the topic that has what was decided for the group: one partition, of each key the last record is kept.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, and may do so later.
+    """
+    config = {"cleanup.policy": "compact"}
+    what = "with cleanup.policy=compact and one partition; until then what is decided is in Redis alone"
+    if _made(admin, NewTopic(name, num_partitions=1, config=config), what):
+        logger.info("topic %r made: it has what is decided for the group (halts, policies).", name)
+
+
+def _made(admin: AdminClient, topic: NewTopic, until: str) -> bool:
     try:
-        admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name].result(ANSWER_WITHIN * 2)
+        admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[topic.topic].result(ANSWER_WITHIN * 2)
     except KafkaException as error:
-        _refused(name, error.args[0])
-        return
+        _refused(topic.topic, error.args[0], until)
+        return False
     except TimeoutError:
-        raise KafkaUnavailable(f"Kafka did not answer when topic {name!r} was to be made.") from None
-    logger.info(
-        "topic %r made, with %d partitions; its dead letters are kept without end (retention.ms=-1).", name, partitions
-    )
+        raise KafkaUnavailable(f"Kafka did not answer when topic {topic.topic!r} was to be made.") from None
+    return True
 
 
 def made_on_first_use(name: str) -> None:
@@ -53,7 +71,7 @@ def _largest(admin: AdminClient, source: str) -> int:
         return USUAL
 
 
-def _refused(name: str, error: KafkaError) -> None:
+def _refused(name: str, error: KafkaError, until: str) -> None:
     if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return
     if error.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
@@ -61,6 +79,4 @@ def _refused(name: str, error: KafkaError) -> None:
         return
     if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
         raise KafkaUnavailable(f"topic {name!r} could not be made: {error.str()}.")
-    logger.error(
-        "topic %r could not be made: %s. Make it by hand; dead letters wait until it is there.", name, error.str()
-    )
+    logger.error("topic %r could not be made: %s. Make it by hand; %s.", name, error.str(), until)

@@ -20,12 +20,24 @@ class TopicNames:
     retry_pattern: str = "{topic}.retry.{delay}"
     replay_pattern: str = "{topic}.replay"
     dead_letter_pattern: str = "{topic}.dlq"
+    control_pattern: str = "{group}.control"
 
     @classmethod
     def of(cls, settings: Settings) -> "TopicNames":
         """The names that the settings' patterns give for their group."""
         file = settings.file
-        return cls(settings.group, file.kafka_retry_topic, file.kafka_replay_topic, file.kafka_dead_letter_topic)
+        return cls(
+            settings.group,
+            file.kafka_retry_topic,
+            file.kafka_replay_topic,
+            file.kafka_dead_letter_topic,
+            file.kafka_control_topic,
+        )
+
+    @property
+    def control(self) -> str:
+        """The topic that has what was decided for the group."""
+        return self.control_pattern.format(group=self.group)
 
     def retry(self, topic: str, delay: int) -> str:
         """The topic in which records of `topic` wait for `delay` seconds."""

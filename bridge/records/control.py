@@ -1,0 +1,157 @@
+"""What people, or `StopConsuming`, have decided for a group: halts and policies, with who, when and why (pure).
+
+A decision is the whole value of a record of the control topic, which keeps the last of each key: so the decisions
+before it travel in it. One that takes another back has no data, and a history still.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+#: How many earlier decisions of its key one carries.
+HISTORY: Final = 20
+#: The offset of a decision that Kafka does not have yet.
+UNPUBLISHED: Final = -1
+
+_HALT: Final = "halt:"
+_POLICY: Final = "policy:"
+
+
+def halt_key(topic: str) -> str:
+    """The key of what was decided on a topic's consumption."""
+    return f"{_HALT}{topic}"
+
+
+def policy_key(handler: str) -> str:
+    """The key of what was decided on a handler's policy."""
+    return f"{_POLICY}{handler}"
+
+
+def halted_topic(key: str) -> str | None:
+    """The topic whose consumption a key is about; `None` if it is about something else."""
+    return key.removeprefix(_HALT) if key.startswith(_HALT) else None
+
+
+def policy_handler(key: str) -> str | None:
+    """The handler whose policy a key is about; `None` if it is about something else."""
+    return key.removeprefix(_POLICY) if key.startswith(_POLICY) else None
+
+
+class Change(NamedTuple):
+    """One decision of a key, as it was made.
+
+    Attributes:
+        id: its own.
+        data: what was decided, JSON values; `None`: what stood was taken back.
+        by, why: who decided, and for what reason.
+        at: when, a Unix time.
+    """
+
+    id: str
+    data: Mapping[str, Any] | None
+    by: str
+    at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What stands for a key, and the decisions before it, the latest first."""
+
+    key: str
+    change: Change
+    history: tuple[Change, ...] = ()
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What was decided; `None`: nothing stands."""
+        return self.change.data
+
+    @property
+    def by(self) -> str:
+        """Who decided."""
+        return self.change.by
+
+    @property
+    def at(self) -> float:
+        """When (Unix time)."""
+        return self.change.at
+
+    @property
+    def why(self) -> str:
+        """For what reason."""
+        return self.change.why
+
+    def follows(self, other: "Decision") -> bool:
+        """Whether it was made by who knew of the other."""
+        return any(each.id == other.change.id for each in self.history)
+
+    def to_value(self) -> str:
+        """As JSON: the value of a record of the control topic, and what Redis has."""
+        return json.dumps({**_said(self.change), "history": [_said(each) for each in self.history]})
+
+
+class Standing(NamedTuple):
+    """A decision, and where in the control topic it lies: of two the one with the greater offset counts.
+
+    One that Kafka does not have yet (`UNPUBLISHED`) was made by who knew of what is there; it counts before that.
+    """
+
+    decision: Decision
+    offset: int = UNPUBLISHED
+
+
+def decided(key: str, before: Decision | None, change: Change) -> Decision:
+    """The decision that follows `before`."""
+    history = () if before is None else (before.change, *before.history)
+    return Decision(key, change, history[:HISTORY])
+
+
+def change(data: Mapping[str, Any] | None, by: str, at: float, why: str) -> Change:
+    """A decision with an id of its own."""
+    return Change(secrets.token_hex(8), data, by, at, why)
+
+
+def read(key: str, value: str | bytes | None) -> Decision | None:
+    """The decision in a record or a field of Redis; `None`: it is none, or one that this version cannot read.
+
+    A record without a value takes away what stood: nobody of ours writes it, a person's tool may.
+    """
+    if value is None:
+        return Decision(key, Change("", None, "", 0.0, ""))
+    try:
+        found = json.loads(value)
+        return Decision(key, _heard(found), tuple(_heard(each) for each in found.get("history", ())))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def newest(one: Standing | None, other: Standing | None) -> Standing | None:
+    """That of two which counts, of one key: the one that lies later in the control topic."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda each: each.offset)
+
+
+def in_force(published: Standing | None, unpublished: Decision | None) -> Decision | None:
+    """What stands for a key: what is not in Kafka yet, unless who decided since knew of it."""
+    if unpublished is None or (published is not None and _settled_by(published.decision, unpublished)):
+        return None if published is None else published.decision
+    return unpublished
+
+
+def _settled_by(published: Decision, unpublished: Decision) -> bool:
+    return published.change.id == unpublished.change.id or published.follows(unpublished)
+
+
+def _said(one: Change) -> dict[str, Any]:
+    return {"id": one.id, "data": one.data, "by": one.by, "at": one.at, "why": one.why}
+
+
+def _heard(found: Mapping[str, Any]) -> Change:
+    data = found["data"]
+    if data is not None and not isinstance(data, dict):
+        raise TypeError("no object")
+    return Change(str(found["id"]), data, str(found["by"]), float(found["at"]), str(found["why"]))

@@ -1,0 +1,96 @@
+"""What was decided for a group, as a worker's process knows it: read from Redis at most once a second.
+
+While Redis does not answer, and after it was wiped, what was known last holds: a topic that is halted does not go on
+because nobody can be asked.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from celery import Celery
+
+from bridge import settings
+from bridge.errors import BridgeError
+from bridge.ledger import Ledger
+from bridge.ledger.control import Mirror
+from bridge.records.control import Decision, halt_key, policy_key
+from tasks import observing
+
+logger = observing.log(__name__)
+
+#: Seconds for which what was read holds.
+HOLDS: Final = 1.0
+#: Seconds for Redis's answer; how many times as long as one that failed has taken nothing is asked.
+ANSWER_WITHIN: Final = 1.0
+PATIENCE: Final = 10.0
+
+
+class Control:
+    """What was decided for one group.
+
+    Parameters:
+        mirror: `None` where there is no Redis for it: nothing is known.
+    """
+
+    _of_group: ClassVar[dict[tuple[int, str], "Control"]] = {}
+
+    def __init__(self, mirror: Mirror | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._mirror, self._clock = mirror, clock
+        self._version = ""
+        self._known: Mapping[str, Decision] = {}
+        self._ask_at = float("-inf")
+
+    @classmethod
+    def of(cls, app: Celery, group: str) -> "Control":
+        """That of a group, in this process."""
+        # A connection must not be shared with the process that this one was forked from.
+        key = (os.getpid(), group)
+        if key not in cls._of_group:
+            cls._of_group[key] = cls(_mirror(app, group))
+        return cls._of_group[key]
+
+    def halt(self, topic: str) -> Decision | None:
+        """Why a topic is halted: who said it, and when; `None`: it is not. Never raises."""
+        return self._of(halt_key(topic))
+
+    def policy(self, handler: str) -> Mapping[str, Any] | None:
+        """What was set of a handler's policy, `None`: nothing. Never raises."""
+        found = self._of(policy_key(handler))
+        return None if found is None else found.data
+
+    def forget(self) -> None:
+        """Ask anew the next time."""
+        self._ask_at = float("-inf")
+
+    def _of(self, key: str) -> Decision | None:
+        if self._clock() >= self._ask_at:
+            self._ask()
+        found = self._known.get(key)
+        return None if found is None or found.data is None else found
+
+    def _ask(self) -> None:
+        begun, self._ask_at = self._clock(), float("inf")
+        wait = HOLDS
+        try:
+            self._read()
+        except BridgeError as error:
+            wait = max(HOLDS, PATIENCE * (self._clock() - begun))
+            logger.debug("what was decided for the group is not known anew: %s", error)
+        self._ask_at = self._clock() + wait
+
+    def _read(self) -> None:
+        version = "" if self._mirror is None else self._mirror.version()
+        # None: nothing was decided, or Redis was wiped and a bridge is about to put it back.
+        if self._mirror is None or version in ("", self._version):
+            return
+        found = self._mirror.read()
+        self._version, self._known = found.version, found.in_force()
+
+
+def _mirror(app: Celery, group: str) -> Mirror | None:
+    chosen = settings.load(app, os.environ)
+    if chosen.ledger_url is None or not group:
+        return None
+    return Mirror(Ledger(chosen.ledger_url, "", group, timeout=ANSWER_WITHIN, named=chosen.ledger_named))

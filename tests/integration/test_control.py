@@ -1,0 +1,151 @@
+"""What was decided lies in Kafka, and in Redis for who asks often; a wiped Redis, or none, forgets nothing for good."""
+
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from bridge.embedded import EmbeddedKafka
+from bridge.errors import NotDecided
+from bridge.kafka import ConfigResource, admin_client
+from bridge.ledger import Ledger
+from bridge.ledger.control import Mirror
+from bridge.ledger.deciding import decide, standing
+from bridge.records.control import Decision, Standing, change, decided, halt_key
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics import control
+from bridge.topics.control import Follower
+from tests.servers.process import free_port
+
+ORDERS = halt_key("orders")
+
+
+def settings_of(group: str, servers: str, redis_url: str = "") -> Settings:
+    return Settings(FileSettings(), EnvironmentSettings(BRIDGE_GROUP=group), redis_url, {"bootstrap.servers": servers})
+
+
+@pytest.fixture
+def group(topic_prefix: str) -> str:
+    return f"{topic_prefix}g"
+
+
+@pytest.fixture
+def there(kafka: Any, redis_url: str, group: str) -> Settings:
+    return settings_of(group, kafka.bootstrap_servers, redis_url)
+
+
+@pytest.fixture
+def mirror(redis_url: str, group: str) -> Mirror:
+    return Mirror(Ledger(redis_url, "", group))
+
+
+def poll_until_caught_up(follower: Follower) -> list[Standing]:
+    found, until = [], time.monotonic() + 20
+    while not follower.caught_up:
+        assert time.monotonic() < until
+        found += follower.poll(0.1)
+    return found
+
+
+def test_what_is_decided_is_in_kafka_and_in_redis(there: Settings, mirror: Mirror, group: str):
+    first = decide(there, mirror, ORDERS, {"on": 1}, "ann", "closed")
+    assert (first.unpublished, first.unmirrored) == ("", "")
+    second = decide(there, mirror, ORDERS, None, "bob", "open")
+    assert second.decision.follows(first.decision)
+    decide(there, mirror, "policy:h", {"max_retries": 3}, "eve", "more")
+    expected = {ORDERS: second.decision, "policy:h": standing(there, mirror)["policy:h"]}
+    assert mirror.read().in_force() == expected
+    assert {key: each.decision for key, each in control.published(there).items()} == expected
+    follower = Follower(there)
+    try:
+        assert [each.decision.why for each in poll_until_caught_up(follower)] == ["closed", "open", "more"]
+        decide(there, mirror, ORDERS, {"on": 1}, "ann", "again")
+        until, found = time.monotonic() + 10, list[Standing]()
+        while not found:
+            assert time.monotonic() < until
+            found = follower.poll(0.1)
+        assert (found[0].decision.why, follower.went_back) == ("again", False)
+    finally:
+        follower.close()
+
+
+def test_the_topic_is_compacted_and_has_one_partition(there: Settings, kafka: Any, group: str):
+    assert control.there_is(there)
+    assert control.there_is(there)
+    admin, name = admin_client(there.kafka), f"{group}.control"
+    (asked,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)]).values()
+    assert asked.result(10)["cleanup.policy"].value == "compact"
+    assert len(admin.list_topics(timeout=10).topics[name].partitions) == 1
+
+
+def test_where_no_topic_may_be_made_none_is(kafka: Any, redis_url: str, group: str, mirror: Mirror):
+    made = settings_of(group, kafka.bootstrap_servers, redis_url)
+    there = Settings(FileSettings(kafka_create_topics=False), made.environment, made.broker_url, made.kafka)
+    outcome = decide(there, mirror, ORDERS, {}, "ann", "closed")
+    assert "make it by hand" in outcome.unpublished
+    assert control.published(there) == {}
+    assert mirror.read().in_force() == {ORDERS: outcome.decision}
+
+
+def test_a_redis_that_was_wiped_does_not_hide_what_was_decided(there: Settings, mirror: Mirror, redis_url: str):
+    first = decide(there, mirror, ORDERS, {}, "ann", "closed").decision
+    redis.Redis.from_url(redis_url).flushdb()
+    assert standing(there, mirror) == {ORDERS: first}
+    assert decide(there, mirror, ORDERS, None, "bob", "open").decision.follows(first)
+
+
+def test_an_older_decision_never_takes_a_newer_ones_place_in_redis(mirror: Mirror):
+    first = decided(ORDERS, None, change({}, "", 1, ""))
+    second = decided(ORDERS, None, change(None, "", 2, ""))
+    mirror.note(second, 7)
+    version = mirror.version()
+    mirror.note(first, 3)
+    mirror.note(second, 7)
+    assert mirror.version() == version
+    assert mirror.read().published[ORDERS] == Standing(second, 7)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "ANSWER_WITHIN", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_without_kafka_it_stands_in_redis_until_kafka_has_it(mirror: Mirror, redis_url: str, group: str):
+    nowhere = settings_of(group, f"127.0.0.1:{free_port()}", redis_url)
+    outcome = decide(nowhere, mirror, ORDERS, {}, "ann", "closed")
+    assert "Kafka does not answer" in outcome.unpublished
+    assert mirror.read().unpublished == mirror.read().in_force() == {ORDERS: outcome.decision}
+    mirror.note(outcome.decision, 0)
+    assert mirror.read().unpublished == {}
+    assert mirror.read().in_force() == {ORDERS: outcome.decision}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_with_neither_kafka_nor_redis_nothing_is_decided(group: str):
+    nowhere = settings_of(group, f"127.0.0.1:{free_port()}")
+    dead = Mirror(Ledger(f"redis://127.0.0.1:{free_port()}/0", "", group, timeout=0.5))
+    with pytest.raises(NotDecided, match="neither Kafka nor Redis"):
+        decide(nowhere, dead, ORDERS, {}, "ann", "closed")
+    with pytest.raises(NotDecided, match="no Redis"):
+        decide(nowhere, None, ORDERS, {}, "ann", "closed")
+
+
+def test_a_control_topic_that_is_made_anew_gets_again_what_was_decided(mirror: Mirror):
+    first = decided(ORDERS, None, change({}, "", 1, ""))
+    mirror.note(first, 7)
+    mirror.anew()
+    assert mirror.read().unpublished == {ORDERS: first}
+    assert mirror.read().in_force() == {ORDERS: first}
+    mirror.note(first, 0)
+    assert mirror.read().unpublished == {}
+    assert mirror.read().published == {ORDERS: Standing(first, 0)}
+
+
+def test_the_embedded_kafka_does_as_well(redis_url: str, group: str, mirror: Mirror):
+    with EmbeddedKafka() as embedded:
+        there = settings_of(group, embedded.bootstrap_servers, redis_url)
+        decide(there, mirror, ORDERS, {}, "ann", "closed")
+        last: Decision = decide(there, mirror, ORDERS, None, "ann", "open").decision
+        assert {key: each.decision for key, each in control.published(there).items()} == {ORDERS: last}
