@@ -50,7 +50,7 @@ class Attempts:
             WorkerShutdown, WorkerTerminate, SystemExit: the worker ends, or this process is told to.
         """
         run, started = self._run, time.monotonic()
-        run.failures, run.asked = delivery.failures, None
+        run.failures, run.asked = delivery.attempts.failed, None
         try:
             with run:
                 returned = self._call(delivery.message)

@@ -7,7 +7,6 @@ written, in both cases, stands in tasks/settling.py (`Settling.dead`) and bridge
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from celery import Celery, Task
@@ -53,7 +52,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         # Deliveries run in their order, and each is marked at once after a loss: the first that is not is the poison.
         guilty = todo[:1] if dead.reason == POISON else todo
         for delivery in guilty:
-            run = replace(delivery, attempts=delivery.attempts + int(letter.get("lost") or 0))
+            run = delivery.lost(int(letter.get("lost") or 0))
             # What was dead before, and waited for Kafka to take it, died of that.
             settling.dead(run, delivery.dead or dead)
         if rest := todo[len(guilty) :]:

@@ -233,7 +233,7 @@ class Execution:
     def _act(self, delivery: Delivery, error: BaseException) -> None:
         now = time.time()
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
-        decision = self._task.policy.decide(error, delivery.failures, age)
+        decision = self._task.policy.decide(error, delivery.attempts.failed, age)
         cause = error.error if isinstance(error, RetryAsked) and error.error else error
         failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
         match decision:

@@ -37,7 +37,7 @@ def dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -
             "%s is dead (%s) after %d run(s): %s",
             delivery.identity,
             reason,
-            delivery.attempts,
+            delivery.runs,
             str(failure),
             exc_info=_exc_info(error),
         )
@@ -52,9 +52,7 @@ def again(delivery: Delivery, delay: float, failure: Failure) -> None:
         logger.warning("%d more deliveries of %s failed and run again: %s", count, handler, failure.error_class)
 
     if _sums.admits(("again", handler, failure.error_class), more):
-        logger.warning(
-            "%s failed (run %d), again in %.3g s: %s", delivery.identity, delivery.attempts, delay, str(failure)
-        )
+        logger.warning("%s failed (run %d), again in %.3g s: %s", delivery.identity, delivery.runs, delay, str(failure))
 
 
 @harmless

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from bridge.errors import AlreadySettled
+from bridge.records.attempts import Attempts
 from bridge.records.header import HEADER
 from bridge.records.message import Header, Message
 from tasks.handler import HandlerTask
@@ -83,7 +84,7 @@ def outcome(
         topic = next(iter(handler.source_topics), "test")
         message = Message(topic, 0, 0, key=key, value=_bytes(handler, value), headers=headers)
     delivery = message.delivery or f"{message.coordinates}:{handler.name}"
-    message = replace(message, attempt=attempt, delivery=delivery)
+    message = replace(message, attempt=attempt, attempts=Attempts(failed=attempt - 1), delivery=delivery)
     with _running(handler, message) as run:
         try:
             returned = handler.call(message)

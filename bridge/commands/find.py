@@ -262,12 +262,7 @@ def _delivery(
             carrier = carriers.get(which)
             if carrier is not None:
                 where, error = _lies(carrier), carrier.error or None
-                attempts = {
-                    "failed": carrier.failed,
-                    "lost": carrier.lost,
-                    "postponed": carrier.postponed,
-                    "replayed": carrier.number,
-                }
+                attempts.update(carrier.attempts._asdict())
             elif why:
                 where = why
             else:
@@ -281,7 +276,10 @@ def _delivery(
             where = letter.place if letter else TopicNames.of(settings).dead_letters(topic)
             if letter:
                 at, error = letter.failed_at, f"{letter.reason}: {letter.error}"
-                attempts["lost" if letter.reason == "poison" else "failed"] = letter.attempts
+                if letter.attempts is not None:
+                    attempts.update(letter.attempts._asdict())
+                else:
+                    attempts["lost" if letter.reason == "poison" else "failed"] = letter.runs
     return {
         "handler": which[2],
         "fate": fate.name.lower(),

@@ -4,8 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from bridge.records.attempts import Attempts
 from bridge.records.header import Contents, Told
 from bridge.records.losses import losses
+from bridge.records.message import Via
 
 #: A delivery: partition, offset, handler.
 Which = tuple[int, int, str]
@@ -19,25 +21,25 @@ class Carrier:
 
     Attributes:
         where: in the queue, with a worker, or waiting until `due` (Unix time).
-        failed, postponed: runs that spent a retry and that did not; `lost`: processes and workers that died with it.
+        attempts: what became of its attempts so far.
         number: how often it was parked or replayed.
         error: the last failure in words.
         first_failed: when it failed first (Unix time), or None.
         dead: why it is dead, where Kafka has not taken its dead letter; else empty.
         task_id: of the Celery task.
+        via: the record of a retry or replay topic by which it came.
     """
 
     queue: str
     where: Literal["queue", "taken", "waiting"]
     due: float | None
-    failed: int
-    postponed: int
-    lost: int
+    attempts: Attempts
     number: int
     error: str
     first_failed: float | None = None
     dead: str = ""
     task_id: str = ""
+    via: Via | None = None
 
 
 def carried(headers: Mapping[str, Any], topic: str, wanted: Collection[Which]) -> Iterator[tuple[Which, Told]]:
@@ -69,10 +71,10 @@ def carrier(
 ) -> Carrier:
     """What is known of a delivery from the message that carries it."""
     first = told.first_failed_at / 1000 if told.first_failed_at else None
-    postponed = told.runs - told.failed
     task_id = str(headers.get("id") or "")
-    lost = losses(headers)
-    return Carrier(queue, where, due, told.failed, postponed, lost, told.number, told.error, first, told.dead, task_id)
+    # Those that its message has cost since it was sent are in its headers, and not among what travels with it yet.
+    attempts = told.attempts.plus(lost=losses(headers))
+    return Carrier(queue, where, due, attempts, told.number, told.error, first, told.dead, task_id, told.via)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from bridge.ledger.client import Ledger
 from bridge.ledger.epoch import State
 from bridge.ledger.fates import Fate, to_skip
 from bridge.ledger.log_book import Change, KnownLog, LogBook
-from bridge.ledger.pages import Account
+from bridge.ledger.pages import OWN, Account
 from bridge.ledger.writes import Mark, Push
 
 __all__ = [
+    "OWN",
     "Account",
     "Accounts",
     "Change",

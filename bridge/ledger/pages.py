@@ -15,6 +15,9 @@ from bridge.ledger.fates import unpack
 PAGE = 65_536
 """Offsets per page."""
 
+OWN = "own"
+"""In the place of a handler, for a retry or replay topic: the fates of its records themselves, whosever they are."""
+
 _NEAR = 8
 """Bytes between two offsets up to which one stretch holds both: beyond, a second read costs less."""
 

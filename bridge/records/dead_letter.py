@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.kafka import Record, headers_of
+from bridge.records.added import RecordHeaders, added, number
+from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure, cut
 from bridge.records.message import Dead, Delivery
-
-RecordHeaders = list[tuple[str, str | bytes | None]]
 
 #: Without these a record is no dead letter of ours.
 _NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler", "bridge_group")
@@ -51,6 +51,8 @@ class DeadLetter:
         place: `orders.dlq-3-17`.
         topic: the one in which its message first lay.
         group: the consumer group that handed the delivery off.
+        runs: how often the handler ran.
+        attempts: what became of that; `None` in a letter of an older version, which does not say.
         failed_at: Unix time.
     """
 
@@ -58,7 +60,8 @@ class DeadLetter:
     topic: str
     whose: Whose
     group: str
-    attempts: int
+    runs: int
+    attempts: Attempts | None
     reason: str
     error: str
     failed_at: float
@@ -75,7 +78,7 @@ def headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
         "origin_topic_id": delivery.topic_id,
         "handler": delivery.handler,
         "bridge_group": group,
-        "attempts": str(delivery.attempts),
+        **attempts_said(delivery),
         "reason": dead.reason,
         "error_class": failure.error_class,
         "error_message": failure.error_message,
@@ -83,8 +86,18 @@ def headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
         "first_failed_at": str(delivery.first_failed_at or failure.failed_at),
         "failed_at": str(failure.failed_at),
     }
-    written = ((name, value.encode("ascii", "backslashreplace")) for name, value in ours.items())
-    return [*delivery.message.headers, *written]
+    return added(delivery.message.headers, ours)
+
+
+def attempts_said(delivery: Delivery) -> dict[str, str]:
+    """How often it ran, and what became of that, as headers."""
+    said = {f"attempts_{name}": str(count) for name, count in delivery.attempts._asdict().items()}
+    return {"attempts": str(delivery.runs), **said}
+
+
+def attempts_read(found: Mapping[str, str]) -> Attempts:
+    """What `attempts_said` wrote."""
+    return Attempts(*(number(found, f"attempts_{name}") for name in Attempts._fields))
 
 
 def shorter_and_shorter(failure: Failure) -> tuple[Failure, ...]:
@@ -112,10 +125,11 @@ def read(record: Record) -> DeadLetter | None:
         topic=found["origin_topic"],
         whose=Whose(*place, topic_id) if topic_id else Whose(*place, timestamp=found.get("origin_timestamp", "")),
         group=found["bridge_group"],
-        attempts=_number(found, "attempts"),
+        runs=number(found, "attempts"),
+        attempts=attempts_read(found) if "attempts_failed" in found else None,
         reason=found.get("reason", ""),
         error=f"{found.get('error_class', '')}: {found.get('error_message', '')}".rstrip(": "),
-        failed_at=_number(found, "failed_at") / 1000,
+        failed_at=number(found, "failed_at") / 1000,
     )
 
 
@@ -126,11 +140,6 @@ def _headers(record: Record) -> dict[str, str]:
     except Exception:
         return {}
     return {name: (value or b"").decode("utf-8", "replace") for name, value in found.items()}
-
-
-def _number(found: Mapping[str, str], name: str) -> int:
-    text = found.get(name, "")
-    return int(text) if text.isdecimal() else 0
 
 
 def _text(timestamp: int | None) -> str:

@@ -4,6 +4,9 @@
 many messages beside each other (`columns`): what a bridge hands off together. One JSON string has all keys, one all
 values, in base64 and told apart by their sizes, so that a batch costs little more to write and read than one message.
 What stands beside them (topic, partition …) is the same for both, and readers take either.
+
+What came by a record of a retry or replay topic stands under names of its own: a worker of an older version, which
+would look for its fate in the wrong place, leaves it to others.
 """
 
 from base64 import b64decode
@@ -14,16 +17,20 @@ from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bridge.errors import MalformedDelivery
+from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure
-from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message
+from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message, Via
 from lossless.transport.joining import JOINED, joined, joining
 
 #: A name of its own, so that neither a payload nor a record's header can be taken for one of Celery's own
 #: (celery/app/amqp.py merges headers over its own).
 HEADER: Final = "kafka"
 
+#: Rows and columns, of what came straight from its source, and of what came by a retry or replay topic.
+_ROWS: Final = ("messages", "again")
+_COLUMNS: Final = ("columns", "again_columns")
 #: What is written of a delivery beside its record, where it is not nothing.
-_MORE: Final = ("number", "attempts", "failures", "first_failed_at", "publish_tries", "error", "ended", "due")
+_MORE: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due")
 #: What another's header, or a broken one, makes the readers raise.
 _BROKEN: Final = (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError)
 
@@ -31,7 +38,11 @@ _Json: TypeAlias = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """A record as it is about to be handed off; one that is dead from the start has `dead`."""
+    """A record as it is about to be handed off; one that is dead from the start has `dead`.
+
+    Attributes:
+        more: what is known of its delivery besides, where that is not new (`Row.of`).
+    """
 
     offset: int
     timestamp: int | None
@@ -39,6 +50,16 @@ class Row(NamedTuple):
     value: bytes | None
     headers: Sequence[Header] | None
     dead: Dead | None = None
+    more: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> "Row":
+        """A delivery that has a past: parked, or sent back."""
+        message = delivery.message
+        more = _more(delivery)
+        return cls(
+            message.offset, message.timestamp, message.key, message.value, message.headers, delivery.dead, more or None
+        )
 
     @property
     def size(self) -> int:
@@ -51,29 +72,37 @@ class Told(NamedTuple):
     """What a header says of one delivery beside its record.
 
     Attributes:
-        runs, failed: how often the handler ran for it, and how many of those spent a retry.
+        runs: how often the handler ran for it.
+        attempts: what became of that.
         number: how often it was parked or replayed.
         error: the last failure in words.
         first_failed_at: milliseconds since the epoch, or None.
         dead: why it is dead, where Kafka has not taken its dead letter yet; else empty.
+        via: the record of a retry or replay topic by which it came.
     """
 
     runs: int = 0
-    failed: int = 0
+    attempts: Attempts = NONE
     number: int = 0
     error: str = ""
     first_failed_at: int | None = None
     dead: str = ""
+    via: Via | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a header carries, without its records being read."""
+    """What a header carries, without its records being read.
+
+    Attributes:
+        via: the partition of a retry or replay topic by which all of it came; its offset means nothing.
+    """
 
     topic: str
     partition: int
     offsets: Sequence[int]
     more: Mapping[int, Mapping[str, Any]]
+    via: Via | None = None
 
     @classmethod
     def of(cls, headers: Mapping[str, Any]) -> "Contents | None":
@@ -82,7 +111,7 @@ class Contents:
         if not isinstance(data, Mapping):
             return None
         try:
-            return cls(str(data.get("topic")), int(data["partition"]), *_contents(data))
+            return cls(str(data.get("topic")), int(data["partition"]), *_contents(data), _via_in(data))
         except _BROKEN:
             return None
 
@@ -90,7 +119,7 @@ class Contents:
         """What is said of each delivery, in the order of the offsets."""
         for at in range(len(self.offsets)):
             try:
-                yield _told(self.more[at]) if at in self.more else Told()
+                yield _told(self.more[at], self.via) if at in self.more else Told()
             except _BROKEN:
                 yield Told()
 
@@ -99,18 +128,33 @@ class Contents:
 
 
 def header_of(
-    topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None, rows: Sequence[Row]
+    topic: str,
+    partition: int,
+    cluster: str,
+    group: str,
+    topic_id: str,
+    order: str | None,
+    rows: Sequence[Row],
+    via: Via | None = None,
 ) -> _Json:
-    """The header of records that were never handed off, as JSON-able data."""
+    """The header of records that are handed off, as JSON-able data.
+
+    Parameters:
+        topic, partition, topic_id: of their origin.
+        via: the partition of a retry or replay topic by which all of them come (its offset means nothing); each row's
+            `more` has its own offset there, as `Row.of` gives it.
+    """
+    where = _where(topic, partition, cluster, group, topic_id, order, via)
     if len(rows) == 1:
-        return _where(topic, partition, cluster, group, topic_id, order) | {"messages": [_row(*rows[0])]}
-    return _where(topic, partition, cluster, group, topic_id, order) | {"columns": _columns(rows)}
+        return where | {_ROWS[via is not None]: [_row(*rows[0])]}
+    return where | {_COLUMNS[via is not None]: _columns(rows)}
 
 
 def to_header(batch: Batch) -> _Json:
     """The header of a batch as it is now, as JSON-able data."""
-    header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order)
-    header["messages"] = [_row_of(delivery) for delivery in batch.deliveries]
+    via = batch.via
+    header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, via)
+    header[_ROWS[via is not None]] = [_row(*Row.of(delivery)) for delivery in batch.deliveries]
     return header
 
 
@@ -121,22 +165,37 @@ def to_joining(batch: Batch, most: int) -> tuple[_Json, _Json]:
         most: how many deliveries one message may carry then.
     """
     header = to_header(batch)
-    whose = " ".join(str(part) for name, part in header.items() if name != "messages")
-    return {**header, JOINED: joined(len(batch.deliveries))}, joining(f"{batch.handler} {whose}", "messages", most)
+    rows = _ROWS[batch.via is not None]
+    whose = " ".join(str(part) for name, part in header.items() if name != rows)
+    return {**header, JOINED: joined(len(batch.deliveries))}, joining(f"{batch.handler} {whose}", rows, most)
 
 
-def _where(topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None) -> _Json:
-    found = {"topic": topic, "partition": partition, "cluster": cluster, "group": group, "topic_id": topic_id}
-    return found if order is None else {**found, "order": order}
+def _where(
+    topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None, via: Via | None
+) -> _Json:
+    found: _Json = {"topic": topic, "partition": partition, "cluster": cluster, "group": group, "topic_id": topic_id}
+    if order is not None:
+        found["order"] = order
+    if via is not None:
+        found["via"] = [via.topic, via.partition, via.topic_id]
+    return found
 
 
-def _row_of(delivery: Delivery) -> list[Any]:
-    message = delivery.message
-    row = _row(message.offset, message.timestamp, message.key, message.value, message.headers, delivery.dead)
-    more = {name: value for name in _MORE if (value := getattr(delivery, name))}
-    if not more:
-        return row
-    return [*row[:5], {**more, **row[5]} if len(row) > 5 else more]
+def _more(delivery: Delivery) -> _Json:
+    """What is known of a delivery beside its record.
+
+    `attempts` and `failures` are what the first version has: how often it ran, and how many runs spent a retry.
+    """
+    more: _Json = {name: value for name in _MORE if (value := getattr(delivery, name))}
+    if delivery.via is not None:
+        more["via"] = delivery.via.offset
+    if delivery.runs or any(delivery.attempts):
+        failed, lost, postponed, replayed = delivery.attempts
+        counts = {"attempts": delivery.runs, "failures": failed, "lost": lost, "replayed": replayed}
+        more.update((name, count) for name, count in counts.items() if count)
+        # Always: without it, it is what older versions count as neither.
+        more["postponed"] = postponed
+    return more
 
 
 def _row(
@@ -146,13 +205,18 @@ def _row(
     value: bytes | None,
     headers: Iterable[Header] | None,
     dead: Dead | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     row = [offset, timestamp, _text(key), _text(value), _pairs(headers) if headers else None]
-    return row if dead is None else [*row, {"dead": _dead(dead)}]
+    return [*row, _besides(dead, more)] if dead is not None or more else row
+
+
+def _besides(dead: Dead | None, more: Mapping[str, Any] | None) -> _Json:
+    return {**(more or {}), **({} if dead is None else {"dead": {"reason": dead.reason, **dead.failure.to_data()}})}
 
 
 def _columns(rows: Sequence[Row]) -> _Json:
-    offsets, timestamps, keys, values, headers, dead = zip(*rows, strict=True)
+    offsets, timestamps, keys, values, headers, dead, more = zip(*rows, strict=True)
     columns = {
         "offsets": _runs(offsets),
         "timestamps": timestamps,
@@ -161,8 +225,9 @@ def _columns(rows: Sequence[Row]) -> _Json:
     }
     if any(headers):
         columns["headers"] = {str(at): _pairs(found) for at, found in enumerate(headers) if found}
-    if any(dead):
-        columns["more"] = {str(at): {"dead": _dead(found)} for at, found in enumerate(dead) if found}
+    if any(dead) or any(more):
+        besides = enumerate(map(_besides, dead, more))
+        columns["more"] = {str(at): found for at, found in besides if found}
     return columns
 
 
@@ -194,10 +259,6 @@ def _pairs(headers: Iterable[Header]) -> list[list[str | None]]:
     return [[name, _text(given)] for name, given in headers]
 
 
-def _dead(dead: Dead) -> _Json:
-    return {"reason": dead.reason, **dead.failure.to_data()}
-
-
 def _text(value: bytes | None) -> str | None:
     return None if value is None else b2a_base64(value, newline=False).decode("ascii")
 
@@ -219,23 +280,34 @@ def from_header(handler: str, data: object) -> Batch:
         raise MalformedDelivery(_malformed(handler, f"{type(error).__name__}: {error}")) from error
 
 
+def _via_in(data: Mapping[str, Any]) -> Via | None:
+    if "via" not in data:
+        return None
+    topic, partition, topic_id = data["via"]
+    return Via(str(topic), int(partition), -1, str(topic_id))
+
+
 def _contents(data: Mapping[str, Any]) -> tuple[Sequence[int], dict[int, Mapping[str, Any]]]:
-    if "columns" in data:
-        columns = data["columns"]
+    again = "via" in data
+    if _COLUMNS[again] in data:
+        columns = data[_COLUMNS[again]]
         more = {int(at): found for at, found in (columns.get("more") or {}).items()}
         return _offsets(columns, len(columns["timestamps"])), more
-    rows = data.get("messages") or ()
+    rows = data.get(_ROWS[again]) or ()
     return [int(row[0]) for row in rows], {at: row[5] for at, row in enumerate(rows) if len(row) > 5}
 
 
 def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
     topic, partition = str(data["topic"]), int(data["partition"])
     cluster, group, topic_id = str(data["cluster"]), str(data["group"]), str(data["topic_id"])
-    parts = _from_columns(data["columns"]) if "columns" in data else map(_from_row, data["messages"])
+    via = _via_in(data)
+    again = via is not None
+    parts = _from_columns(data[_COLUMNS[again]]) if _COLUMNS[again] in data else map(_from_row, data[_ROWS[again]])
     start, origin = f"{topic}-{partition}-", f"{cluster} {group} {topic_id}"
     deliveries = []
     for offset, timestamp, key, value, headers, more in parts:
-        attempts = int(more.get("attempts", 0)) if more else 0
+        runs = int(more.get("attempts", 0)) if more else 0
+        attempts = _attempts(more) if more else NONE
         message = Message(
             topic,
             partition,
@@ -244,11 +316,13 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
             value,
             headers,
             timestamp,
-            attempts + 1,
+            runs + 1,
+            attempts,
             f"{start}{offset}:{handler}",
             origin,
         )
-        deliveries.append(_delivery(message, handler, attempts, more) if more else Delivery(message, handler))
+        known = more or via is not None
+        deliveries.append(_delivery(message, handler, runs, more, via) if known else Delivery(message, handler))
     if not deliveries:
         raise ValueError("it carries no message")
     if JOINED in data:
@@ -267,7 +341,7 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
 
 def _once(deliveries: Iterable[Delivery]) -> list[Delivery]:
     """In the order of their offsets; of one that was sent twice, after a crash, what ran more often."""
-    found = {each.message.offset: each for each in sorted(deliveries, key=lambda each: each.attempts)}
+    found = {each.message.offset: each for each in sorted(deliveries, key=lambda each: each.runs)}
     return [each for _, each in sorted(found.items())]
 
 
@@ -335,32 +409,41 @@ def _at(name: str, count: int) -> int:
     return int(name)
 
 
-def _delivery(message: Message, handler: str, attempts: int, more: Mapping[str, Any]) -> Delivery:
+def _delivery(message: Message, handler: str, runs: int, more: Mapping[str, Any], via: Via | None = None) -> Delivery:
     dead = more.get("dead")
     return Delivery(
         message=message,
         handler=handler,
         number=int(more.get("number", 0)),
-        attempts=attempts,
-        failures=int(more.get("failures", 0)),
+        runs=runs,
+        attempts=message.attempts,
         first_failed_at=int(more.get("first_failed_at") or 0) or None,
         dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
         publish_tries=int(more.get("publish_tries", 0)),
         error=str(more.get("error", "")),
         ended=str(more.get("ended") or ""),
         due=float(more["due"]) if more.get("due") else None,
+        via=None if via is None else via._replace(offset=int(more["via"])),
     )
 
 
-def _told(more: Mapping[str, Any]) -> Told:
+def _attempts(more: Mapping[str, Any]) -> Attempts:
+    failed, lost = int(more.get("failures", 0)), int(more.get("lost", 0))
+    # An older version says how often it ran, and how many of those runs failed.
+    postponed = more["postponed"] if "postponed" in more else max(0, int(more.get("attempts", 0)) - failed)
+    return Attempts(failed, lost, int(postponed), int(more.get("replayed", 0)))
+
+
+def _told(more: Mapping[str, Any], via: Via | None) -> Told:
     first, dead = more.get("first_failed_at"), more.get("dead") or {}
     return Told(
         int(more.get("attempts", 0)),
-        int(more.get("failures", 0)),
+        _attempts(more),
         int(more.get("number", 0)),
         str(more.get("error", "")),
         int(first) if first else None,
         str(dead.get("reason", "")),
+        None if via is None else via._replace(offset=int(more["via"])),
     )
 
 

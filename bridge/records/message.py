@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure, cut
 from bridge.records.naming import batch_id
 from bridge.records.settled import settle_with
@@ -25,6 +26,7 @@ class Message:
         headers: the producer's own, in order, names may repeat.
         timestamp: milliseconds since the epoch, or `None` if the record has none.
         attempt: 1 for the first run of the handler, counted over every kind of retry.
+        attempts: what became of the runs before: `failed`, `lost`, `postponed`, `replayed`.
         delivery: the identity of the delivery, where a handler was given this message.
         origin: what tells that identity from the same one of another Kafka or group, or of a topic that was
             deleted and made again.
@@ -39,6 +41,7 @@ class Message:
     headers: Headers = field(default=(), repr=False)
     timestamp: int | None = None
     attempt: int = field(default=1, compare=False)
+    attempts: Attempts = field(default=NONE, compare=False)
     delivery: str = field(default="", compare=False)
     origin: str = field(default="", compare=False, repr=False)
 
@@ -68,6 +71,18 @@ class Message:
         return f"{self.topic}-{self.partition}-{self.offset}"
 
 
+class Via(NamedTuple):
+    """The record of a retry or replay topic by which a delivery came again: where that lies."""
+
+    topic: str
+    partition: int
+    offset: int
+    topic_id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.offset}"
+
+
 @dataclass(frozen=True, slots=True)
 class Dead:
     """Why a delivery is dead: decided, and perhaps not yet acknowledged by Kafka."""
@@ -82,27 +97,29 @@ class Delivery:
 
     Attributes:
         number: how often it was parked or replayed; part of the Celery task id from the first time on.
-        attempts: how often the handler ran for it so far.
-        failures: how many of those spent a retry.
+        runs: how often the handler ran for it so far.
+        attempts: what became of those runs, and of what kept it from running.
         first_failed_at: milliseconds since the epoch.
         dead: set when it is decided that it is dead, until Kafka has the dead letter.
         publish_tries: how often publishing that dead letter has failed.
         error: the last failure in words, cut to `ERROR_LENGTH` characters, for whoever asks how it stands.
         ended: "done" or "dead" when it has ended so, until the ledger has the mark: it does not run again.
         due: seconds since the epoch before which it must not run again.
+        via: the record of a retry or replay topic by which it came; `None`: straight from its source.
     """
 
     message: Message
     handler: str
     number: int = 0
-    attempts: int = 0
-    failures: int = 0
+    runs: int = 0
+    attempts: Attempts = NONE
     first_failed_at: int | None = None
     dead: Dead | None = None
     publish_tries: int = 0
     error: str = ""
     ended: str = ""
     due: float | None = None
+    via: Via | None = None
 
     @property
     def identity(self) -> str:
@@ -120,14 +137,22 @@ class Delivery:
         return self.message.origin.rpartition(" ")[2]
 
     def failed(self, failure: Failure, *, spent: bool) -> "Delivery":
-        """This delivery after one more run that did not end well."""
+        """This delivery after one more run that did not end well.
+
+        Parameters:
+            spent: whether that spent a retry; else it was postponed.
+        """
         return replace(
             self,
-            attempts=self.attempts + 1,
-            failures=self.failures + (1 if spent else 0),
+            runs=self.runs + 1,
+            attempts=self.attempts.plus(failed=1) if spent else self.attempts.plus(postponed=1),
             first_failed_at=self.first_failed_at or failure.failed_at,
             error=cut(str(failure), ERROR_LENGTH),
         )
+
+    def lost(self, times: int) -> "Delivery":
+        """This delivery after so many runs of which no process came back."""
+        return replace(self, runs=self.runs + times, attempts=self.attempts.plus(lost=times)) if times else self
 
     def __str__(self) -> str:
         return self.identity
@@ -140,6 +165,9 @@ class Batch:
     Attributes:
         cluster, group, topic_id: with topic and partition, where the ledger keeps their fates.
         order: "key" or "partition" where messages must run one after another, else `None`.
+
+    All of it is the origin's, where the records first lay. Its deliveries came straight from there, or all by one
+    partition of a retry or replay topic (`via`).
     """
 
     handler: str
@@ -155,6 +183,11 @@ class Batch:
     def offsets(self) -> list[int]:
         """The offsets of its messages, in order."""
         return [delivery.message.offset for delivery in self.deliveries]
+
+    @property
+    def via(self) -> Via | None:
+        """The partition of a retry or replay topic by which its deliveries came; its offset is the first one's."""
+        return self.deliveries[0].via if self.deliveries else None
 
     @property
     def task_id(self) -> str:

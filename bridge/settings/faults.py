@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from celery import Celery
@@ -47,6 +48,17 @@ def of_pressure(file: FileSettings) -> list[str]:
     return [
         f"celeryconfig: kafka_resume_below ({file.kafka_resume_below}) must be less than "
         f"kafka_pause_above ({file.kafka_pause_above})."
+    ]
+
+
+def of_tiers(file: FileSettings) -> list[str]:
+    """Tiers that are no waits, or in no order."""
+    tiers = file.kafka_retry_tiers
+    if tiers and tiers[0] > 0 and all(one < other for one, other in pairwise(tiers)):
+        return []
+    return [
+        "celeryconfig: kafka_retry_tiers must be one or more whole numbers of seconds above 0, each larger than "
+        f"the one before; it is {tiers!r}."
     ]
 
 

@@ -50,7 +50,7 @@ def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:
         file = FileSettings.model_validate(given)
     except ValidationError as error:
         return FileSettings(), [*unread, *faults.of_values("celeryconfig", error)]
-    return file, [*unread, *faults.of_pressure(file)]
+    return file, [*unread, *faults.of_pressure(file), *faults.of_tiers(file)]
 
 
 def _own_names(app: Celery) -> list[str]:

@@ -33,6 +33,8 @@ class FileSettings(BaseModel):
     Attributes:
         kafka_topics: per topic, how it is committed and ordered.
         kafka_park_after: seconds; waits from this length on go through a retry topic.
+        kafka_retry_tiers: seconds, ascending: how long retry topics hold what is parked; a wait goes to the next one
+            that is long enough.
         kafka_create_topics: whether missing retry, replay and dead-letter topics are created.
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
         kafka_control_topic: pattern of the name of the topic that has what was decided for the group: halts, policies.
@@ -50,6 +52,7 @@ class FileSettings(BaseModel):
 
     kafka_topics: dict[str, TopicSettings] = Field(default_factory=dict)
     kafka_park_after: float = Field(default=60, gt=0)
+    kafka_retry_tiers: tuple[int, ...] = (60, 120, 300, 600, 1800, 3600, 21_600, 86_400)
     kafka_create_topics: bool = True
     kafka_retry_topic: str = "{topic}.retry.{delay}"
     kafka_replay_topic: str = "{topic}.replay"

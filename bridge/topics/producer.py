@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.errors import PublishFailed, RecordTooLarge
 from bridge.kafka import Fatal, KafkaError, KafkaException, Producer, Record, producer_client
-from bridge.records.dead_letter import RecordHeaders
+from bridge.records.added import RecordHeaders
 from bridge.records.message import Delivery
 from bridge.settings import Settings
 

@@ -12,6 +12,7 @@ import redis
 from celery import Celery
 from kombu import Connection
 
+from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, from_header
 from bridge.records.message import Batch, Delivery, Message
@@ -196,7 +197,7 @@ def test_what_failed_first_is_not_always_the_first_of_its_partition(sent: Callab
 
 def test_a_delivery_that_was_sent_twice_is_carried_once_as_it_was_last(sent: Callable[..., list[list[int]]]) -> None:
     once, twice = failed(3, 5), failed(5)
-    again = replace(twice.deliveries[0], attempts=7, failures=7)
+    again = replace(twice.deliveries[0], runs=7, attempts=Attempts(failed=7))
     assert sent(failed(1), twice.holding([again]), once, check=False) == [[1, 3, 5]]
 
 

@@ -6,6 +6,7 @@ import pytest
 from celery.exceptions import WorkerShutdown
 
 from bridge.errors import AlreadySettled
+from bridge.records.attempts import Attempts as Attempted
 from bridge.records.message import Delivery, Message
 from tasks import attempt as attempts_module
 from tasks import handler
@@ -13,7 +14,7 @@ from tasks.attempt import Attempts
 from tasks.errors import RetryAsked
 from tasks.running import Run
 
-DELIVERY = Delivery(Message("orders", 0, 1, value=b"1"), "unit.attempt", failures=3)
+DELIVERY = Delivery(Message("orders", 0, 1, value=b"1"), "unit.attempt", attempts=Attempted(failed=3))
 
 
 @handler("orders", name="unit.attempt", bind=True, retry_jitter=False, retry_backoff=4)
@@ -32,7 +33,7 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def attempt(what: Any, **changes: Any) -> Any:
     message = Message("orders", 0, 1, value=what)
-    delivery = Delivery(message, "unit.attempt", **{"failures": 3, **changes})
+    delivery = Delivery(message, "unit.attempt", **{"attempts": Attempted(failed=3), **changes})
     return Attempts(act, "it", changes.pop("last_will", lambda: None)).at(delivery)
 
 

@@ -33,6 +33,6 @@ def test_what_failed_what_is_held_and_what_kafka_refuses_are_told_apart():
 def test_a_counter_that_is_none_of_ours_counts_as_nothing():
     headers: dict[str, Any] = {**waiting(fresh(1))[0], "lost": "x", "restored": [2]}
     ((_, told),) = carried(headers, "orders", {(0, 1, "charge")})
-    assert carrier(headers, told, "q", "queue", None).lost == 0
+    assert carrier(headers, told, "q", "queue", None).attempts.lost == 0
     failed = waiting(fresh(1).failed(Failure.of(OSError("no"), 7.0), spent=True))
     assert [each.count for each in waiting_of([({**failed[0], "lost": "x"}, 1.0)], False)] == [1]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.records import dead_letter
+from bridge.records.attempts import Attempts
 from bridge.records.dead_letter import DeadLetter, Whose
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery, Message
@@ -78,21 +79,23 @@ names = st.text("abcxyz._-", min_size=1, max_size=20)
     offset=st.integers(0, 2**62),
     handler=names,
     group=names,
-    attempts=st.integers(0, 10_000),
+    runs=st.integers(0, 10_000),
+    attempts=st.builds(Attempts, *[st.integers(0, 10_000)] * 4),
     failed_at=st.integers(0, 2**42),
     headers=st.lists(st.tuples(st.sampled_from(["handler", "reason", "attempts", "own"]), st.binary(max_size=5))),
 )
 def test_what_was_written_is_read_back_whatever_headers_the_producer_gave(
-    topic, partition, offset, handler, group, attempts, failed_at, headers
+    topic, partition, offset, handler, group, runs, attempts, failed_at, headers
 ):
     message = Message(topic, partition, offset, headers=tuple(headers), origin="c g log")
     dead = Dead("exhausted", Failure("shop.Declined", "no", "Traceback", failed_at))
-    found = read(dead_letter.headers(Delivery(message, handler, attempts=attempts), dead, group))
+    found = read(dead_letter.headers(Delivery(message, handler, runs=runs, attempts=attempts), dead, group))
     assert found == DeadLetter(
         place="orders.dlq-3-17",
         topic=topic,
         whose=Whose(partition, offset, handler, "log"),
         group=group,
+        runs=runs,
         attempts=attempts,
         reason="exhausted",
         error="shop.Declined: no",
@@ -132,7 +135,13 @@ def test_another_producers_record_is_no_dead_letter_of_ours(headers: Any):
 def test_a_count_or_a_time_that_is_none_counts_nothing(name: str, value: bytes):
     found = read([*OURS.items(), (name, value)])
     assert found is not None
-    assert getattr(found, name) == 0
+    assert getattr(found, {"attempts": "runs"}.get(name, name)) == 0
+
+
+def test_a_letter_of_an_older_version_does_not_say_what_its_runs_were():
+    found = read([header for header in OURS.items() if not header[0].startswith("attempts_")])
+    assert found is not None
+    assert found.attempts is None
 
 
 def test_a_record_too_large_says_less_and_less_of_its_failure():

@@ -172,7 +172,7 @@ def test_they_travel_with_those_of_other_batches_as_many_as_a_batch_may_have(
 def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> None:
     world.run(-1, 2, -3)
     again = world.batches[0]
-    assert [delivery.failures for delivery in again.deliveries] == [1, 1]
+    assert [delivery.attempts.failed for delivery in again.deliveries] == [1, 1]
     with pytest.raises(DeadLettered, match=r"2 dead; the first of the dead: exhausted.*; dead: orders-0-0 orders-0-2$"):
         world.run_batch(again)
     assert world.letters == [(0, "exhausted"), (2, "exhausted")]
@@ -189,7 +189,7 @@ def test_a_failing_key_takes_its_later_messages_along_and_no_other_key(world: Wo
     world.run(1, -2, 3, 4, keys=[b"a", b"b", b"b", b"a"], order="key")
     assert ran == [1, -2, 4]
     assert world.sent == [(4, [1, 2])]
-    assert [delivery.failures for delivery in world.batches[0].deliveries] == [1, 0]
+    assert [delivery.attempts.failed for delivery in world.batches[0].deliveries] == [1, 0]
 
 
 def test_in_partition_order_all_that_follows_waits(world: World) -> None:
@@ -258,7 +258,7 @@ def test_when_its_time_is_over_the_rest_goes_back_as_a_batch_of_its_own(
 def test_a_handler_that_asks_to_stop_keeps_its_message_without_spending_a_retry(world: World) -> None:
     world.run(77, 1)
     assert world.sent[0][1] == [0]
-    assert world.batches[0].deliveries[0].failures == 0
+    assert world.batches[0].deliveries[0].attempts.failed == 0
 
 
 def test_one_alone_ends_its_task_as_its_delivery_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: p
 
     monkeypatch.setattr(execution, "send_on", broken)
     (left,) = world.comes_back(-1, 2).deliveries
-    assert (left.message.offset, left.failures, left.attempts) == (0, 1, 1)
+    assert (left.message.offset, left.attempts.failed, left.runs) == (0, 1, 1)
     assert left.due is not None
     # Its time has not come: it waits on, and its failure is counted once.
     monkeypatch.setattr(execution, "send_on", world.send_on)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import MalformedDelivery
+from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, Contents, Row, Told, from_header, header_of, to_header, to_joining
-from bridge.records.message import Batch, Dead, Delivery, Message
+from bridge.records.message import Batch, Dead, Delivery, Message, Via
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 payloads = st.none() | st.binary(max_size=50)
@@ -24,6 +25,7 @@ def batches(draw: st.DrawFn) -> Batch:
     topic, partition = draw(st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)), draw(st.integers(0, 2**31 - 1))
     handler = draw(st.from_regex(r"[a-z_.]{1,30}", fullmatch=True))
     offsets = draw(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4, unique=True))
+    via = draw(st.none() | st.builds(Via, names, st.integers(0, 2**31 - 1), st.just(-1), names))
     deliveries = tuple(
         Delivery(
             message=Message(
@@ -37,13 +39,14 @@ def batches(draw: st.DrawFn) -> Batch:
             ),
             handler=handler,
             number=draw(st.integers(0, 1000)),
-            attempts=draw(st.integers(0, 1000)),
-            failures=draw(st.integers(0, 1000)),
+            runs=draw(st.integers(0, 1000)),
+            attempts=draw(st.builds(Attempts, *[st.integers(0, 1000)] * 4)),
             first_failed_at=draw(st.none() | milliseconds),
             dead=draw(st.none() | st.builds(Dead, st.sampled_from(["exhausted", "poison"]), failures)),
             publish_tries=draw(st.integers(0, 1000)),
             ended=draw(st.sampled_from(["", "done", "dead"])),
             due=draw(st.none() | st.floats(1, 1e12)),
+            via=None if via is None else via._replace(offset=draw(st.integers(0, 2**63 - 1))),
         )
         for offset in sorted(offsets)
     )
@@ -56,12 +59,13 @@ plain = Delivery(Message("orders", 3, 1234, b"k", b"v", (("a", b"1"),), 5), "ord
 
 @given(batches(), st.data())
 def test_what_joined_is_in_the_order_of_its_offsets_and_once_as_it_was_last(batch, data):
-    header, _ = to_joining(batch, 200)
-    again = to_header(batch.holding([replace(each, attempts=each.attempts + 1) for each in batch.deliveries[:2]]))
-    header["messages"] = data.draw(st.permutations(header["messages"] + again["messages"]))
+    header, joins = to_joining(batch, 200)
+    rows = joins["items"]
+    again = to_header(batch.holding([replace(each, runs=each.runs + 1) for each in batch.deliveries[:2]]))
+    header[rows] = data.draw(st.permutations(header[rows] + again[rows]))
     found = from_header(batch.handler, json.loads(json.dumps(header))).deliveries
     assert [each.message.offset for each in found] == [each.message.offset for each in batch.deliveries]
-    assert [each.attempts for each in found[:2]] == [each.attempts + 1 for each in batch.deliveries[:2]]
+    assert [each.runs for each in found[:2]] == [each.runs + 1 for each in batch.deliveries[:2]]
     assert found[2:] == batch.deliveries[2:]
 
 
@@ -70,8 +74,40 @@ def test_a_batch_survives_its_way_through_celery(batch):
     travelled = from_header(batch.handler, json.loads(json.dumps(to_header(batch))))
     assert travelled == batch
     for delivery in travelled.deliveries:
-        assert delivery.message.attempt == delivery.attempts + 1
+        assert delivery.message.attempt == delivery.runs + 1
+        assert delivery.message.attempts == delivery.attempts
         assert delivery.message.delivery == delivery.identity
+
+
+@given(batches())
+def test_deliveries_with_a_past_are_handed_off_in_columns_and_survive(batch):
+    rows = [Row.of(delivery) for delivery in batch.deliveries]
+    header = header_of(
+        batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, rows, batch.via
+    )
+    assert from_header(batch.handler, json.loads(json.dumps(header))) == batch
+
+
+came = Delivery(Message("orders", 3, 1234), "charge", via=Via("orders.retry.5m", 3, 17, "r"))
+
+
+def test_what_came_by_a_retry_topic_is_left_alone_by_workers_that_know_no_such_thing():
+    """They look for `messages` and `columns`, and leave what has neither to others."""
+    for deliveries in ((came,), (came, replace(came, message=Message("orders", 3, 1235)))):
+        batch = Batch("charge", "orders", 3, deliveries)
+        assert not {"messages", "columns"} & to_header(batch).keys()
+        rows = [Row.of(each) for each in deliveries]
+        assert not {"messages", "columns"} & header_of("orders", 3, "", "", "", None, rows, came.via).keys()
+
+
+def test_only_what_came_by_one_partition_of_a_retry_topic_is_joined():
+    def name(via: Via | None) -> str:
+        return str(to_joining(Batch("charge", "orders", 3, (replace(came, via=via),)), 200)[1]["name"])
+
+    via = Via("orders.retry.5m", 3, 17, "r")
+    assert name(via) == name(via._replace(offset=18))
+    others = [None, via._replace(topic="orders.retry.1h"), via._replace(partition=4), via._replace(topic_id="other")]
+    assert len({name(via), *map(name, others)}) == 5
 
 
 @pytest.mark.parametrize("other", [{"cluster": "other"}, {"group": "other"}, {"topic_id": "made again"}])
@@ -122,6 +158,11 @@ def with_record(**fields: object) -> dict[str, Any]:
         with_record(at5={"dead": "yes"}),
         with_record(at5={"dead": {"reason": "poison"}}),
         with_record(at5="more"),
+        {**good, "via": ["retry", 0, "r"]},
+        {**good, "via": 5},
+        {**good, "via": ["retry"], "again": good["messages"]},
+        {**good, "via": ["retry", 0, "r"], "again": good["messages"]},
+        {**good, "via": ["retry", 0, "r"], "again": [[*RECORD, {"via": "x"}]]},
     ],
     ids=repr,
 )
@@ -279,12 +320,13 @@ def test_what_a_header_carries_is_told_without_reading_its_records(batch):
     assert (contents.topic, contents.partition, list(contents.offsets)) == (batch.topic, batch.partition, batch.offsets)
     assert list(contents.tell()) == [
         Told(
+            each.runs,
             each.attempts,
-            each.failures,
             each.number,
             each.error,
             each.first_failed_at,
             each.dead.reason if each.dead else "",
+            each.via,
         )
         for each in batch.deliveries
     ]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
 from bridge.records.message import Delivery, Message
 from bridge.records.naming import batch_id, label
@@ -34,9 +35,20 @@ def test_flower_and_the_logs_show_what_a_batch_carries():
 def test_a_failure_counts_an_attempt_and_spends_a_retry_only_if_it_should():
     failure = Failure("ValueError", "", "", 77)
     once = plain.failed(failure, spent=True)
-    assert (once.attempts, once.failures, once.first_failed_at) == (1, 1, 77)
+    assert (once.runs, once.attempts, once.first_failed_at) == (1, Attempts(failed=1), 77)
     twice = once.failed(Failure("ValueError", "", "", 99), spent=False)
-    assert (twice.attempts, twice.failures, twice.first_failed_at) == (2, 1, 77)
+    assert (twice.runs, twice.attempts, twice.first_failed_at) == (2, Attempts(failed=1, postponed=1), 77)
+
+
+def test_lost_processes_are_counted_apart_and_are_runs():
+    assert plain.lost(0) is plain
+    lost = plain.lost(2)
+    assert (lost.runs, lost.attempts) == (2, Attempts(lost=2))
+
+
+def test_attempts_say_what_there_was():
+    assert str(Attempts()) == "none"
+    assert str(Attempts(3, 1).plus(lost=1, replayed=2)) == "3 failed, 2 lost, 2 replayed"
 
 
 def test_the_last_header_of_a_name_counts():

@@ -7,6 +7,7 @@ import pytest
 
 from bridge.commands.problems import problems
 from bridge.ledger import Fate
+from bridge.records.attempts import Attempts
 from bridge.records.header import from_header, to_header
 from bridge.upkeep.facts import Facts, HandlerFacts
 
@@ -22,7 +23,7 @@ def test_a_message_of_the_first_version_is_read():
     batch = from_header("charge", json.loads(FIRST))
     first, failing, dead = batch.deliveries
     assert (first.message.key, first.message.value, first.message.headers) == (b"k", b'{"id": 1}', (("trace", b"1"),))
-    assert (failing.attempts, failing.failures, failing.error) == (2, 1, "")
+    assert (failing.runs, failing.attempts, failing.error) == (2, Attempts(failed=1, postponed=1), "")
     assert dead.dead is not None
     assert (dead.dead.reason, dead.publish_tries) == ("exhausted", 2)
 
@@ -37,6 +38,10 @@ def test_what_a_newer_version_adds_to_a_message_is_left_alone():
 
 def test_what_this_version_writes_has_all_that_the_first_one_reads():
     written = to_header(from_header("charge", json.loads(FIRST)))
+    for row in written["messages"]:
+        if len(row) > 5:
+            # How often it was put off, which the first version counts as what is no failure.
+            del row[5]["postponed"]
     assert written == json.loads(FIRST)
 
 

@@ -1,0 +1,144 @@
+"""A record of a retry or replay topic: its headers, written and read side by side.
+
+Key, value and the producer's own headers travel byte for byte; ours stand behind them (added.py). What is read makes
+the delivery that it was, of the one handler that it names.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.kafka import Record, headers_of
+from bridge.records.added import RecordHeaders, added, apart, needed, number
+from bridge.records.dead_letter import attempts_read, attempts_said
+from bridge.records.failure import Failure, cut
+from bridge.records.message import ERROR_LENGTH, Delivery, Header, Message, Via
+
+#: Longest `error_message` of a record that waits, in characters; its dead letter will have one of its own.
+MESSAGE: Final = 500
+_NAMES: Final = frozenset(
+    {
+        *("origin_topic", "origin_partition", "origin_offset", "origin_timestamp", "origin_topic_id"),
+        *("handler", "bridge_group", "delivery_number", "retry_number", "retry_timestamp", "retry_until"),
+        *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
+        *("error_class", "error_message", "first_failed_at", "failed_at"),
+    }
+)
+#: Kafka's own bounds: partitions and offsets.
+_PARTITIONS, _OFFSETS = 2**31, 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """What a record of a retry or replay topic holds.
+
+    Attributes:
+        delivery: as it will run, with `via` where the record lies, and `due` where that is later than the record's.
+        group: the consumer group whose delivery it is.
+        topic_id: of the origin's log.
+        due: ms since the epoch before which it must not run; 0 for what may run at once.
+        failed_at: ms since the epoch.
+    """
+
+    delivery: Delivery
+    group: str
+    topic_id: str
+    due: int
+    failed_at: int
+
+
+def headers(
+    delivery: Delivery, group: str, *, due: int = 0, until: int | None = None, failure: Failure | None = None
+) -> RecordHeaders:
+    """The producer's headers, and behind them ours.
+
+    Parameters:
+        delivery: with the number that it has from now on.
+        due: ms since the epoch before which it must not run; 0: at once (a replay).
+        until: the same, where the wait is longer than the topic's: it is parked again then, without running.
+        failure: the last one; where it is not known, what the delivery says of it.
+    """
+    message = delivery.message
+    error_class, _, error_message = delivery.error.partition(": ")
+    ours = {
+        "origin_topic": message.topic,
+        "origin_partition": str(message.partition),
+        "origin_offset": str(message.offset),
+        "origin_timestamp": "" if message.timestamp is None else str(message.timestamp),
+        "origin_topic_id": delivery.topic_id,
+        "handler": delivery.handler,
+        "bridge_group": group,
+        "delivery_number": str(delivery.number),
+        "retry_number": str(delivery.runs),
+        "retry_timestamp": str(due) if due else "",
+        "retry_until": "" if until is None else str(until),
+        **attempts_said(delivery),
+        "error_class": failure.error_class if failure else error_class,
+        "error_message": cut(failure.error_message if failure else error_message, MESSAGE),
+        "first_failed_at": str(delivery.first_failed_at or ""),
+        "failed_at": str(failure.failed_at) if failure else "",
+    }
+    return added(message.headers, {name: value for name, value in ours.items() if value})
+
+
+def read(record: Record, cluster: str, topic_id: str) -> Parked | None:
+    """What a record of a retry or replay topic holds; `None` where it is none of ours.
+
+    Parameters:
+        cluster: of the Kafka that it was read from.
+        topic_id: of the retry or replay topic's log.
+    """
+    try:
+        found: Sequence[Header] = headers_of(record)
+        via = Via(str(record.topic()), int(record.partition() or 0), int(record.offset() or 0), topic_id)
+        return _parked(found, record.key(), record.value(), via, cluster)
+    except Exception:
+        # Another client's, which Python's cannot read; or a number that is none.
+        return None
+
+
+def whose(record: Record) -> tuple[str, str, int] | None:
+    """The identity, group and number of the delivery that a record holds, for whoever looks whether it is there."""
+    held = read(record, "", "")
+    return None if held is None else (held.delivery.identity, held.group, held.delivery.number)
+
+
+def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: str) -> Parked | None:
+    theirs, ours = apart(found, _NAMES)
+    topic, handler, group = ours.get("origin_topic"), ours.get("handler"), ours.get("bridge_group")
+    if not topic or not handler or not group:
+        return None
+    partition, offset = needed(ours, "origin_partition"), needed(ours, "origin_offset")
+    if partition >= _PARTITIONS or offset >= _OFFSETS:
+        return None
+    source_id, attempts, runs = ours.get("origin_topic_id", ""), attempts_read(ours), number(ours, "attempts")
+    message = Message(
+        topic,
+        partition,
+        offset,
+        key,
+        value,
+        theirs,
+        number(ours, "origin_timestamp") if "origin_timestamp" in ours else None,
+        runs + 1,
+        attempts,
+        f"{topic}-{partition}-{offset}:{handler}",
+        f"{cluster} {group} {source_id}",
+    )
+    due, until = number(ours, "retry_timestamp"), number(ours, "retry_until")
+    delivery = Delivery(
+        message,
+        handler,
+        number=number(ours, "delivery_number"),
+        runs=runs,
+        attempts=attempts,
+        first_failed_at=number(ours, "first_failed_at") or None,
+        error=_error(ours.get("error_class", ""), ours.get("error_message", "")),
+        due=until / 1000 if until > due else None,
+        via=via,
+    )
+    return Parked(delivery, group, source_id, due, number(ours, "failed_at"))
+
+
+def _error(error_class: str, error_message: str) -> str:
+    return cut(f"{error_class}: {error_message}" if error_message else error_class, ERROR_LENGTH)

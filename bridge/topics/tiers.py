@@ -1,0 +1,66 @@
+"""Tiers: how long retry topics hold what is parked, and which of them a wait goes to (pure).
+
+What is parked into a topic becomes due in the order in which it was written, for all of it waits equally long. So a
+wait is rounded up to a topic's own.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Tier(NamedTuple):
+    """Where a wait goes.
+
+    Attributes:
+        delay: seconds for which the topic holds it.
+        again: it has not waited long enough then: no topic is, and it is parked again.
+    """
+
+    delay: int
+    again: bool = False
+
+
+def tier_for(wait: float, delays: Iterable[int]) -> Tier | None:
+    """The next tier that is long enough; the longest, again and again, for more; `None` where there is none.
+
+    Parameters:
+        wait: seconds.
+        delays: of the tiers that there are.
+    """
+    found = sorted(delays)
+    if not found:
+        return None
+    enough = next((delay for delay in found if delay >= wait), None)
+    return Tier(found[-1], again=True) if enough is None else Tier(enough)
+
+
+def explicit(delays: Sequence[float] | None, park_after: float) -> tuple[int, ...]:
+    """The tiers that a handler's `retry_delays` name: each wait that is parked has one of its own, in whole seconds."""
+    return tuple(sorted({math.ceil(delay) for delay in delays or () if delay >= park_after}))
+
+
+def needed(
+    delays: Sequence[float] | None, longest: float, park_after: float, standard: Sequence[int]
+) -> tuple[int, ...]:
+    """What a handler's source topics need from the start, ascending.
+
+    Parameters:
+        delays: its `retry_delays`, if it has any.
+        longest: seconds that its policy waits at the most.
+        park_after: `kafka_park_after`.
+        standard: `kafka_retry_tiers`.
+    """
+    if delays is not None:
+        return explicit(delays, park_after)
+    if longest < park_after:
+        return ()
+    usable = [delay for delay in standard if delay >= park_after] or list(standard[-1:])
+    below = [delay for delay in usable if delay < longest]
+    return tuple(below + usable[len(below) : len(below) + 1])
+
+
+def possible(delays: Sequence[float] | None, park_after: float, standard: Sequence[int]) -> tuple[int, ...]:
+    """The tiers that a delivery of a handler may be parked into, ascending: its own, and those of everybody."""
+    usable = [delay for delay in standard if delay >= park_after] or list(standard[-1:])
+    return tuple(sorted({*explicit(delays, park_after), *usable}))
