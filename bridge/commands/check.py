@@ -17,6 +17,7 @@ from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_clie
 from bridge.ledger import Ledger
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
+from bridge.topics.belonging import ambiguities
 from bridge.topics.names import TopicNames, name_faults
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import risks
@@ -70,6 +71,7 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
         faults.append(f"KAFKA_…: no client can be made of these settings: {words}.")
     if routes.topics:
         faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
+        faults += ambiguities(TopicNames.of(chosen), routes.topics)
     return chosen, routes, faults, not broken
 
 
