@@ -17,7 +17,7 @@ _FATES = st.binary(max_size=300).map(lambda raw: bytes(byte % 7 for byte in raw)
         (Fate.HANDED, {Fate.OPEN, Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED}),
         (Fate.DONE, set()),
         (Fate.PARKED, {Fate.DONE, Fate.DEAD, Fate.DISCARDED}),
-        (Fate.DEAD, {Fate.DONE, Fate.PARKED, Fate.DISCARDED}),
+        (Fate.DEAD, {Fate.DONE, Fate.DISCARDED}),
         (Fate.DISCARDED, {Fate.DONE}),
         (Fate.GAP, {Fate.HANDED, Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED}),
     ],
