@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from typing_extensions import Unpack
 
+from bridge.records.attempts import Attempts
 from bridge.records.message import Message
 from tasks import worker  # noqa: F401  (it connects the worker's signals)
 from tasks.celery import app
@@ -25,6 +26,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     # Writing handlers
     "handler",
     "Message",
+    "Attempts",
     # What a handler may raise
     "DeadLetter",
     "RetryLater",
@@ -63,6 +65,8 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             retry_delays: seconds before each retry; its length is the number of retries.
             dead_letter_for: exception classes that go to the dead letters at once.
             stop_for: exception classes that halt the topic.
+            retry_when: a function of message, error and attempts that answers with seconds until the retry, with
+                `DeadLetter`, or with `None`: the other options decide.
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             give_up_after: seconds from the first failure; no retry starts later.

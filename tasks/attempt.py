@@ -3,18 +3,20 @@
 import os
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from bridge.errors import AlreadySettled
-from bridge.records.message import Delivery, Message
+from bridge.records.message import Delivery
 from tasks import observing
 from tasks.limits import Limits, watchdog
 from tasks.running import MessageTask, Run
 
 logger = observing.log(__name__)
+
+T = TypeVar("T")
 
 
 class Ended(NamedTuple):
@@ -53,7 +55,7 @@ class Attempts:
         run.failures, run.asked = delivery.attempts.failed, None
         try:
             with run:
-                returned = self._call(delivery.message)
+                returned = self._within_limits(lambda: self._task.call(delivery.message))
             return Ended(time.monotonic() - started, returned, run.asked)
         except (WorkerShutdown, WorkerTerminate):
             raise
@@ -67,11 +69,24 @@ class Attempts:
             leave_if_told_to(error)
             return Ended(time.monotonic() - started, error=error)
 
-    def _call(self, message: Message) -> Any:
+    def judged(self, judge: Callable[[], T]) -> T:
+        """What a policy says that asks a function of the user's: it has the time that the handler has, once more.
+
+        Raises:
+            WorkerShutdown, WorkerTerminate, SystemExit: as `at`.
+        """
+        try:
+            return self._within_limits(judge)
+        finally:
+            if terminate_handler_fired():
+                self._last_will()
+                raise SystemExit(os.EX_SOFTWARE)
+
+    def _within_limits(self, call: Callable[[], T]) -> T:
         if self._watchdog is None:
-            return self._task.call(message)
+            return call()
         with self._watchdog.watching(self._limits, self._overran):
-            return self._task.call(message)
+            return call()
 
     def _overran(self) -> None:
         """Done by another thread, which knows no request."""

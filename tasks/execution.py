@@ -22,7 +22,7 @@ from tasks.later import Later
 from tasks.limits import watchdog
 from tasks.logs import about
 from tasks.pace import Laps
-from tasks.policy import Again, Bury, Drop, Hold
+from tasks.policy import Again, Bury, Decision, Drop, Hold
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
 from tasks.settling import Settling, follows_a_loss
@@ -232,8 +232,7 @@ class Execution:
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
         now = time.time()
-        age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
-        decision = self._task.policy.decide(error, delivery.attempts.failed, age)
+        decision = self._decided(delivery, error, now)
         cause = error.error if isinstance(error, RetryAsked) and error.error else error
         failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
         match decision:
@@ -248,8 +247,24 @@ class Execution:
                 metrics.retried(self._task.name, self._batch.group, "held")
                 telling.held(delivery, delay, failure)
                 self._again(delivery.failed(failure, spent=False), delay, str(failure))
-            case Bury(reason):
-                self._bury(delivery.failed(failure, spent=True), Dead(reason, failure), cause)
+            case Bury(reason, why):
+                dead = Dead(reason, failure.with_why(why))
+                self._bury(delivery.failed(dead.failure, spent=True), dead, cause)
+
+    def _decided(self, delivery: Delivery, error: BaseException, now: float) -> Decision:
+        policy = self._task.policy
+        age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
+        if policy.retry_when is None:
+            return policy.decide(error, delivery.attempts.failed, age)
+        return self._attempts.judged(
+            lambda: policy.decide(
+                error,
+                delivery.attempts.failed,
+                age,
+                message=delivery.message,
+                report=lambda fault: telling.not_taken(delivery, fault),
+            )
+        )
 
     def _again(self, delivery: Delivery, delay: float, words: str) -> None:
         self._left[delivery.message.offset] = replace(delivery, due=time.time() + delay)

@@ -12,6 +12,7 @@ from tasks.codec import Codec
 from tasks.errors import LONGEST_DELAY, HandlerError
 from tasks.handler import HandlerTask
 from tasks.policy import MAX_RETRIES, Errors, Policy
+from tasks.retry_when import RetryWhen, check_function
 
 _Errors = type[BaseException] | Iterable[type[BaseException]]
 
@@ -23,6 +24,7 @@ class Options(TypedDict, total=False):
     retry_delays: Sequence[float] | None
     dead_letter_for: _Errors
     stop_for: _Errors
+    retry_when: RetryWhen | None
     give_up_after: float | None
     codec: Codec
     batch: int | Literal["auto"]
@@ -188,6 +190,7 @@ def _policy(options: dict[str, Any], given: dict[str, Any]) -> Policy:
         backoff_max=_number(given.get("retry_backoff_max", 600), "retry_backoff_max", most=LONGEST_DELAY, whole=True),
         jitter=bool(given.get("retry_jitter", not listed)),
         give_up_after=_optional_seconds(options.pop("give_up_after", None), "give_up_after"),
+        retry_when=check_function(options.pop("retry_when", None)),
     )
 
 

@@ -1,14 +1,16 @@
 """(attempt, error) → what to do: pure, so that every rule can be tested in microseconds."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from celery.exceptions import Ignore, Reject
 from celery.utils.time import get_exponential_backoff_interval
 
+from bridge.records.message import Message
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
+from tasks.retry_when import Answer, RetryWhen, ask
 
 Errors = tuple[type[BaseException], ...]
 
@@ -38,9 +40,10 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Write a dead letter with this reason."""
+    """Write a dead letter with this reason; `why` is what `retry_when` says beside the error."""
 
     reason: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Policy:
         backoff_max: seconds at most.
         jitter: draw the delay evenly between 0 and the backoff ("full jitter").
         give_up_after: seconds from the first failure; a retry that would start later is not made.
+        retry_when: asked before the lists of classes and the delays.
     """
 
     autoretry_for: Errors = (Exception,)
@@ -83,6 +87,7 @@ class Policy:
     backoff_max: int = 600
     jitter: bool = True
     give_up_after: float | None = None
+    retry_when: RetryWhen | None = None
 
     @property
     def retries(self) -> int | None:
@@ -91,7 +96,7 @@ class Policy:
 
     @property
     def longest_delay(self) -> float:
-        """Seconds; no retry of this policy waits longer, but for `RetryLater`."""
+        """Seconds; no retry of this policy waits longer, but for `RetryLater` and what `retry_when` answers."""
         if self.delays is not None:
             return max(self.delays, default=0)
         return self.backoff_max if self.fixed_delay is None else self.fixed_delay
@@ -110,15 +115,31 @@ class Policy:
         # 2 ** retries is Celery's; past 64 doublings it only costs memory.
         return get_exponential_backoff_interval(factor, min(failures, 64), self.backoff_max, self.jitter)
 
-    def decide(self, error: BaseException, failures: int, age: float = 0.0) -> Decision:
+    def decide(
+        self,
+        error: BaseException,
+        failures: int,
+        age: float = 0.0,
+        *,
+        message: Message | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> Decision:
         """What becomes of a delivery whose handler raised.
 
         Parameters:
             error: what the handler raised.
             failures: how many of its runs before this one spent a retry.
             age: seconds since its first failure.
+            message: for `retry_when`, which is not asked without one.
+            report: told why an answer of `retry_when` was not taken.
         """
-        decision = self._said(error, failures) or self._listed(error) or self._counted(failures)
+        decision = self._said(error, failures)
+        if decision is None and self.retry_when is not None and message is not None:
+            answer = ask(self.retry_when, message, error)
+            if answer.fault and report is not None:
+                report(answer.fault)
+            decision = self._answered(answer, failures)
+        decision = decision or self._listed(error) or self._counted(failures)
         if isinstance(decision, Again) and self._too_late(age + decision.delay):
             return Bury(EXPIRED)
         return decision
@@ -146,6 +167,14 @@ class Policy:
                 return Again(self.delay(0), spent=False) if requeue else Bury(PERMANENT)
         return None
 
+    def _answered(self, answer: Answer, failures: int) -> Decision | None:
+        """What `retry_when` answered; its retries are retries like any other."""
+        if answer.dead is not None:
+            return Bury(PERMANENT, answer.dead)
+        if answer.seconds is None:
+            return None
+        return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(answer.seconds)
+
     def _listed(self, error: BaseException) -> Decision | None:
         """What the handler's options say of the error's class."""
         if isinstance(error, self.stop_for):
@@ -158,6 +187,7 @@ class Policy:
         return None
 
     def _counted(self, failures: int) -> Decision:
-        if self.retries is not None and failures >= self.retries:
-            return Bury(EXHAUSTED)
-        return Again(self.delay(failures))
+        return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(self.delay(failures))
+
+    def _is_exhausted(self, failures: int) -> bool:
+        return self.retries is not None and failures >= self.retries

@@ -56,6 +56,22 @@ def again(delivery: Delivery, delay: float, failure: Failure) -> None:
 
 
 @harmless
+def not_taken(delivery: Delivery, fault: str) -> None:
+    """What a handler's `retry_when` answered, or raised, cannot be taken: its options decide."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.error("%d more answers of the retry_when of %s were not taken: %s", count, handler, fault)
+
+    if _sums.admits(("not taken", handler), more):
+        logger.error(
+            "%s: retry_when has given no answer, so that the handler's other options decide: %s. Mend the function.",
+            delivery.identity,
+            fault,
+        )
+
+
+@harmless
 def held(delivery: Delivery, delay: float, failure: Failure) -> None:
     """A handler asks to stop the topic."""
     handler = delivery.handler

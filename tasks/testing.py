@@ -5,7 +5,10 @@
     def test_a_bank_that_is_away_is_asked_again():
         assert str(outcome(charge, {"id": 1}, attempt=3)) == "retry in 4 s"
 
-The value goes through the handler's codec, model, function and policy, as it does in a worker.
+The value goes through the handler's codec, model, function and policy, as it does in a worker. `outcome_of` asks what
+would become of an error, without running the handler:
+
+        assert str(outcome_of(charge, TimeoutError(), attempt=13)) == "dead: exhausted"
 """
 
 import asyncio
@@ -36,6 +39,8 @@ class Outcome:
         error: what it raised, or what its value does not decode for.
         delay: seconds until the retry; where there is jitter, the longest that it may be.
         reason: of the dead letter, as in its header `reason`.
+        fault: why an answer of the handler's `retry_when` was not taken, so that the options decided; empty if none
+            was refused.
     """
 
     becomes: Literal["done", "retry", "dead", "halt"]
@@ -43,6 +48,7 @@ class Outcome:
     error: BaseException | None = None
     delay: float | None = None
     reason: str | None = None
+    fault: str = ""
 
     def __str__(self) -> str:
         if self.becomes == "retry":
@@ -78,13 +84,7 @@ def outcome(
             f"{handler.name} is async, and outcome() runs it on a loop of its own, but one runs here already: "
             "call outcome() from a test that is not async."
         )
-    if isinstance(value, Message):
-        message = value
-    else:
-        topic = next(iter(handler.source_topics), "test")
-        message = Message(topic, 0, 0, key=key, value=_bytes(handler, value), headers=headers)
-    delivery = message.delivery or f"{message.coordinates}:{handler.name}"
-    message = replace(message, attempt=attempt, attempts=Attempts(failed=attempt - 1), delivery=delivery)
+    message = _message(handler, value, attempt, key, headers)
     with _running(handler, message) as run:
         try:
             returned = handler.call(message)
@@ -93,8 +93,53 @@ def outcome(
         except AlreadySettled as error:
             return Outcome("done", error=error)
         except BaseException as error:
-            return _outcome(handler.policy.decide(error, run.failures, failing_for), error)
+            return _decided(handler, message, error, run.failures, failing_for)
     return Outcome("done", returned)
+
+
+def outcome_of(
+    handler: HandlerTask[..., Any],
+    error: BaseException,
+    value: Any = None,
+    *,
+    attempt: int = 1,
+    failing_for: float = 0.0,
+    key: bytes | None = None,
+    headers: tuple[Header, ...] = (),
+) -> Outcome:
+    """Say what would become of a delivery whose handler raised this error; the handler does not run.
+
+    Parameters:
+        error: what the handler would have raised.
+        value: of the record, for a `retry_when` that looks at it; as for `outcome`.
+        handler, attempt, failing_for, key, headers: as for `outcome`.
+
+    Raises:
+        TypeError: the handler's codec reads bytes, and the value is none.
+    """
+    message = _message(handler, value, attempt, key, headers)
+    with _running(handler, message) as run:
+        return _decided(handler, message, error, run.failures, failing_for)
+
+
+def _message(
+    handler: HandlerTask[..., Any], value: Any, attempt: int, key: bytes | None, headers: tuple[Header, ...]
+) -> Message:
+    if isinstance(value, Message):
+        message = value
+    else:
+        topic = next(iter(handler.source_topics), "test")
+        message = Message(topic, 0, 0, key=key, value=_bytes(handler, value), headers=headers)
+    delivery = message.delivery or f"{message.coordinates}:{handler.name}"
+    return replace(message, attempt=attempt, attempts=Attempts(failed=attempt - 1), delivery=delivery)
+
+
+def _decided(
+    handler: HandlerTask[..., Any], message: Message, error: BaseException, failures: int, age: float
+) -> Outcome:
+    faults: list[str] = []
+    decision = handler.policy.decide(error, failures, age, message=message, report=faults.append)
+    return replace(_outcome(decision, error), fault="; ".join(faults))
 
 
 def _in_loop() -> bool:
@@ -109,7 +154,7 @@ def _outcome(decision: Decision, error: BaseException) -> Outcome:
     match decision:
         case Again(delay):
             return Outcome("retry", error=error, delay=delay)
-        case Bury(reason):
+        case Bury(reason, _):
             return Outcome("dead", error=error, reason=reason)
         case Hold():
             return Outcome("halt", error=error)

@@ -3,7 +3,7 @@
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 #: Longest `error_message`, in characters; what is longer is cut in the middle.
@@ -42,6 +42,14 @@ class Failure:
             error_message=cut(_message(error), MAX_MESSAGE),
             error_traceback=cut(_traceback(error), MAX_TRACEBACK) if traceback else "",
             failed_at=int((time.time() if now is None else now) * 1000),
+        )
+
+    def with_why(self, why: str) -> "Failure":
+        """This failure, told with why no retry can help; as it is where nobody has said why."""
+        if not why:
+            return self
+        return replace(
+            self, error_message=cut(f"{why} ({self.error_message})" if self.error_message else why, MAX_MESSAGE)
         )
 
     def to_data(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Every way in which a delivery can end."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from celery import Task
 from celery.exceptions import Ignore, Reject
 from pydantic import BaseModel
 
-from tasks import DeadLetter, Message, RetryLater, StopConsuming, handler
+from tasks import Attempts, DeadLetter, Message, RetryLater, StopConsuming, handler
 from tests.handlers.notes import note, topic
 
 
@@ -116,6 +117,27 @@ async def awaited(order: Any, message: Message) -> None:
 @handler(topic("budget"), retry_delays=(0.4,) * 20, give_up_after=1)
 def budget(order: Any, message: Message) -> None:
     note("budget", message, order, "begun")
+    raise ConnectionError("always")
+
+
+def asked(message: Message, error: Exception, attempts: Attempts) -> float | DeadLetter | None:
+    if message.key != b"\x00key\xff" or not isinstance(error, ConnectionError):
+        return DeadLetter("of another kind")
+    match json.loads(message.value or b"{}")["end"]:
+        case "gone":
+            return DeadLetter("gone for good")
+        case "soon":
+            return 0.4 if attempts.failed < 1 else None
+        case "broken":
+            raise KeyError("no such thing")
+        case "hangs":
+            time.sleep(60)
+    return None
+
+
+@handler(topic("asked"), retry_when=asked, retry_delays=(0.1, 0.1), soft_time_limit=1)
+def asking(order: Any, message: Message) -> None:
+    note("asking", message, order, "begun")
     raise ConnectionError("always")
 
 

@@ -13,7 +13,21 @@ from tests.processes import DeadLetter, Run, Stack, eventually
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
 
-TOPICS = ("orders", "slow", "models", "raw", "texts", "async", "budget", "delays", "pair", "stop", "bound", "large")
+TOPICS = (
+    "orders",
+    "slow",
+    "models",
+    "raw",
+    "texts",
+    "async",
+    "budget",
+    "delays",
+    "asked",
+    "pair",
+    "stop",
+    "bound",
+    "large",
+)
 #: Every byte, a repeated name, an empty and a missing value, and names that Celery and the bridge use themselves.
 HEADERS: list[tuple[str, bytes | None]] = [
     ("trace", bytes(range(256))),
@@ -64,6 +78,10 @@ CASES: dict[str, tuple[str, Any]] = {
     "async slow": ("async", "slow"),
     "budget": ("budget", {}),
     "delays": ("delays", {}),
+    "asked gone": ("asked", end("gone")),
+    "asked soon": ("asked", end("soon")),
+    "asked broken": ("asked", end("broken")),
+    "asked hangs": ("asked", end("hangs")),
     "pair": ("pair", {}),
     "stop": ("stop", {}),
     "bound": ("bound", {}),
@@ -166,6 +184,10 @@ ENDS = {
     "async slow": "exhausted",
     "budget": "expired",
     "delays": "exhausted",
+    "asked gone": "permanent",
+    "asked soon": "exhausted",
+    "asked broken": "exhausted",
+    "asked hangs": "exhausted",
     "pair": None,
     "stop": None,
     "bound": "exhausted",
@@ -212,7 +234,16 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
 
 @pytest.mark.parametrize(
     ("case", "attempts"),
-    [("exhausted", 3), ("permanent", 1), ("undecodable", 1), ("delays", 3), ("bound", 2), ("slow", 1), ("exit", 3)],
+    [
+        ("exhausted", 3),
+        ("permanent", 1),
+        ("undecodable", 1),
+        ("delays", 3),
+        ("bound", 2),
+        ("slow", 1),
+        ("exit", 3),
+        ("asked soon", 3),
+    ],
 )
 def test_a_dead_letter_tells_how_often_the_handler_ran(endings, case, attempts):
     assert endings.letter(case).ours["attempts"] == str(attempts)
@@ -242,6 +273,7 @@ def test_a_dead_letter_lies_in_the_partition_of_its_record(endings):
         ("slow", "billiard.exceptions.SoftTimeLimitExceeded", ""),
         ("bound", "ConnectionError", "by hand"),
         ("invalid", "tasks.errors.Undecodable", "amount"),
+        ("asked gone", "ConnectionError", "gone for good (always)"),
     ],
 )
 def test_a_dead_letter_says_what_went_wrong(endings, case, error_class, words):
@@ -263,6 +295,23 @@ def test_retry_delays_are_kept(endings):
     first, second = endings.gaps("delays")
     assert first >= 0.3
     assert second >= 0.9
+
+
+def test_retry_when_decides_and_its_retries_are_spent_like_any_other(endings):
+    first, second = endings.gaps("asked soon")
+    assert first >= 0.4
+    assert 0.1 <= second < first + 1
+    assert endings.outcomes("asked gone") == ["begun"]
+
+
+@pytest.mark.parametrize(("case", "words"), [("asked broken", "KeyError"), ("asked hangs", "SoftTimeLimitExceeded")])
+def test_a_retry_when_that_raises_or_hangs_is_named_and_the_options_decide(endings, case, words):
+    assert endings.outcomes(case) == ["begun"] * 3
+    said = [
+        line for line in endings.log.splitlines() if f"{endings.coordinates[case]}:" in line and "retry_when" in line
+    ]
+    assert said
+    assert all(words in line for line in said)
 
 
 def test_retry_later_spends_no_retries(endings):

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tasks import DeadLetter, HandlerTask, Message, RetryLater, handler
-from tasks.testing import outcome
+from tasks import Attempts, DeadLetter, HandlerTask, Message, RetryLater, handler
+from tasks.testing import outcome, outcome_of
 
 
 class Order(BaseModel):
@@ -44,6 +44,26 @@ async def raw(value: bytes) -> bytes:
     return value
 
 
+def by_status(message: Message, error: Exception, attempts: Attempts) -> float | DeadLetter | type[DeadLetter] | None:
+    return 60 * attempts.failed if isinstance(error, ConnectionError) else None
+
+
+def always(message: Message, error: BaseException, attempts: Attempts) -> type[DeadLetter]:
+    return DeadLetter
+
+
+@handler("orders", retry_when=by_status)
+def asks(order: Order) -> None: ...
+
+
+@handler("orders", retry_when=always)
+def asks_too(order: Order) -> None: ...
+
+
+@handler("orders", retry_when=lambda message, error, attempts: 5 if message.header("test") else None)
+def asks_three(order: Order) -> None: ...
+
+
 async def right(message: Message) -> None:
     number: int = charge(Order(id=1))
     notify({"id": number}, message)
@@ -51,7 +71,8 @@ async def right(message: Message) -> None:
     value: bytes = await raw(b"1")
     charge.delay(Order(id=1))
     seconds: float | None = outcome(charge, {"id": 1}, attempt=3).delay
-    print(text, value, seconds, charge.name)
+    reason: str | None = outcome_of(asks, ConnectionError(), attempt=13).reason
+    print(text, value, seconds, reason, charge.name)
 
 
 async def wrong(message: Message) -> None:
@@ -65,6 +86,7 @@ async def wrong(message: Message) -> None:
     RetryLater("soon")  # error: arg-type
     outcome(charge)  # error: call-arg
     outcome(wrong, 1)  # error: arg-type
+    outcome_of(asks, "error")  # error: arg-type
 
 
 @handler("orders", retry_backof=1)  # error: call-overload, untyped-decorator
@@ -77,6 +99,22 @@ def a_text(order: Any) -> None: ...
 
 @handler("orders", dead_letter_for=ValueError("x"))  # error: call-overload, untyped-decorator
 def an_instance(order: Any) -> None: ...
+
+
+def answers_in_words(message: Message, error: Exception, attempts: Attempts) -> str:
+    return "soon"
+
+
+def of_two(message: Message, error: Exception) -> float:
+    return 5
+
+
+@handler("orders", retry_when=answers_in_words)  # error: arg-type
+def in_words(order: Any) -> None: ...
+
+
+@handler("orders", retry_when=of_two)  # error: arg-type
+def by_two(order: Any) -> None: ...
 
 
 @handler(5)  # error: call-overload, untyped-decorator

@@ -3,6 +3,7 @@
 import json
 import logging
 import pickle
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Publisher
 from lossless.worker.ending import ComeBack
-from tasks import DeadLetter, StopConsuming, app, execution, handler, metrics, resending
+from tasks import DeadLetter, StopConsuming, app, attempt, execution, handler, metrics, resending
 from tasks.book import Book
 from tasks.errors import DeadLettered
 from tests.memory_ledger import MemoryLedger
@@ -177,6 +178,40 @@ def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> 
         world.run_batch(again)
     assert world.letters == [(0, "exhausted"), (2, "exhausted")]
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE, 2: Fate.DEAD}
+
+
+def test_what_retry_when_answers_is_done_with_its_own_words_in_the_dead_letter(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Any] = []
+
+    def when(message: Message, error: Exception, attempts: Any) -> Any:
+        seen.append((message.offset, type(error), attempts.failed))
+        return {b"-1": 7, b"-2": DeadLetter("gone for good"), b"-3": "soon"}.get(message.value or b"")
+
+    monkeypatch.setattr(charge, "policy", replace(charge.policy, retry_when=when))
+    with pytest.raises(DeadLettered, match=r"permanent: .*BankAway: gone for good"):
+        world.run(-1, -2, -3, -4, 5)
+    assert sorted(world.sent) == [(4, [2, 3]), (7, [0])]
+    assert world.letters == [(1, "permanent")]
+    assert seen == [(offset, BankAway, 0) for offset in range(4)]
+    (line,) = [line for line in caplog.messages if "retry_when has given no answer" in line]
+    assert line.startswith("orders-0-2:unit.charge: ")
+    assert "its answer was a str" in line
+
+
+def test_a_process_that_is_ended_while_retry_when_runs_settles_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told_to_end(message: Message, error: Exception, attempts: Any) -> Any:
+        monkeypatch.setattr(attempt, "terminate_handler_fired", lambda: True)
+        raise SystemExit
+
+    monkeypatch.setattr(charge, "policy", replace(charge.policy, retry_when=told_to_end))
+    with pytest.raises(SystemExit):
+        world.run(1, -2)
+    assert (world.letters, world.sent) == ([], [])
+    assert world.book.fates == {0: Fate.DONE}
 
 
 def test_what_is_settled_is_not_run_again(world: World) -> None:

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from tasks import DeadLetter, Message, RetryLater, StopConsuming
+from tasks import Attempts, DeadLetter, Message, RetryLater, StopConsuming
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
-from tasks.testing import outcome
+from tasks.testing import outcome, outcome_of
 
 
 class Order(BaseModel):
@@ -191,3 +191,48 @@ def test_nothing_is_left_behind(charge):
     outcome(charge, "away", attempt=2)
     assert charge.policy is policy
     assert charge.request.called_directly
+
+
+def by_status(message: Message, error: Exception, attempts: Attempts) -> float | type[DeadLetter] | None:
+    if message.header("test"):
+        return DeadLetter
+    if isinstance(error, CardDeclined):
+        return 1 / attempts.failed
+    return 60 if isinstance(error, ConnectionError) else None
+
+
+@pytest.mark.parametrize(
+    ("error", "attempt", "headers", "becomes", "fault"),
+    [
+        (ConnectionError(), 1, (), "retry in 60 s", ""),
+        (ConnectionError(), 3, (), "dead: exhausted", ""),
+        (KeyError(), 2, (), "retry in 2 s", ""),
+        (KeyError(), 1, (("test", b"1"),), "dead: permanent", ""),
+        (CardDeclined(), 1, (), "retry in 1 s", "raised ZeroDivisionError"),
+        (CardDeclined(), 3, (), "dead: exhausted", ""),
+        (ERRORS["stop"], 1, (("test", b"1"),), "halt", ""),
+    ],
+)
+def test_what_would_become_of_an_error_is_told_without_running_the_handler(
+    handler, error, attempt, headers, becomes, fault
+):
+    @handler("orders", max_retries=2, retry_when=by_status)
+    def charge(order: Any) -> None:
+        raise AssertionError("it ran")
+
+    found = outcome_of(charge, error, attempt=attempt, headers=headers)
+    assert str(found) == becomes
+    assert fault in found.fault
+    assert bool(fault) == bool(found.fault)
+    assert found.error is error
+
+
+def test_a_handlers_retry_when_counts_where_it_runs(handler):
+    @handler("orders", retry_when=by_status)
+    def charge(order: Any) -> None:
+        raise ERRORS[order]
+
+    assert str(outcome(charge, "away")) == "retry in 60 s"
+    assert str(outcome(charge, "later")) == "retry in 7 s"
+    assert str(outcome(charge, "unlisted", headers=(("test", b"1"),))) == "dead: permanent"
+    assert "ZeroDivisionError" in outcome(charge, "declined").fault
