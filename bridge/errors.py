@@ -89,3 +89,7 @@ class UnknownTopic(BridgeError):
 
 class NotDecided(BridgeError):
     """A halt, or a policy, could be noted neither in Kafka nor in Redis: nothing has changed."""
+
+
+class UnfitTopic(BridgeError):
+    """A topic of ours would drop what is written to it before anybody has read it."""

@@ -21,6 +21,8 @@ class Handler:
         batch: how many deliveries one Celery task may carry; "auto": that is found out.
         one_by_one: why that is one whatever is found out, where it is.
         longest_wait: seconds; the longest delay or hard time limit that one of its messages may see.
+        retry_delays: its own list of delays, if it has one.
+        longest_delay: seconds; no retry of its own policy waits longer.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Handler:
     batch: int | Literal["auto"]
     longest_wait: float
     one_by_one: str = ""
+    retry_delays: tuple[float, ...] | None = None
+    longest_delay: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 batch=1 if task.one_by_one else task.batch,
                 longest_wait=task.longest_wait,
                 one_by_one=task.one_by_one,
+                retry_delays=None if task.policy.delays is None else tuple(task.policy.delays),
+                longest_delay=task.policy.longest_delay,
             )
     return Routes(found), faults
 

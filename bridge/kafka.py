@@ -20,6 +20,7 @@ from confluent_kafka import Message as Record
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Fatal",
     "KafkaError",
     "KafkaException",
+    "NewPartitions",
     "NewTopic",
     "OffsetSpec",
     "Producer",

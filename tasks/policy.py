@@ -99,7 +99,13 @@ class Policy:
         """Seconds; no retry of this policy waits longer, but for `RetryLater` and what `retry_when` answers."""
         if self.delays is not None:
             return max(self.delays, default=0)
-        return self.backoff_max if self.fixed_delay is None else self.fixed_delay
+        if self.fixed_delay is not None:
+            return self.fixed_delay
+        if self.max_retries == 0:
+            return 0
+        # A few retries never come as far as `backoff_max`.
+        last = 64 if self.max_retries is None else min(self.max_retries - 1, 64)
+        return float(min(self.backoff_max, int(max(1.0, self.backoff)) * 2**last))
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after that many failures before this one (0 at the first).

@@ -16,7 +16,7 @@ def opened(settings: Settings, topics: Iterable[str]) -> Iterator[tuple[Ledger, 
         KafkaUnavailable: Kafka does not say which cluster it is.
     """
     assert settings.ledger_url is not None
-    catalog = Catalog(settings, topics, make=False)
+    catalog = Catalog(settings, topics)
     catalog.prepare()
     days, named = settings.file.kafka_ledger_days, settings.ledger_named
     ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group, days, named=named)

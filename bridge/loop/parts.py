@@ -29,6 +29,7 @@ from bridge.pauses.queues import Queues
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
+from bridge.topics.needed import needed
 from bridge.upkeep.gauges import Gauges
 from bridge.upkeep.kafka_state import KafkaState
 from bridge.upkeep.stuck import Search
@@ -57,7 +58,7 @@ class Before:
     ) -> "Before":
         """Connects to nothing yet."""
         metrics = BridgeMetrics()
-        catalog = Catalog(settings, routes.topics)
+        catalog = Catalog(settings, routes.topics, needed(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), Blockage(metrics, clock)
         return cls(settings, routes, Broker(app), catalog, kafka, blockage, metrics, clock)
 

@@ -1,7 +1,7 @@
 """Which topics there are and where they end; makes those of ours that are missing."""
 
 import logging
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from bridge.kafka import (
     admin_client,
 )
 from bridge.settings import Settings
-from bridge.topics.making import ANSWER_WITHIN, made_on_first_use, make_dead_letters
-from bridge.topics.names import TopicNames
+from bridge.topics.making import ANSWER_WITHIN, MOCK, grow, made_on_first_use, make, shape_of
+from bridge.topics.ours import Ours
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +27,13 @@ _NO_ANSWER: Final = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
 )
-#: How the ids of librdkafka's mock clusters begin.
-MOCK: Final = "mockCluster"
 
 
 class Catalog:
     """Kafka's metadata for the topics that handlers name.
+
+    Parameters:
+        ours: what must lie beside them, and is made where it may be (bridge.topics.needed).
 
     Attributes:
         missing: source topics that do not exist (yet).
@@ -40,9 +41,8 @@ class Catalog:
         topic_ids: per source topic, the id that tells it from one of the same name that was deleted before.
     """
 
-    def __init__(self, settings: Settings, topics: Iterable[str], make: bool = True) -> None:
-        self._settings = settings
-        self._makes = make and settings.file.kafka_create_topics
+    def __init__(self, settings: Settings, topics: Iterable[str], ours: Iterable[Ours] = ()) -> None:
+        self._ours = tuple(ours) if settings.file.kafka_create_topics else ()
         self._topics = tuple(topics)
         self._admin: AdminClient = admin_client(settings.kafka)
         self._prepared: set[str] = set()
@@ -55,11 +55,11 @@ class Catalog:
 
     @property
     def complete(self) -> bool:
-        """Whether every source topic exists and has its dead-letter topic."""
+        """Whether every source topic exists and has what must lie beside it."""
         return self._prepared.issuperset(self._topics)
 
     def prepare(self) -> None:
-        """Find the source topics, and make the dead-letter topics that are missing.
+        """Find the source topics, and make what is missing beside them.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -79,10 +79,8 @@ class Catalog:
         self._named = set(missing)
         self.missing = missing
         self._must_identify({name for name in found if name not in self.topic_ids})
-        for name, topic in found.items():
-            if name not in self._prepared:
-                self._make(name, len(topic.partitions), known)
-                self._prepared.add(name)
+        self._make([ours for ours in self._ours if ours.source in found.keys() - self._prepared], known)
+        self._prepared.update(found)
 
     def identify(self, topics: Collection[str]) -> dict[str, str]:
         """Ask for the ids of topics; return of which Kafka did not tell it, and why: one that is gone, perhaps."""
@@ -132,14 +130,17 @@ class Catalog:
         self.topic_ids.update(told)
         return told
 
-    def _make(self, source: str, partitions: int, known: Container[str]) -> None:
-        name = TopicNames.of(self._settings).dead_letters(source)
-        if name in known or not self._makes:
-            return
+    def _make(self, wanted: Collection[Ours], known: Mapping[str, Any]) -> None:
+        """Make what is missing, and give as many partitions as the source has to what has fewer."""
+        missing = [ours for ours in wanted if ours.name not in known]
         if self.cluster.startswith(MOCK):
-            made_on_first_use(name)
-        else:
-            make_dead_letters(self._admin, name, source, partitions)
+            made_on_first_use([ours.name for ours in missing])
+            return
+        sources = {ours.source: shape_of(known[ours.source]) for ours in wanted}
+        make(self._admin, missing, sources)
+        there = [ours for ours in wanted if ours.name in known and known[ours.name].error is None]
+        small = [ours for ours in there if len(known[ours.name].partitions) < sources[ours.source].partitions]
+        grow(self._admin, small, sources)
 
     def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
         """Ask where one partition begins and ends, without waiting for the answers (`told`)."""

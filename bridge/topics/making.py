@@ -1,36 +1,51 @@
-"""Makes topics of ours: for dead letters (partitions as the source, kept without end), and for decisions."""
+"""Makes topics of ours: partitions and copies as their source, larger records than it, kept for long enough."""
 
 import logging
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import AdminClient, ConfigResource, KafkaError, KafkaException, NewTopic
+from bridge.kafka import AdminClient, ConfigResource, KafkaError, KafkaException, NewPartitions, NewTopic
+from bridge.topics.ours import Kind, Limits, Ours, Shape
 
 logger = logging.getLogger(__name__)
 
 #: Seconds for one question to Kafka.
 ANSWER_WITHIN: Final = 5.0
-#: A dead letter is dropped by nobody but a person: not after a time, and not because another has its key.
-KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-#: How much larger than its source a dead letter may be: our headers, cut as bridge.records.failure says.
-HEADROOM: Final = 65_536
-#: The largest record that a topic takes where nothing else is said, in bytes (Kafka's message.max.bytes).
-USUAL: Final = 1_048_588
+#: How the ids of librdkafka's mock clusters begin: it makes topics on first use, and answers fewer questions.
+MOCK: Final = "mockCluster"
+_BY_HAND: Final = "as `bridge topics` says it must be; what belongs there waits until it is there"
+_LATER: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 
-def make_dead_letters(admin: AdminClient, name: str, source: str, partitions: int) -> None:
-    """Make the topic; one that may not be made is said, and left to a person.
+def make(admin: AdminClient, wanted: Sequence[Ours], sources: Mapping[str, Shape]) -> list[str]:
+    """Make topics; what may not be made is said, and left to a person.
+
+    Parameters:
+        sources: the shape of each one's source.
+
+    Returns:
+        the names of those that are there now.
 
     Raises:
         KafkaUnavailable: Kafka did not answer, and may do so later.
     """
-    config = {**KEPT, "max.message.bytes": str(_largest(admin, source) + HEADROOM)}
-    if _made(admin, NewTopic(name, num_partitions=partitions, config=config), "dead letters wait until it is there"):
-        logger.info(
-            "topic %r made, with %d partitions; its dead letters are kept without end (retention.ms=-1).",
-            name,
-            partitions,
-        )
+    limits = limits_of(admin, {ours.source for ours in wanted})
+    topics = [_new(ours, sources[ours.source], limits[ours.source]) for ours in wanted]
+    answers = admin.create_topics(topics, request_timeout=ANSWER_WITHIN) if topics else {}
+    refused = {ours.name: _why(answers[ours.name]) for ours in wanted}
+    made = []
+    for ours in wanted:
+        if (why := refused[ours.name]) is None:
+            kept = "without end" if ours.retention_ms < 0 else f"for {ours.retention_ms / 86_400_000:.3g} days"
+            count = sources[ours.source].partitions
+            logger.info(
+                "topic %r made for %s, with %d partitions; they are kept %s.", ours.name, ours.what, count, kept
+            )
+        if why is None or _is_there(ours.name, why, _BY_HAND):
+            made.append(ours.name)
+    return made
 
 
 def make_control(admin: AdminClient, name: str) -> None:
@@ -39,44 +54,96 @@ def make_control(admin: AdminClient, name: str) -> None:
     Raises:
         KafkaUnavailable: Kafka did not answer, and may do so later.
     """
-    config = {"cleanup.policy": "compact"}
-    what = "with cleanup.policy=compact and one partition; until then what is decided is in Redis alone"
-    if _made(admin, NewTopic(name, num_partitions=1, config=config), what):
+    topic = NewTopic(name, num_partitions=1, config=Ours(name, Kind.CONTROL, "").config(Limits()))
+    why = _why(admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name])
+    if why is None:
         logger.info("topic %r made: it has what is decided for the group (halts, policies).", name)
+    else:
+        _is_there(name, why, "with cleanup.policy=compact and one partition; until then it is in Redis alone")
 
 
-def _made(admin: AdminClient, topic: NewTopic, until: str) -> bool:
+def grow(admin: AdminClient, wanted: Iterable[Ours], sources: Mapping[str, Shape]) -> None:
+    """Give topics as many partitions as their sources have; what may not be is said, and left to a person."""
+    added = {ours.name: sources[ours.source].partitions for ours in wanted}
+    if not added:
+        return
+    more = [NewPartitions(name, count) for name, count in added.items()]
+    for name, future in admin.create_partitions(more, request_timeout=ANSWER_WITHIN).items():
+        why = _why(future)
+        if why is None:
+            logger.info("topic %r has %d partitions now, as its source.", name, added[name])
+        else:
+            logger.error("topic %r could not be given %d partitions: %s.", name, added[name], why.str())
+
+
+def limits_of(admin: AdminClient, sources: Iterable[str]) -> dict[str, Limits]:
+    """What each source demands; what is usual where Kafka does not tell."""
+    return {name: _limits(config) for name, config in configs(admin, sources).items()}
+
+
+def configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The configuration of each topic; an empty one where Kafka does not tell."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(names))]
+    if not resources:
+        return {}
+    found = {}
+    for resource, future in admin.describe_configs(resources, request_timeout=ANSWER_WITHIN).items():
+        try:
+            found[resource.name] = {name: str(entry.value) for name, entry in future.result(ANSWER_WITHIN).items()}
+        except (KafkaException, TimeoutError):
+            found[resource.name] = {}
+    return found
+
+
+def shape_of(topic: Any) -> Shape:
+    """The shape of a topic, of its metadata."""
+    parts = topic.partitions.values()
+    return Shape(len(parts), max((len(part.replicas) for part in parts), default=1))
+
+
+def made_on_first_use(names: Sequence[str]) -> None:
+    """Say that a Kafka without CreateTopics makes them."""
+    if names:
+        logger.info("this Kafka makes topics on first use: %s are left to it.", ", ".join(map(repr, names)))
+
+
+def _new(ours: Ours, source: Shape, limits: Limits) -> NewTopic:
+    return NewTopic(
+        ours.name,
+        num_partitions=source.partitions,
+        replication_factor=source.replicas,
+        config=ours.config(limits),
+    )
+
+
+def _limits(config: Mapping[str, str]) -> Limits:
+    largest, in_sync = config.get("max.message.bytes", ""), config.get("min.insync.replicas", "")
+    usual = Limits()
+    return Limits(
+        int(largest) if largest.isdecimal() else usual.largest,
+        int(in_sync) if in_sync.isdecimal() else usual.in_sync,
+    )
+
+
+def _why(answer: "Future[Any]") -> KafkaError | None:
+    """Why something was refused; `None`: it was done."""
     try:
-        admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[topic.topic].result(ANSWER_WITHIN * 2)
+        answer.result(ANSWER_WITHIN * 2)
     except KafkaException as error:
-        _refused(topic.topic, error.args[0], until)
-        return False
+        why: KafkaError = error.args[0]
+        return why
     except TimeoutError:
-        raise KafkaUnavailable(f"Kafka did not answer when topic {topic.topic!r} was to be made.") from None
-    return True
+        return KafkaError(KafkaError._TIMED_OUT, "Kafka did not answer")
+    return None
 
 
-def made_on_first_use(name: str) -> None:
-    """Say that a Kafka without CreateTopics makes it."""
-    logger.info("this Kafka makes topics on first use: %r is left to it.", name)
-
-
-def _largest(admin: AdminClient, source: str) -> int:
-    """The largest record that the source takes, in bytes (Kafka's default where it does not tell)."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, source)
-    try:
-        (future,) = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN).values()
-        return int(future.result(ANSWER_WITHIN)["max.message.bytes"].value)
-    except (KafkaException, TimeoutError, KeyError, TypeError, ValueError):
-        return USUAL
-
-
-def _refused(name: str, error: KafkaError, until: str) -> None:
-    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-        return
-    if error.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
-        made_on_first_use(name)
-        return
-    if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-        raise KafkaUnavailable(f"topic {name!r} could not be made: {error.str()}.")
-    logger.error("topic %r could not be made: %s. Make it by hand; %s.", name, error.str(), until)
+def _is_there(name: str, why: KafkaError, by_hand: str) -> bool:
+    if why.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return True
+    if why.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
+        made_on_first_use([name])
+        return True
+    if why.retriable() or why.code() in _LATER:
+        raise KafkaUnavailable(f"topic {name!r} could not be made: {why.str()}.")
+    logger.error("topic %r could not be made: %s. Make it by hand, %s.", name, why.str(), by_hand)
+    return False

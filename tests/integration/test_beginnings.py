@@ -120,7 +120,7 @@ def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stac
     stack.make_topics("orders")
     there = stack.topic("orders")
     settings = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka})
-    catalog = Catalog(settings, [there], make=False)
+    catalog = Catalog(settings, [there])
     untold = catalog.identify({there, "gone"})
     assert (list(catalog.topic_ids), list(untold)) == ([there], ["gone"])
     with pytest.raises(KafkaUnavailable, match="gone"):

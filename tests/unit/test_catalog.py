@@ -11,7 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from bridge.errors import KafkaUnavailable
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics import catalog
-from bridge.topics.catalog import MOCK, Catalog
+from bridge.topics.catalog import Catalog
+from bridge.topics.making import MOCK
+from bridge.topics.ours import Kind, Ours
 
 
 def future(found: Any) -> "Future[Any]":
@@ -25,6 +27,11 @@ def future(found: Any) -> "Future[Any]":
 
 def error(code: int) -> KafkaException:
     return KafkaException(KafkaError(code))
+
+
+def metadata(partitions: int) -> Any:
+    parts = {number: SimpleNamespace(replicas=[1]) for number in range(partitions)}
+    return SimpleNamespace(error=None, partitions=parts)
 
 
 class Admin:
@@ -41,7 +48,7 @@ class Admin:
         self.looked += 1
         if self.away is not None:
             raise self.away
-        known = {name: SimpleNamespace(error=None, partitions=range(count)) for name, count in self.topics.items()}
+        known = {name: metadata(count) for name, count in self.topics.items()}
         return SimpleNamespace(topics=known, cluster_id=self.cluster)
 
     def describe_topics(self, names: Any, request_timeout: float) -> Any:
@@ -52,6 +59,13 @@ class Admin:
         return {place: future(self.ends) for place in asked}
 
 
+DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, "orders")
+
+
+def counted(wanted: Any, sources: Any) -> list[tuple[str, int]]:
+    return [(ours.name, sources[ours.source].partitions) for ours in wanted]
+
+
 @pytest.fixture
 def kafka(monkeypatch):
     """A catalog of the topic `orders` on that cluster, and what was made of it."""
@@ -59,8 +73,9 @@ def kafka(monkeypatch):
 
     def of(admin: Admin, **file: Any) -> Catalog:
         monkeypatch.setattr(catalog, "admin_client", lambda properties: admin)
-        monkeypatch.setattr(catalog, "make_dead_letters", lambda _, name, source, count: made.append((name, count)))
-        found = Catalog(Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"])
+        for act in ("make", "grow"):
+            monkeypatch.setattr(catalog, act, lambda _, wanted, sources: made.extend(counted(wanted, sources)))
+        found = Catalog(Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"], [DLQ])
         found.made = made  # type: ignore[attr-defined]
         return found
 
@@ -74,6 +89,12 @@ def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(kafka):
     assert found.made == [("orders.dlq", 3)]
     assert found.complete
     assert (found.cluster, found.topic_ids) == ("a-cluster", {"orders": "an-id"})
+
+
+def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(kafka):
+    found = kafka(Admin(orders=3, **{"orders.dlq": 1}))
+    found.prepare()
+    assert found.made == [("orders.dlq", 3)]
 
 
 def test_nothing_is_made_that_is_there_or_that_the_settings_forbid(kafka):

@@ -1,4 +1,4 @@
-"""A topic for dead letters is made to keep what its source may hold; what Kafka refuses ends in an answer each."""
+"""Topics of ours are made to keep what their source may hold; what Kafka refuses ends in an answer each."""
 
 import logging
 from concurrent.futures import Future
@@ -9,9 +9,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import KafkaUnavailable
-from bridge.topics.making import HEADROOM, USUAL, make_dead_letters
+from bridge.topics.making import grow, limits_of, make, make_control, shape_of
+from bridge.topics.ours import HEADROOM, USUAL, Kind, Limits, Ours, Shape
 
-NAME, SOURCE = "orders.dlq", "orders"
+SOURCE = "orders"
+DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, SOURCE)
+HOUR = Ours("orders.retry.1h", Kind.RETRY, SOURCE, 3_600)
+SOURCES = {SOURCE: Shape(6, 3)}
 
 
 def answer(found: Any) -> "Future[Any]":
@@ -28,41 +32,64 @@ def refusal(code: int, *, retriable: bool = False) -> KafkaException:
 
 
 class Admin:
-    """Kafka's admin client: `largest` of the source's records, and what becomes of a topic that is to be made."""
+    """Kafka's admin client: what the source's configuration says, and what becomes of topics that are to be made."""
 
-    def __init__(self, made: Any = None, largest: Any = "2000000") -> None:
-        self._made, self._largest, self.asked = made, largest, list[Any]()
+    def __init__(self, made: Any = None, **config: Any) -> None:
+        self._made, self._config, self.asked = made, config, list[Any]()
 
     def describe_configs(self, resources: Any, request_timeout: float) -> Any:
-        told = self._largest
-        found = told if isinstance(told, Exception) else {"max.message.bytes": SimpleNamespace(value=told)}
-        return {resources[0]: answer(found)}
+        if "refused" in self._config:
+            return dict.fromkeys(resources, answer(self._config["refused"]))
+        told = {name.replace("_", "."): SimpleNamespace(value=value) for name, value in self._config.items()}
+        return dict.fromkeys(resources, answer(told))
 
     def create_topics(self, topics: Any, request_timeout: float) -> Any:
-        self.asked = list(topics)
-        return {topics[0].topic: answer(self._made)}
+        self.asked += topics
+        return {topic.topic: answer(self._made) for topic in topics}
+
+    def create_partitions(self, more: Any, request_timeout: float) -> Any:
+        self.asked += more
+        return {each.topic: answer(self._made) for each in more}
 
 
-def make(admin: Any) -> None:
-    make_dead_letters(admin, NAME, SOURCE, 6)
+def made(admin: Any, *wanted: Ours) -> list[str]:
+    return make(admin, wanted or (DLQ,), SOURCES)
 
 
-def test_it_has_the_sources_partitions_and_keeps_everything_without_end(caplog):
+def test_they_have_the_sources_partitions_and_copies_and_keep_more_than_it_may_hold_for_long_enough(caplog):
     caplog.set_level(logging.INFO)
-    admin = Admin()
-    make(admin)
-    (topic,) = admin.asked
-    assert (topic.topic, topic.num_partitions) == (NAME, 6)
-    kept = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-    assert topic.config == {**kept, "max.message.bytes": str(2_000_000 + HEADROOM)}
-    assert "'orders.dlq' made, with 6 partitions" in caplog.text
+    admin = Admin(max_message_bytes="2000000", min_insync_replicas="2")
+    assert made(admin, DLQ, HOUR) == ["orders.dlq", "orders.retry.1h"]
+    dead, hour = admin.asked
+    for topic in admin.asked:
+        assert (topic.num_partitions, topic.replication_factor) == (6, 3)
+        assert topic.config["max.message.bytes"] == str(2_000_000 + HEADROOM)
+        assert (topic.config["min.insync.replicas"], topic.config["cleanup.policy"]) == ("2", "delete")
+        assert topic.config["retention.bytes"] == "-1"
+    assert (dead.topic, dead.config["retention.ms"]) == ("orders.dlq", "-1")
+    # Twice its delay, and a week for bridges that are away; by the broker's clock, not by a worker's.
+    assert (hour.topic, hour.config["retention.ms"]) == ("orders.retry.1h", str((2 * 3_600 + 7 * 86_400) * 1000))
+    assert hour.config["message.timestamp.type"] == "LogAppendTime"
+    assert "'orders.dlq' made for dead letters, with 6 partitions; they are kept without end" in caplog.text
+    assert "'orders.retry.1h' made for records that wait 3600 s" in caplog.text
 
 
-@pytest.mark.parametrize("told", [refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED), TimeoutError(), None, "many"])
-def test_where_kafka_does_not_tell_what_the_source_takes_it_is_what_is_usual(told: Any):
-    admin = Admin(largest=told)
-    make(admin)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"refused": refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED)},
+        {"refused": TimeoutError()},
+        {},
+        {"max_message_bytes": None},
+        {"max_message_bytes": "many", "min_insync_replicas": "some"},
+    ],
+)
+def test_where_kafka_does_not_tell_what_the_source_demands_it_is_what_is_usual(config: dict[str, Any]):
+    admin = Admin(**config)
+    assert limits_of(admin, [SOURCE]) == {SOURCE: Limits(USUAL, 0)}  # type: ignore[arg-type]
+    made(admin)
     assert admin.asked[0].config["max.message.bytes"] == str(USUAL + HEADROOM)
+    assert "min.insync.replicas" not in admin.asked[0].config
 
 
 @pytest.mark.parametrize(
@@ -76,22 +103,51 @@ def test_where_kafka_does_not_tell_what_the_source_takes_it_is_what_is_usual(tol
 )
 def test_a_kafka_that_may_answer_later_is_asked_again(error: Exception):
     with pytest.raises(KafkaUnavailable, match=r"orders\.dlq"):
-        make(Admin(error))
+        made(Admin(error))
+    with pytest.raises(KafkaUnavailable, match=r"bridge\.control"):
+        make_control(Admin(error), "bridge.control")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("code", "level", "said"),
+    ("code", "there", "level", "said"),
     [
-        (KafkaError.TOPIC_ALREADY_EXISTS, None, ""),
-        (KafkaError._UNSUPPORTED_FEATURE, logging.INFO, "makes topics on first use"),
-        (KafkaError.UNSUPPORTED_VERSION, logging.INFO, "makes topics on first use"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, logging.ERROR, "Make it by hand; dead letters wait"),
-        (KafkaError.POLICY_VIOLATION, logging.ERROR, "said by Kafka"),
+        (KafkaError.TOPIC_ALREADY_EXISTS, True, None, ""),
+        (KafkaError._UNSUPPORTED_FEATURE, True, logging.INFO, "makes topics on first use"),
+        (KafkaError.UNSUPPORTED_VERSION, True, logging.INFO, "makes topics on first use"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, logging.ERROR, "Make it by hand, as `bridge topics` says"),
+        (KafkaError.POLICY_VIOLATION, False, logging.ERROR, "said by Kafka"),
     ],
 )
-def test_what_no_waiting_helps_is_said_and_stops_nothing(code: int, level: int | None, said: str, caplog):
+def test_what_no_waiting_helps_is_said_and_stops_nothing(code: int, there: bool, level: int | None, said: str, caplog):
     caplog.set_level(logging.INFO)
-    make(Admin(refusal(code)))
+    assert made(Admin(refusal(code))) == (["orders.dlq"] if there else [])
     assert [(record.levelno, said in record.getMessage()) for record in caplog.records] == (
         [] if level is None else [(level, True)]
     )
+
+
+def test_of_what_is_decided_the_last_of_each_key_is_kept_in_one_partition():
+    admin = Admin()
+    make_control(admin, "bridge.control")  # type: ignore[arg-type]
+    (topic,) = admin.asked
+    assert (topic.num_partitions, topic.config) == (1, {"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(None, "has 6 partitions now"), (refusal(KafkaError.POLICY_VIOLATION), "could not be given 6 partitions")],
+)
+def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(error: Any, said: str, caplog):
+    caplog.set_level(logging.INFO)
+    admin = Admin(error)
+    grow(admin, [HOUR], SOURCES)  # type: ignore[arg-type]
+    assert [(more.topic, more.new_total_count) for more in admin.asked] == [("orders.retry.1h", 6)]
+    assert said in caplog.text
+    grow(admin, [], SOURCES)  # type: ignore[arg-type]
+    assert len(admin.asked) == 1
+
+
+def test_the_shape_of_a_topic_is_read_off_its_metadata():
+    parts = {number: SimpleNamespace(replicas=[1, 2]) for number in range(4)}
+    assert shape_of(SimpleNamespace(partitions=parts)) == Shape(4, 2)
+    assert shape_of(SimpleNamespace(partitions={})) == Shape(0, 1)

@@ -105,9 +105,25 @@ def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
         assert age + decision.delay <= policy.give_up_after
 
 
+@pytest.mark.parametrize(
+    ("policy", "longest"),
+    [
+        (Policy(), 600),
+        (Policy(max_retries=3), 4),
+        (Policy(max_retries=0), 0),
+        (Policy(max_retries=None, backoff_max=7_200), 7_200),
+        (Policy(max_retries=2, backoff=90), 180),
+        (Policy(delays=(1, 3_600)), 3_600),
+        (Policy(fixed_delay=300, max_retries=1), 300),
+    ],
+)
+def test_the_longest_delay_is_one_that_the_retries_reach(policy: Policy, longest: float):
+    assert policy.longest_delay == longest
+
+
 @given(policies, st.integers(0, 10_000))
 def test_no_delay_is_longer_than_the_longest_and_none_is_negative(policy, failures):
-    if policy.delays is None or failures < len(policy.delays):
+    if policy.retries is None or failures < policy.retries:
         assert 0 <= policy.delay(failures) <= policy.longest_delay
 
 

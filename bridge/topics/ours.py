@@ -1,0 +1,187 @@
+"""A topic of ours beside its source: how it must be, and what is wrong with one that is otherwise (pure)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+#: How much larger than its source's a record of ours may be: our headers, cut as bridge.records.failure says.
+HEADROOM: Final = 65_536
+#: The largest record that a topic takes where nothing else is said, in bytes (Kafka's message.max.bytes).
+USUAL: Final = 1_048_588
+DAY: Final = 86_400_000
+#: What a record of a retry or replay topic is kept for beyond twice its delay: bridges may be away for as long.
+SPARE: Final = 7 * DAY
+
+
+class Kind(StrEnum):
+    """What a topic is for."""
+
+    SOURCE = "source"
+    RETRY = "retry"
+    REPLAY = "replay"
+    DEAD_LETTERS = "dead letters"
+    CONTROL = "control"
+
+
+class Shape(NamedTuple):
+    """How a topic is cut: partitions, and copies of each."""
+
+    partitions: int
+    replicas: int = 1
+
+
+class Limits(NamedTuple):
+    """What a source demands: the largest record that it takes, and the replicas that must have one (0: not known)."""
+
+    largest: int = USUAL
+    in_sync: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A topic of ours.
+
+    Attributes:
+        source: the topic whose records it takes.
+        delay: seconds that records wait there; `None` where they wait for nothing.
+    """
+
+    name: str
+    kind: Kind
+    source: str
+    delay: int | None = None
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long its records must be kept; -1: without end."""
+        return 2_000 * (self.delay or 0) + SPARE if self.kind in (Kind.RETRY, Kind.REPLAY) else -1
+
+    @property
+    def what(self) -> str:
+        """What lies in it, for people."""
+        match self.kind:
+            case Kind.RETRY:
+                return f"records that wait {self.delay} s"
+            case Kind.REPLAY:
+                return "records that are sent back"
+            case Kind.CONTROL:
+                return "decisions for the group"
+        return str(self.kind)
+
+    def config(self, limits: Limits) -> dict[str, str]:
+        """What it is made with: nothing is left to a broker's defaults by which a record would be lost."""
+        if self.kind is Kind.CONTROL:
+            return {"cleanup.policy": "compact"}
+        config = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(self.retention_ms),
+            "retention.bytes": "-1",
+            "max.message.bytes": str(limits.largest + HEADROOM),
+        }
+        if self.kind in (Kind.RETRY, Kind.REPLAY):
+            # Its age is what Kafka drops a record for: a worker's clock must not decide that.
+            config["message.timestamp.type"] = "LogAppendTime"
+        if limits.in_sync:
+            config["min.insync.replicas"] = str(limits.in_sync)
+        return config
+
+    @property
+    def lost(self) -> str:
+        """What is lost where Kafka drops a record of it."""
+        return "a dead letter" if self.kind is Kind.DEAD_LETTERS else "a delivery"
+
+
+def too_short(ours: Ours, config: Mapping[str, str]) -> str | None:
+    """Why a retry topic cannot be parked in at all: what lies there is dropped before it is due."""
+    if ours.kind is not Kind.RETRY:
+        return None
+    kept = _number(config, "retention.ms")
+    if kept is not None and 0 <= kept <= 1000 * (ours.delay or 0):
+        return (
+            f"topic {ours.name!r} keeps records for {kept / 1000:g} s (retention.ms), and they wait there for "
+            f"{ours.delay} s: they would be dropped before they are due. Set its retention.ms to {ours.retention_ms}."
+        )
+    if "compact" in config.get("cleanup.policy", ""):
+        return (
+            f"topic {ours.name!r} is compacted (cleanup.policy): of the parked records of a key only the last would be "
+            "kept. Set its cleanup.policy to delete."
+        )
+    return None
+
+
+def problems(ours: Ours, shape: Shape, config: Mapping[str, str], source: Shape, limits: Limits) -> list[str]:
+    """What is wrong with a topic that is there, a sentence each, with what to do.
+
+    Parameters:
+        config: of the topic, as far as Kafka tells it.
+        source, limits: of its source.
+    """
+    if ours.kind is Kind.CONTROL:
+        return list(_control(ours, config))
+    found = [refused] if (refused := too_short(ours, config)) else list(_kept(ours, config))
+    return [*found, *_cut(ours, shape, source), *_taken(ours, shape, config, limits)]
+
+
+def _kept(ours: Ours, config: Mapping[str, str]) -> Iterator[str]:
+    kept, bytes_kept = _number(config, "retention.ms"), _number(config, "retention.bytes")
+    if ours.kind is not Kind.DEAD_LETTERS and kept is not None and 0 <= kept < 2_000 * (ours.delay or 0) + DAY:
+        yield (
+            f"topic {ours.name!r} keeps records for {kept / 3_600_000:.3g} h (retention.ms): what its bridges do not "
+            f"take in that time is dropped. Set its retention.ms to {ours.retention_ms}."
+        )
+    if bytes_kept is not None and bytes_kept >= 0:
+        yield (
+            f"topic {ours.name!r} drops its oldest records from {bytes_kept:,} bytes a partition on (retention.bytes), "
+            f"each of them {ours.lost}. Set its retention.bytes to -1."
+        )
+    if "compact" in config.get("cleanup.policy", ""):
+        yield (
+            f"topic {ours.name!r} is compacted (cleanup.policy): of {ours.what} only the last of a key is kept. "
+            "Set its cleanup.policy to delete."
+        )
+
+
+def _control(ours: Ours, config: Mapping[str, str]) -> Iterator[str]:
+    if config and "compact" not in config.get("cleanup.policy", ""):
+        yield (
+            f"topic {ours.name!r} is not compacted (cleanup.policy): what was decided is dropped with its age. "
+            "Set its cleanup.policy to compact."
+        )
+
+
+def _cut(ours: Ours, shape: Shape, source: Shape) -> Iterator[str]:
+    if shape.partitions < source.partitions:
+        yield (
+            f"topic {ours.name!r} has {shape.partitions} partitions, and {ours.source!r} has {source.partitions}: they "
+            "share fewer bridges. `bridge topics --create` adds what is missing."
+        )
+    if shape.replicas < source.replicas:
+        yield (
+            f"topic {ours.name!r} has {shape.replicas} replicas, and {ours.source!r} has {source.replicas}: it is lost "
+            "sooner than its source. Give it as many (kafka-reassign-partitions)."
+        )
+
+
+def _taken(ours: Ours, shape: Shape, config: Mapping[str, str], limits: Limits) -> Iterator[str]:
+    largest, in_sync = _number(config, "max.message.bytes"), _number(config, "min.insync.replicas")
+    if largest is not None and largest < limits.largest:
+        yield (
+            f"topic {ours.name!r} takes records of up to {largest:,} bytes, and {ours.source!r} of {limits.largest:,}: "
+            f"a larger one would not get there. Set its max.message.bytes to {limits.largest + HEADROOM}."
+        )
+    if in_sync is not None and in_sync > shape.replicas:
+        yield (
+            f"topic {ours.name!r} needs {in_sync} replicas in sync and has {shape.replicas}: it takes nothing. "
+            f"Set its min.insync.replicas to {shape.replicas} or less."
+        )
+    elif in_sync is not None and in_sync < limits.in_sync <= shape.replicas:
+        yield (
+            f"topic {ours.name!r} needs {in_sync} replicas in sync, and {ours.source!r} {limits.in_sync}: it "
+            f"acknowledges what its source would not yet. Set its min.insync.replicas to {limits.in_sync}."
+        )
+
+
+def _number(config: Mapping[str, str], name: str) -> int | None:
+    text = config.get(name, "")
+    return int(text) if text.lstrip("-").isdecimal() else None

@@ -1,0 +1,45 @@
+"""Which topics the handlers need beside their sources."""
+
+from typing import Any
+
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.needed import needed
+
+
+def of(*handlers: Handler, **file: Any) -> list[tuple[str, str, int | None]]:
+    settings = Settings(FileSettings(**file), EnvironmentSettings(), "", {})
+    routes = Routes({handler.name: handler for handler in handlers})
+    return [(ours.name, ours.kind.value, ours.delay) for ours in needed(settings, routes)]
+
+
+def handler(name: str, topic: str = "orders", **options: Any) -> Handler:
+    return Handler(name, (topic,), "q", 1, 0, **options)
+
+
+def test_each_source_has_a_topic_for_replays_and_one_for_dead_letters():
+    assert of(handler("a"), handler("b", "mails")) == [
+        ("mails.replay", "replay", None),
+        ("mails.dlq", "dead letters", None),
+        ("orders.replay", "replay", None),
+        ("orders.dlq", "dead letters", None),
+    ]
+
+
+def test_a_list_of_delays_has_a_tier_for_each_that_is_parked():
+    found = of(handler("a", retry_delays=(5, 300, 300, 1800, 1800, 1800, 3600), longest_delay=3600))
+    assert [name for name, kind, _ in found if kind == "retry"] == [
+        "orders.retry.5m",
+        "orders.retry.30m",
+        "orders.retry.1h",
+    ]
+
+
+def test_a_policy_that_may_wait_long_has_the_tiers_up_to_its_longest_wait_and_handlers_share_them():
+    found = of(handler("a", longest_delay=600), handler("b", retry_delays=(300, 700), longest_delay=700))
+    assert [delay for _, kind, delay in found if kind == "retry"] == [60, 120, 300, 600, 700]
+    assert [delay for _, kind, delay in of(handler("a", longest_delay=59)) if kind == "retry"] == []
+    assert [d for _, kind, d in of(handler("a", longest_delay=200), kafka_retry_tiers=(100, 400, 800)) if d] == [
+        100,
+        400,
+    ]

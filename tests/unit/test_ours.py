@@ -1,0 +1,65 @@
+"""How a topic of ours must be, and what is said of one that is otherwise."""
+
+import pytest
+
+from bridge.topics.ours import DAY, Kind, Limits, Ours, Shape, problems, too_short
+
+RETRY = Ours("orders.retry.1h", Kind.RETRY, "orders", 3_600)
+REPLAY = Ours("orders.replay", Kind.REPLAY, "orders")
+DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, "orders")
+CONTROL = Ours("bridge.control", Kind.CONTROL, "")
+SOURCE, LIMITS = Shape(6, 3), Limits(1_000_000, 2)
+
+
+@pytest.mark.parametrize("ours", [RETRY, REPLAY, DLQ, CONTROL])
+def test_a_topic_as_it_is_made_has_no_problem(ours: Ours):
+    assert problems(ours, SOURCE, ours.config(LIMITS), SOURCE, LIMITS) == []
+
+
+@pytest.mark.parametrize("ours", [RETRY, REPLAY, DLQ, CONTROL])
+def test_of_what_kafka_does_not_tell_nothing_is_said(ours: Ours):
+    assert problems(ours, SOURCE, {}, SOURCE, LIMITS) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "shape", "config", "said"),
+    [
+        (RETRY, SOURCE, {"retention.ms": "3600000"}, "dropped before they are due"),
+        (RETRY, SOURCE, {"retention.ms": "1"}, "Set its retention.ms to 612000000"),
+        (RETRY, SOURCE, {"cleanup.policy": "compact,delete"}, "of the parked records of a key only the last"),
+        (RETRY, SOURCE, {"retention.ms": "3600001"}, "what its bridges do not take in that time"),
+        (RETRY, SOURCE, {"retention.ms": str(7_200_000 + DAY - 1)}, "what its bridges do not take in that time"),
+        (REPLAY, SOURCE, {"retention.ms": "1000"}, "what its bridges do not take in that time"),
+        (RETRY, SOURCE, {"retention.bytes": "1000"}, "each of them a delivery"),
+        (DLQ, SOURCE, {"retention.bytes": "1000"}, "each of them a dead letter"),
+        (DLQ, SOURCE, {"cleanup.policy": "compact"}, "of dead letters only the last of a key"),
+        (RETRY, Shape(4, 3), {}, "has 4 partitions, and 'orders' has 6"),
+        (DLQ, Shape(6, 1), {}, "has 1 replicas, and 'orders' has 3"),
+        (RETRY, SOURCE, {"max.message.bytes": "999999"}, "Set its max.message.bytes to 1065536"),
+        (RETRY, SOURCE, {"min.insync.replicas": "4"}, "it takes nothing"),
+        (RETRY, SOURCE, {"min.insync.replicas": "1"}, "acknowledges what its source would not"),
+        (CONTROL, Shape(1, 1), {"cleanup.policy": "delete"}, "what was decided is dropped with its age"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_do(ours: Ours, shape: Shape, config: dict[str, str], said: str):
+    (found,) = problems(ours, shape, config, SOURCE, LIMITS)
+    assert f"topic {ours.name!r}" in found
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("ours", "config", "refused"),
+    [
+        (RETRY, {"retention.ms": "3600000"}, True),
+        (RETRY, {"retention.ms": "0"}, True),
+        (RETRY, {"retention.ms": "3600001"}, False),
+        (RETRY, {"retention.ms": "-1"}, False),
+        (RETRY, {"cleanup.policy": "compact"}, True),
+        (RETRY, {"retention.ms": "null"}, False),
+        (RETRY, {}, False),
+        (REPLAY, {"retention.ms": "1"}, False),
+        (DLQ, {"retention.ms": "1"}, False),
+    ],
+)
+def test_a_retry_topic_that_would_drop_records_before_they_are_due_is_refused(ours, config, refused):
+    assert (too_short(ours, config) is not None) == refused
