@@ -1,0 +1,200 @@
+"""The steps of bridges and workers, in the order in which the real ones make them, and a crash between each two (pure).
+
+*Publish, wait for the acknowledgement, mark the ledger, then acknowledge or commit.* What is one step here is one step
+there: one write of the ledger's script, one answer of Kafka, one script of the transport.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from bridge.ledger.fates import UNSETTLED, Fate, follow, to_skip
+from tests.model.checker import Step
+from tests.model.faults import faults_of
+from tests.model.world import Bounds, Bridge, Message, Parked, Worker, World, published, put
+
+#: Makes a step of a name, the world after it, and what becomes of whoever takes it.
+To: TypeAlias = Callable[..., Step[World]]
+#: Fates that end a record for those behind it in its order.
+ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)
+
+
+def steps_of(world: World, bounds: Bounds) -> Iterator[Step[World]]:
+    """Everything that may happen next."""
+    for number, bridge in enumerate(world.bridges):
+        yield from _bridge(world, bounds, number, bridge)
+    yield from _stuck(world)
+    for number, worker in enumerate(world.workers):
+        yield from _worker(world, bounds, number, worker)
+    yield from faults_of(world)
+
+
+# The bridge
+
+
+def _bridge(world: World, bounds: Bounds, number: int, bridge: Bridge) -> Iterator[Step[World]]:
+    def to(name: str, changed: World, **of_bridge: object) -> Step[World]:
+        after = bridge._replace(**of_bridge)  # type: ignore[arg-type]
+        return Step(f"bridge {number} {name}", changed._replace(bridges=put(changed.bridges, number, after)))
+
+    if bridge.hand is not None:
+        yield _hand_off(world, bounds, bridge, to)
+        return
+    if not bridge.owner:
+        return
+    if bridge.at < len(world.fates):
+        yield from _read(world, bounds, bridge, to)
+    if bridge.retry_at < len(world.retry):
+        yield _read_parked(world, bridge, to)
+    safe = _safe(world.fates, world.committed, bridge.at, bounds.completion, bounds.ordered)
+    if bounds.mistake == "commits what it has read":
+        safe = bridge.at
+    if safe > world.committed:
+        yield to(f"commits {safe}", world._replace(committed=safe))
+    safe = _safe(world.own, world.retry_committed, bridge.retry_at, bounds.completion, ordered=False)
+    if safe > world.retry_committed:
+        yield to(f"commits {safe} of the retry topic", world._replace(retry_committed=safe))
+
+
+def _read(world: World, bounds: Bounds, bridge: Bridge, to: To) -> Iterator[Step[World]]:
+    at = bridge.at
+    if world.fates[at] is not Fate.OPEN:
+        yield to(f"passes {at}, which is {world.fates[at].name}", world, at=at + 1)
+    elif not bounds.ordered or all(fate in ENDED for fate in world.fates[:at]):
+        yield to(f"reads {at}", world, hand=("source", at))
+
+
+def _read_parked(world: World, bridge: Bridge, to: To) -> Step[World]:
+    at = bridge.retry_at
+    origin = world.fates[world.retry[at].record]
+    if world.own[at] is not Fate.OPEN:
+        return to(f"passes parked {at}", world, retry_at=at + 1)
+    if origin in (Fate.DONE, Fate.DISCARDED):
+        marked = world._replace(own=put(world.own, at, Fate.DONE))
+        return to(f"passes parked {at}, whose origin is done", marked, retry_at=at + 1)
+    return to(f"reads parked {at}", world, hand=("retry", at))
+
+
+def _hand_off(world: World, bounds: Bounds, bridge: Bridge, to: To) -> Step[World]:
+    """In one step with the mark, and only what is open; or published first, and marked then."""
+    assert bridge.hand is not None
+    topic, at = bridge.hand
+    of_source = topic == "source"
+    known = world.fates if of_source else world.own
+    message = Message(at) if of_source else Message(world.retry[at].record, via=at, number=world.retry[at].number)
+    free = known[at] is Fate.OPEN or bounds.mistake == "pushes what is not open"
+    marked = put(known, at, follow(known[at], Fate.HANDED))
+    over = {"hand": None, "published": False, **({"at": at + 1} if of_source else {"retry_at": at + 1})}
+    if not bounds.one_step and not bridge.published:
+        return to(f"publishes {topic} {at}", published(world, message), published=True)
+    if not bounds.one_step:
+        return to(f"marks {topic} {at} handed", _marked(world, of_source, marked), **over)
+    if not free:
+        return to(f"finds {topic} {at} {known[at].name}", world, **over)
+    return to(f"pushes {topic} {at}", _marked(published(world, message), of_source, marked), **over)
+
+
+def _marked(world: World, of_source: bool, marked: tuple[Fate, ...]) -> World:
+    return world._replace(fates=marked) if of_source else world._replace(own=marked)
+
+
+def _safe(fates: tuple[Fate, ...], committed: int, end: int, completion: bool, ordered: bool) -> int:
+    unsafe = set(UNSETTLED) if completion else {Fate.OPEN}
+    if ordered:
+        unsafe.add(Fate.PARKED)
+    return next((at for at in range(committed, end) if fates[at] in unsafe), max(end, committed))
+
+
+def _stuck(world: World) -> Iterator[Step[World]]:
+    """What is handed, and nowhere: it is open again, and read again."""
+    there = [*world.queue, *(worker.message for worker in world.workers if worker.message is not None)]
+    if any(bridge.hand is not None for bridge in world.bridges):
+        return
+    for at, fate in enumerate(world.fates):
+        if fate is Fate.HANDED and not any(each.record == at and each.via < 0 for each in there):
+            again = [b._replace(at=min(b.at, at)) if b.owner else b for b in world.bridges]
+            opened = world._replace(fates=put(world.fates, at, Fate.OPEN), bridges=tuple(again))
+            yield Step(f"{at} is stuck, and is read again", opened)
+    for at, fate in enumerate(world.own):
+        if fate is Fate.HANDED and not any(each.via == at for each in there):
+            again = [b._replace(retry_at=min(b.retry_at, at)) if b.owner else b for b in world.bridges]
+            opened = world._replace(own=put(world.own, at, Fate.OPEN), bridges=tuple(again))
+            yield Step(f"parked {at} is stuck, and is read again", opened)
+
+
+# The worker
+
+
+def _worker(world: World, bounds: Bounds, number: int, worker: Worker) -> Iterator[Step[World]]:
+    def to(name: str, changed: World, does: str) -> Step[World]:
+        after = worker._replace(does=does)
+        return Step(f"worker {number} {name}", changed._replace(workers=put(changed.workers, number, after)))
+
+    message = worker.message
+    if message is None:
+        for taken in dict.fromkeys(world.queue):
+            left = list(world.queue)
+            left.remove(taken)
+            held = put(world.workers, number, Worker(taken, "look"))
+            yield Step(f"worker {number} takes {taken}", world._replace(queue=tuple(left), workers=held))
+        return
+    if worker.does == "look":
+        own = world.own[message.via] if message.via >= 0 else world.fates[message.record]
+        skipped = to_skip(own, world.fates[message.record])
+        yield to("skips it" if skipped else "looks", world, "acknowledge" if skipped else "run")
+    elif worker.does == "run":
+        yield from _run(world, bounds, message, to)
+    elif worker.does == "acknowledge":
+        yield Step(f"worker {number} acknowledges", world._replace(workers=put(world.workers, number, Worker())))
+    else:
+        yield _settle(world, bounds, message, worker.does, to)
+
+
+def _run(world: World, bounds: Bounds, message: Message, to: To) -> Iterator[Step[World]]:
+    at = message.record
+    overtakes = bounds.ordered and not all(fate in ENDED for fate in world.fates[:at])
+    ran = world._replace(overtaken=world.overtaken or overtakes)
+    yield to("does its work", ran._replace(runs=put(ran.runs, at, min(ran.runs[at] + 1, 3))), "mark done")
+    marks_first = bounds.mistake == "marks before it publishes"
+    yield to("fails for good", ran, "mark dead" if marks_first else "publish the dead letter")
+    if message.number < bounds.parks:
+        yield to("fails for long", ran, "publish the parked record")
+    if message.tries < bounds.tries:
+        yield to("fails for now", ran, "send it again")
+
+
+def _settle(world: World, bounds: Bounds, message: Message, does: str, to: To) -> Step[World]:
+    at = message.record
+    # Who looks: a message that came back, and whoever has a ledger that forgot.
+    looks = message.again or world.wiped
+    then = "acknowledge" if bounds.mistake == "marks before it publishes" else "mark dead"
+    match does:
+        case "mark done":
+            return to(does, _end(world, message, Fate.DONE), "acknowledge")
+        case "mark dead":
+            has_letter = bounds.mistake != "marks before it publishes"
+            return to(does, _end(world, message, Fate.DEAD), "acknowledge" if has_letter else "publish the dead letter")
+        case "mark parked":
+            return to(does, _end(world, message, Fate.PARKED), "acknowledge")
+        case "publish the dead letter":
+            if looks and world.dead[at]:
+                return to("finds the dead letter", world, then)
+            return to(does, world._replace(dead=put(world.dead, at, world.dead[at] + 1)), then)
+        case "publish the parked record":
+            clone = Parked(at, message.number + 1)
+            if looks and clone in world.retry:
+                return to("finds the parked record", world, "mark parked")
+            written = world._replace(retry=(*world.retry, clone), own=(*world.own, Fate.OPEN))
+            return to(does, written, "mark parked")
+        case "send it again":
+            return to(does, published(world, message._replace(tries=message.tries + 1, again=False)), "acknowledge")
+    raise AssertionError(does)
+
+
+def _end(world: World, message: Message, fate: Fate) -> World:
+    """Origin and own place in one write."""
+    at = message.record
+    marked = world._replace(fates=put(world.fates, at, follow(world.fates[at], fate)))
+    if message.via >= 0:
+        own = follow(marked.own[message.via], Fate.DONE)
+        marked = marked._replace(own=put(marked.own, message.via, own))
+    return marked

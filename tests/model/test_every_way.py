@@ -1,0 +1,127 @@
+"""Every way that a delivery can go, with a crash between every two steps: none loses it, and none ends it twice.
+
+Unlike tests/unit/test_model.py, which draws long ways at random, this visits all of them, on small bounds
+(docs/model.md).
+"""
+
+from functools import partial
+
+import pytest
+
+from bridge.ledger.fates import UNSETTLED, Fate
+from tests.model.checker import Broken, Step, Visited, visit
+from tests.model.steps import ENDED, steps_of
+from tests.model.world import Bounds, World, begin
+
+#: Faults in which work that nobody knows of may be done again: its process was killed, or held to be.
+REPEATS = ("worker dies", "worker freezes", "Redis is wiped")
+
+
+def wrong_in(world: World, bounds: Bounds) -> str | None:
+    """The first promise that does not hold in a world."""
+    often = 1 + _repeats(world, bounds)
+    for at, fate in enumerate(world.fates):
+        if fate is Fate.DEAD and not world.dead[at]:
+            return f"{at} is dead, and has no dead letter"
+        if fate is Fate.PARKED and not _lies_parked(world, at):
+            return f"{at} is parked, and nowhere"
+        if world.runs[at] > often:
+            return f"the work of {at} was done {world.runs[at]} times, and may be {often}"
+        if world.dead[at] > often:
+            return f"{at} has {world.dead[at]} dead letters, and may have {often}"
+    if world.overtaken and not world.wiped:
+        return "a message overtook one of its key"
+    if bounds.completion and not world.wiped:
+        unsafe = [at for at in range(world.committed) if world.fates[at] in UNSETTLED]
+        if unsafe:
+            return f"{unsafe} are committed, and not settled"
+    return None
+
+
+def is_over(world: World) -> bool:
+    """Everybody is idle, nothing waits, and each record has been done or is dead."""
+    idle = all(worker.message is None for worker in world.workers)
+    ended = all(
+        fate in ENDED or (at < world.committed and world.wiped and (world.runs[at] or world.dead[at]))
+        for at, fate in enumerate(world.fates)
+    )
+    return idle and not world.queue and ended
+
+
+def _repeats(world: World, bounds: Bounds) -> int:
+    """How many faults have happened after which work that nobody knew of may be done again."""
+    left = dict(world.faults)
+    happened = {kind: count - left[kind] for kind, count in bounds.faults}
+    # Who publishes first and marks then hands out again what it had not marked.
+    kinds = REPEATS if bounds.one_step else (*REPEATS, "bridge dies")
+    # A wiped Redis knows neither of a record nor of its parked clone: each is handed out again.
+    clones = happened.get("Redis is wiped", 0) * bounds.parks
+    return sum(happened.get(kind, 0) for kind in kinds) + clones
+
+
+def _lies_parked(world: World, at: int) -> bool:
+    return any(
+        each.record == at and own in (Fate.OPEN, Fate.HANDED) for each, own in zip(world.retry, world.own, strict=True)
+    )
+
+
+def _visit(bounds: Bounds) -> Visited[World]:
+    return visit(begin(bounds), partial(steps_of, bounds=bounds), partial(wrong_in, bounds=bounds), is_over)
+
+
+def _faults(**kinds: int) -> tuple[tuple[str, int], ...]:
+    return tuple((name.replace("_", " "), count) for name, count in kinds.items())
+
+
+WIPED = (("Redis is wiped", 1),)
+SMALL = {
+    "nothing goes wrong": Bounds(records=2, workers=2),
+    "a worker dies, twice": Bounds(tries=1, faults=_faults(worker_dies=2)),
+    "a worker dies, and a bridge": Bounds(bridges=2, workers=2, faults=_faults(worker_dies=1, bridge_dies=1)),
+    "a bridge is held to be dead": Bounds(bridges=2, workers=2, faults=_faults(bridge_freezes=1, bridge_dies=1)),
+    "a worker is held to be dead": Bounds(workers=2, faults=_faults(worker_freezes=1)),
+    "Redis is wiped": Bounds(workers=2, completion=True, faults=WIPED),
+    "Redis is wiped, and a worker dies": Bounds(completion=True, faults=(*WIPED, ("worker dies", 1))),
+    "the broker is not the ledger's": Bounds(
+        bridges=2, workers=2, one_step=False, parks=0, faults=_faults(bridge_dies=1, worker_dies=1)
+    ),
+    "one key": Bounds(records=2, ordered=True, completion=True, faults=_faults(bridge_dies=1, worker_dies=1)),
+    "one key, and a bridge is held to be dead": Bounds(
+        records=2, bridges=2, ordered=True, completion=True, faults=_faults(bridge_freezes=1)
+    ),
+}
+LARGE = {
+    "two workers die, and one sends again": Bounds(workers=2, tries=1, parks=0, faults=_faults(worker_dies=2)),
+    "parked twice": Bounds(parks=2, faults=_faults(worker_dies=2)),
+    "one key, two workers": Bounds(records=2, workers=2, ordered=True, completion=True, faults=_faults(worker_dies=1)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_way_loses_a_delivery_or_ends_it_twice(name: str) -> None:
+    assert _visit(SMALL[name]).ends
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_no_longer_way_does_either(name: str) -> None:
+    assert _visit(LARGE[name]).ends
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"),
+    [
+        ("marks before it publishes", "is dead, and has no dead letter"),
+        ("pushes what is not open", "the work of 0 was done"),
+        ("commits what it has read", "committed, and not settled"),
+    ],
+)
+def test_a_step_in_the_wrong_order_is_found(mistake: str, found: str) -> None:
+    faults = _faults(bridge_dies=1, bridge_freezes=1)
+    with pytest.raises(Broken, match=found):
+        _visit(Bounds(bridges=2, workers=2, parks=0, completion=True, faults=faults, mistake=mistake))
+
+
+def test_what_stands_still_for_ever_is_found() -> None:
+    with pytest.raises(Broken, match="nothing leads to an end"):
+        visit(0, lambda at: [Step("on", at + 1)] if at < 2 else [], lambda _: None, lambda _: False)
