@@ -18,8 +18,9 @@ from lossless.transport.draining import Drain, OwnersLive
 
 HELP = """\
 Move everything that only this transport's workers would find into the queues, where kombu's own workers find it: what
-killed workers held (marked as redelivered), and what waits for its time (workers on kombu's transport keep it in their
-memory until then). Stop all workers and bridges on this transport first, and what sends countdowns through it.
+killed workers held (marked as redelivered), what waits for its time (workers on kombu's transport keep it in their
+memory until then), and what shut gates have set aside, which runs then: kombu's workers know no gates. Stop all
+workers and bridges on this transport first, and what sends countdowns through it.
 
 Exit codes: 0 all is in the queues; 1 something is left, or Redis did not answer: run it again; 2 wrong arguments;
 3 workers still run, and nothing was moved.
@@ -73,6 +74,7 @@ def _drain(options: Any) -> int:
             return 3
         _say(held, "held by workers that are gone")
         _say(drain.waiting(), "waiting for their time")
+        _say(drain.aside(), "set aside by gates (all are open now)")
         drain.idle()
         left = drain.left()
         for sentence in left:

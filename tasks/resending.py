@@ -9,10 +9,12 @@ from typing import Any, Final, NoReturn
 from celery import Celery, Task
 from celery.exceptions import Reject
 
+from bridge.records.gates import gates_for
 from bridge.records.header import HEADER, to_header, to_joining
 from bridge.records.losses import losses
 from bridge.records.message import Batch
 from bridge.records.naming import label
+from lossless.transport.gates import GATES
 from lossless.transport.joining import JOINS
 from tasks.book import Book
 from tasks.errors import Failed
@@ -55,7 +57,7 @@ def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: 
 
     A crash between sending and acknowledging repeats the delivery.
     """
-    options = _options(batch)
+    options = _options(task.app, batch)
     sent = task.request.headers or {}
     _note(task.app, batch, delay)
     # How many processes and workers it has cost goes on being counted, through failures too.
@@ -77,7 +79,7 @@ def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str,
     Raises:
         kombu.exceptions.OperationalError: the broker did not take it.
     """
-    options = _options(batch)
+    options = _options(app, batch)
     if queue := delivery_info.get("routing_key"):
         options["queue"] = queue
     if priority := delivery_info.get("priority"):
@@ -110,8 +112,10 @@ def _note(app: Celery, batch: Batch, delay: float) -> None:
         Book.of(app, batch).waits(batch.offsets, time.time() + delay)
 
 
-def _options(batch: Batch) -> dict[str, Any]:
+def _options(app: Celery, batch: Batch) -> dict[str, Any]:
+    needs = getattr(app.tasks.get(batch.handler), "needs", ())
     return {
+        GATES: gates_for(batch.group, batch.topic, needs),
         "headers": {HEADER: to_header(batch)},
         "argsrepr": label(batch.topic, batch.partition, batch.offsets),
         "kwargsrepr": "{}",

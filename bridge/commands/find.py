@@ -302,6 +302,8 @@ def _place(carrier: Carrier) -> str:
             return f"queue {carrier.queue}, waits{until}"
         case "taken":
             return f"queue {carrier.queue}, taken by a worker: it runs or is next"
+        case "aside":
+            return f"queue {carrier.queue}, set aside until what it needs is there again (bridge status)"
     return f"queue {carrier.queue}"
 
 

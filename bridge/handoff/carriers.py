@@ -31,7 +31,7 @@ class Carrier:
     """
 
     queue: str
-    where: Literal["queue", "taken", "waiting"]
+    where: Literal["queue", "aside", "taken", "waiting"]
     due: float | None
     attempts: Attempts
     number: int
@@ -66,7 +66,7 @@ def carrier(
     headers: Mapping[str, Any],
     told: Told,
     queue: str,
-    where: Literal["queue", "taken", "waiting"],
+    where: Literal["queue", "aside", "taken", "waiting"],
     due: float | None,
 ) -> Carrier:
     """What is known of a delivery from the message that carries it."""

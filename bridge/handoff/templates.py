@@ -9,7 +9,9 @@ from celery import Celery, signals
 from kombu import Queue
 from kombu.serialization import dumps
 
+from bridge.records.gates import gates_for
 from bridge.records.header import HEADER
+from lossless.transport.gates import GATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Template:
     queue: Queue
     publish: dict[str, Any]
     expires: float | None
+    needs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, app: Celery, handler: str) -> "Template":
@@ -77,6 +80,7 @@ class Template:
                 "priority": routed.get("priority") or 0,
             },
             expires=expires,
+            needs=tuple(getattr(task, "needs", ())),
         )
 
     def message(self, outgoing: Outgoing) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -89,7 +93,9 @@ class Template:
         headers[HEADER] = outgoing.header
         if self.expires is not None:
             headers["expires"] = datetime.fromtimestamp(time.time() + self.expires, UTC).isoformat()
-        properties = {**self.properties, "correlation_id": outgoing.task_id}
+        kafka = outgoing.header
+        gates = gates_for(kafka["group"], kafka["topic"], self.needs)
+        properties = {**self.properties, "correlation_id": outgoing.task_id, GATES: gates}
         if signals.before_task_publish.receivers:
             signals.before_task_publish.send(
                 sender=outgoing.handler,

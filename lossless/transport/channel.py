@@ -18,6 +18,7 @@ from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
 from lossless.transport.broadcast import Broadcasts
+from lossless.transport.gates import Aside
 from lossless.transport.holding import Holder
 from lossless.transport.keeping import Keeper, keeper_of
 from lossless.transport.outages import UNAVAILABLE
@@ -126,7 +127,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                 if self.poller.endures:
                     holder.let_acks_ride()
                 if self.keeper is not None:
-                    self.keeper.check_permissions(self.list_key(queue, step) for step in self.priority_steps)
+                    self.keeper.check_permissions(self._lists(queue))
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
     def _hold(self) -> Holder:
@@ -314,19 +315,31 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return self._waiting.messages(queue, most)
 
     def waiting_count(self, queue: str) -> int:
-        """Return how many messages of a queue wait for their time."""
-        return self._waiting.count(queue)
+        """Return how many messages of a queue wait for their time, or for a gate to open."""
+        return self._waiting.count(queue) + sum(self._aside.lengths(self._lists(queue)).values())
+
+    def aside_lists(self, queue: str) -> list[str]:
+        """Return the lists of what gates have set aside of a queue."""
+        return [self.keys.aside_of(member) for member in self._aside.members(self._lists(queue))]
+
+    @property
+    def _aside(self) -> Aside:
+        return Aside(self.bare_client(), self.keys)
+
+    def _lists(self, queue: str) -> list[str]:
+        return [self.list_key(queue, step) for step in self.priority_steps]
 
     def bare_client(self) -> redis.Redis:
         """A client that prefixes nothing."""
         return redis.Redis(connection_pool=self.pool)
 
     def _purge(self, queue: str) -> int:
-        return int(super()._purge(queue)) + self._waiting.drop(queue)
+        return int(super()._purge(queue)) + self._waiting.drop(queue) + self._aside.drop(self._lists(queue))
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
         super()._delete(queue, *args, **kwargs)
         self._waiting.drop(queue)
+        self._aside.drop(self._lists(queue))
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> Any:
         """Delete a queue, with what waits for it; ``if_empty``, only if nothing waits either."""
@@ -335,8 +348,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        keys = [self.list_key(queue, step) for step in self.priority_steps]
-        return bool(self.bare_client().exists(*keys, self.keys.waiting(queue)))
+        return bool(self.bare_client().exists(*self._lists(queue), self.keys.waiting(queue)) or self.aside_lists(queue))
 
     # -- connections
 

@@ -1,4 +1,7 @@
-"""Going back to kombu's own transport: what is held and what waits goes into the queues, which every client knows."""
+"""Going back to kombu's own transport: what is held, set aside or waits goes into the queues.
+
+Every client of kombu knows those.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from lossless.transport.gates import Aside, list_of
 from lossless.transport.scripts import HURRY, SWEEP
 from lossless.transport.stored import Keys, marked
 
@@ -70,6 +74,23 @@ class Drain:
             if not self.client.exists(waiting):
                 self.client.srem(self.keys.waiting_queues, waiting.removeprefix(start))
         return moved
+
+    def aside(self) -> Counter[str]:
+        """Put what gates have set aside into its list, in order, and open the gates; return how many, by list."""
+        moved: Counter[str] = Counter()
+        for member in Aside(self.client, self.keys).members():
+            while count := self._move(self.keys.aside_of(member), list_of(member)):
+                moved[list_of(member)] += count
+            self.client.srem(self.keys.aside, member)
+        self.client.delete(self.keys.gates, self.keys.gates_why)
+        return moved
+
+    def _move(self, name: str, key: str) -> int:
+        """Move some of a list to the front of another: the first of it is moved last, and so is next to run."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for _ in range(CHUNK):
+                pipe.lmove(name, key, "LEFT", "RIGHT")
+            return sum(moved is not None for moved in pipe.execute())
 
     def idle(self) -> None:
         """Forget who was idle: it holds no message, and nobody here rings any more."""

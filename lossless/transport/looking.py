@@ -15,15 +15,15 @@ SCANNED = 20
 
 
 class Sighting(NamedTuple):
-    """A message, and where it was seen: in its list, taken by a worker, or waiting until `due` (Unix time)."""
+    """A message, and where it was seen: in its list, set aside, taken by a worker, or waiting until `due` (Unix)."""
 
     raw: bytes
-    where: Literal["queue", "taken", "waiting"]
+    where: Literal["queue", "aside", "taken", "waiting"]
     due: float | None = None
 
 
 def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
-    """Yield every message of a queue, in its lists, taken, or waiting, twice over.
+    """Yield every message of a queue, in its lists, set aside, taken, or waiting, twice over.
 
     Twice, because a message goes from one place to another meanwhile. The queue is one of `channel`'s, of this
     package's transport.
@@ -34,6 +34,9 @@ def sightings(channel: Any, queue: str) -> Iterator[Sighting]:
         for name in lists:
             for entry in _pieces(client, name):
                 yield Sighting(entry, "queue")
+        for name in channel.aside_lists(queue):
+            for entry in _pieces(client, name.encode()):
+                yield Sighting(entry, "aside")
         for owner in client.hkeys(channel.keys.owners):
             for _, entry in client.hscan_iter(channel.keys.taken(bytes_to_str(owner)), count=SCANNED):
                 key, _, raw = entry.partition(b"\0")

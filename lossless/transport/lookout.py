@@ -115,7 +115,7 @@ class Lookout:
                 self._ring_all(connection)
             sleep(PAUSE)
             connection.can_read(min(patience, COME_WITHIN) if awaited else patience)
-        _run(connection, [self.keys.lookout, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0])
+        _run(connection, [self.keys.lookout, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0, "", ""])
 
     def _ring_all(self, connection: Any) -> None:
         _call(connection, "PUBLISH", self.keys.bell(EVERYBODY), "")
@@ -143,7 +143,8 @@ class Lookout:
         forget = monotonic() >= self._forget_at
         if forget:
             self._forget_at = monotonic() + FORGET_EVERY
-        return [self.name, int(LEASE * 1000), self.keys.bell(""), COME_WITHIN, SEEN_WITHIN, int(forget)]
+        terms = [self.name, int(LEASE * 1000), self.keys.bell(""), COME_WITHIN, SEEN_WITHIN, int(forget)]
+        return [*terms, self.keys.gates, self.keys.aside]
 
     def _note(self, counts: dict[bytes, int], known: Iterable[bytes]) -> bool:
         """Note the queues with idle workers. Returns whether there are any that were not looked at."""

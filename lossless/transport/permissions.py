@@ -18,7 +18,9 @@ from lossless.transport.stored import Keys
 logger = get_logger("lossless.transport")
 
 HASH = ("DEL", "EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HSET")
-LIST = ("BRPOP", "EXISTS", "LLEN", "LPUSH", "RPOP", "RPUSH")
+LIST = ("BRPOP", "EXISTS", "LINDEX", "LLEN", "LMOVE", "LPUSH", "RPOP", "RPUSH")
+ASIDE = ("DEL", "EXISTS", "LINDEX", "LLEN", "LMOVE", "RPOP")
+GATES = ("EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HSET")
 WAITING = ("EXISTS", "ZADD", "ZRANGEBYSCORE", "ZREM", "ZSCORE")
 IDLE = ("EXISTS", "ZADD", "ZCARD", "ZCOUNT", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE")
 QUEUES = ("EXISTS", "SADD", "SMEMBERS", "SREM")
@@ -45,6 +47,9 @@ def needed(keys: Keys, lists: Iterable[str]) -> list[tuple[str, str]]:
         (QUEUES, keys.waiting_queues),
         (WAITING, keys.waiting("queue")),
         (("EXISTS", "LPUSH"), keys.undecodable),
+        (GATES, keys.gates),
+        (QUEUES, keys.aside),
+        (ASIDE, keys.aside_of("list")),
         (QUEUES, keys.idle_queues),
         (IDLE, keys.idle("queue")),
         (LOOKOUT, keys.lookout),

@@ -1,9 +1,10 @@
 """The Lua scripts of the transport (``lua/*.lua``): every step that moves a message from one place to another.
 
-A message is always in exactly one of three places: the list of its queue (kombu's own form), the hash of
-the owner that has taken it (``_taken.<owner>``), or the sorted set of its queue's waiting messages
-(``_waiting.<queue>``). A taken or waiting message is stored as ``<list key> NUL <message as it lay in the
-list>``, so it can be put back byte for byte without decoding it.
+A message is always in exactly one of four places: the list of its queue (kombu's own form), a list of what a shut
+gate has kept of that (``_aside.<gate> NUL <list key>``, likewise), the hash of the owner that has taken it
+(``_taken.<owner>``), or the sorted set of its queue's waiting messages (``_waiting.<queue>``). A taken or waiting
+message is stored as ``<list key> NUL <message as it lay in the list>``, so it can be put back byte for byte without
+decoding it.
 
 Four rules hold in all of them:
 
@@ -51,6 +52,9 @@ SWEEP = _own("sweep")
 WAIT = _own("wait")
 MOVE_DUE = _own("move_due")
 HURRY = _own("hurry")
+
+# Gates: what is let through one that is shut.
+ALLOW = _own("allow")
 
 #: What this Redis user may not do.
 ASK = _own("ask")

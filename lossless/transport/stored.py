@@ -53,6 +53,25 @@ class Keys:
         return f"{self.prefix}_bell.{owner}"
 
     @property
+    def gates(self) -> str:
+        """The hash of shut gates, and how many messages each lets through still."""
+        return f"{self.prefix}_gates"
+
+    @property
+    def gates_why(self) -> str:
+        """The hash of shut gates, and why each is."""
+        return f"{self.prefix}_gates.why"
+
+    @property
+    def aside(self) -> str:
+        """The set of lists of what shut gates have kept: gate, NUL, the list that it lay in."""
+        return f"{self.prefix}_aside"
+
+    def aside_of(self, member: str) -> str:
+        """The list that a member of that set names, the last that came in front."""
+        return f"{self.prefix}_aside.{member}"
+
+    @property
     def undecodable(self) -> str:
         """The list of messages that were no kombu messages, as they lay in their queue."""
         return f"{self.prefix}_undecodable"

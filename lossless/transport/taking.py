@@ -29,6 +29,11 @@ from lossless.transport.yielding import Yielding
 #: Unsettled moves (messages on their way to wait, or back) beyond which nothing more is taken.
 MOST_UNSETTLED = 1000
 
+#: Most messages that one trip sets aside (gates.py): keeps one call to a millisecond or two.
+MOST_ASIDE = 500
+#: What a take answers first where there is more to set aside.
+GOES_ON = 2
+
 
 class Loop(Polling, Protocol):
     """What a taker needs of the poller."""
@@ -203,7 +208,8 @@ class Taker:
         no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
         epoch, owner = ("", "") if holder is None else (holder.epoch, holder.owner if waits else "")
         numbers = ",".join(str(self._yielding.most(queue, monotonic())) for queue in queues)
-        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers]
+        gates = (channel.keys.gates, channel.keys.aside, MOST_ASIDE)
+        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers, *gates]
 
     def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
         """Return (queue, list key), highest priority first.
@@ -238,7 +244,7 @@ class Taker:
                 raise
             if not alive:
                 holder.doubt()
-            elif not taken:
+            elif not taken and alive != GOES_ON:
                 return None
             self._note(taken, float(now))
         return self.arrivals.next()
@@ -266,7 +272,7 @@ class Taker:
             holder.doubt()
             return
         if self._asked:
-            self._hungry = self._hungry or len(taken) == 3 * self._asked
+            self._hungry = self._hungry or len(taken) == 3 * self._asked or alive == GOES_ON
             self._looked_at = monotonic()
             self._note_lengths(lie)
             self._note(taken, float(now))

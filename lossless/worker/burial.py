@@ -167,7 +167,7 @@ def burial_message(app: Celery, burial: Burial) -> Successor:
 def comeback_of(message: Any, pause: float, why: str, **changed: Any) -> Successor:
     """A copy of `message` that is due in `pause` seconds and carries `changed` over its headers.
 
-    It keeps id, arguments, options, custom headers and priority; the body's bytes are those received. It is
+    It keeps id, arguments, options, custom headers, gates and priority; the body's bytes are those received. It is
     marked as redelivered, as what a transport puts back is.
     """
     due = time.time() + pause
@@ -176,7 +176,7 @@ def comeback_of(message: Any, pause: float, why: str, **changed: Any) -> Success
     headers.pop("redelivered", None)  # the transport's mark, which would become a custom header
     headers.pop(SINCE, None)  # whoever sends it back for another reason knows its task
     headers.update(changed, eta=datetime.fromtimestamp(due, UTC).isoformat())
-    kept = ("priority", "correlation_id", "reply_to", "delivery_mode")
+    kept = ("priority", "correlation_id", "reply_to", "delivery_mode", "gates")
     return Successor(
         exchange=message.delivery_info.get("exchange") or "",
         routing_key=message.delivery_info.get("routing_key") or "",

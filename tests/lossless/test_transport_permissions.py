@@ -73,6 +73,8 @@ def test_what_is_refused_is_named_and_is_no_outage(
         "~_taken*",
         "~_waiting*",
         "~_idle*",
+        "~_gates*",
+        "~_aside*",
         "~_lookout",
         "~_kombu*",
         "~unacked*",
@@ -84,6 +86,19 @@ def test_what_is_refused_is_named_and_is_no_outage(
     text = caplog.text
     assert "this Redis user is refused: commands HSET, SMEMBERS; keys _undecodable, secret, secret\x06\x163" in text
     assert "not available" not in text
+
+
+def test_an_acl_of_before_gates_came_has_all_of_them_open(
+    broker: Broker, allow: Callable[..., str], start_worker: Callable[..., Worker], ran: Ran
+) -> None:
+    url = allow(*(rule for rule in documented() if rule not in ("~_gates*", "~_aside*", "+lmove", "+lindex")))
+    broker.client.hset("_gates", "a", 0)
+    with Celery(broker=url) as app:
+        app.send_task(f"{TRANSPORT_APP}.mark", (1,), gates="a")
+    worker = worker_as(start_worker, broker, url)
+    wait_until(lambda: ran() == [1])
+    if broker.client.eval("return redis.acl_check_cmd and 1 or 0", 0):
+        worker.says("refused: commands LINDEX, LMOVE; keys _aside, _aside.list, _gates")
 
 
 def test_an_answer_that_nobody_has_read_yet_is_not_owed(broker: Broker) -> None:

@@ -441,7 +441,7 @@ def test_a_header_that_this_version_cannot_read_costs_no_message(world):
 def test_few_retries_join_no_message_that_is_far_larger_than_they_are() -> None:
     """Redis reads and writes the whole of what is joined: lone ones that join hundreds would stop it in an outage."""
     sent: list[dict[str, Any]] = []
-    app: Any = SimpleNamespace(send_task=lambda *_, **options: sent.append(options["headers"]))
+    app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options["headers"]))
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
     resending.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
     assert sent[0]["joins"]["most"] == 2 * resending.ENLARGES

@@ -1,13 +1,14 @@
 -- Rings for idle owners where messages lie, one owner a message, and holds the lookout's place. KEYS: the place, the
 -- set of queues with idle owners, then per queue its idle owners and its lists. ARGV: lookout, milliseconds for which
 -- the place is its own (0: it leaves), what an owner's channel begins with, seconds in which a rung owner has to come,
--- seconds after which an owner that was not seen is none, "1" to forget queues without idle owners, then the number
--- of lists of each queue.
+-- seconds after which an owner that was not seen is none, "1" to forget queues without idle owners, the keys of shut
+-- gates and of what is set aside (gates.py), then the number of lists of each queue.
 --
 -- An idle owner's score is when it was seen, 1e12 more where it has room but nobody to begin at once, and negative,
 -- when it was rung, until it comes. Returns 1 (0: another is the lookout, 2: nobody was), 1 if somebody is awaited,
 -- the number of idle owners per queue, the queues with idle owners. Reads last what a tracking client must hear of.
 
+-- @include gates
 redis.call('SREM', KEYS[2], '')
 local place, me, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local holder = redis.call('GET', place)
@@ -43,13 +44,20 @@ local function ring(key, messages)
     end
   end
 end
+local shut, lists = gates_of(ARGV[7], ARGV[8])
+local function set_aside(list)
+  local count = 0
+  for _, member in ipairs(lists and lists[list] or {}) do count = count + passable(shut, ARGV[8], member) end
+  return count
+end
 local awaited, counts, i = 0, {}, 3
-for n = 7, #ARGV do
+for n = 9, #ARGV do
   local key, last = KEYS[i], i + tonumber(ARGV[n])
   local messages = 0
   for list = i + 1, last do
     local length = redis.pcall('LLEN', KEYS[list])
     if type(length) == 'number' then messages = messages + length end  -- a foreign value is none of ours
+    messages = messages + set_aside(KEYS[list])
   end
   if messages > 0 or ARGV[6] == '1' then forget(key) end
   if messages > 0 then ring(key, messages) end

@@ -3,27 +3,37 @@
 -- ``ARGV[4]`` of each priority. ARGV: epoch, first field, most to take, queues, "1" to serve those in turn ("0":
 -- drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many of the
 -- most somebody can begin with at once, owner to be noted as idle ('': nobody), the most to take of each queue
--- (-1: any number; 0: it is left to others, and the owner is not idle there), then what is to be acknowledged (see
--- acknowledge.lua).
+-- (-1: any number; 0: it is left to others, and the owner is not idle there), the keys of shut gates and of what is set
+-- aside (gates.py), the most to set aside, then what is to be acknowledged (see acknowledge.lua).
 --
 -- What nobody here can begin with is taken only while no other owner is idle: prefetching starves nobody. The same
 -- holds where a number is asked of a queue: this owner knew nothing of what it took there last, and is rung last.
 --
--- Returns 1 (0: the epoch is not the owner's, nothing was taken), the server's time, how many lay in each queue of
+-- A message of which a gate is shut is set aside instead; what was set aside is taken first when its gate is open.
+--
+-- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time, how many lay in each queue of
 -- which a number was asked (else -1), what acknowledge.lua returns, then list index, message and what the rider found
 -- for each one taken; those that must be acknowledged have the fields first, first + 1 ...
 
 -- @include acknowledge
+-- @include gated
 
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
-local refused = acknowledge(held, 10)
+local refused = acknowledge(held, 13)
 local now = redis.call('TIME')
 local reply = {1, string.format('%d.%06d', now[1], now[2]), '', refused}
 if most == 0 then return reply end
 if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
   reply[1] = 0
   return reply
+end
+local function next_of(list) return redis.call('RPOP', list) end
+local function goes_on() return false end
+local shut, aside = gates_of(ARGV[10], ARGV[11])
+if shut then
+  redis.call('HDEL', held, '')
+  next_of, goes_on = taking(shut, aside, ARGV[10], ARGV[11], tonumber(ARGV[12]))
 end
 local taken, idle_others, quota = 0, {}, {}
 local queue = 0
@@ -49,7 +59,7 @@ local function pop(i)
   local queue = (i - 3) % size
   if quota[queue] == 0 then return false end
   if (taken >= free or quota[queue]) and owner ~= '' and others(queue) > 0 then return false end
-  local raw = redis.call('RPOP', KEYS[i])
+  local raw = next_of(KEYS[i])
   if not raw then return false end
   if string.sub(ARGV[6], queue + 1, queue + 1) == '0' then
     redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\0' .. raw)
@@ -75,8 +85,9 @@ for first = 3 + size, #KEYS, size do
   end
   if taken == most then break end
 end
+if goes_on() then reply[1] = 2 end
 if owner == '' then return reply end
-if taken == most then
+if taken == most or goes_on() then
   for i = 3, 2 + size do redis.call('ZREM', KEYS[i], owner) end
   return reply
 end
