@@ -9,7 +9,7 @@ from billiard.common import terminate_handler_fired  # type: ignore[attr-defined
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from bridge.errors import AlreadySettled
-from bridge.records.message import Delivery
+from bridge.records.message import Batch, Delivery
 from tasks import observing
 from tasks.limits import Limits, watchdog
 from tasks.running import MessageTask, Run
@@ -35,13 +35,13 @@ class Attempts:
     """The attempts of one run of a task, one after another.
 
     Parameters:
-        what: whose deliveries, for the log.
+        batch: whose deliveries they are.
         last_will: done before the process ends, on the way out of a handler that is ended or by another thread.
     """
 
-    def __init__(self, task: MessageTask[..., Any], what: str, last_will: Callable[[], None]) -> None:
-        self._task, self._what, self._last_will = task, what, last_will
-        self._run = Run(task)
+    def __init__(self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None]) -> None:
+        self._task, self._what, self._last_will = task, str(batch), last_will
+        self._run = Run(task, group=batch.group)
         self._limits = Limits.of(task)
         self._watchdog = watchdog() if any(self._limits) else None
 

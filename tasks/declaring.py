@@ -12,8 +12,9 @@ from bridge.topics.names import topic_fault
 from tasks.codec import decoder
 from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
-from tasks.options import NEEDED, RETRY_OPTIONS, check_limits, check_names, policy_of
+from tasks.options import NEEDED, check_limits, check_names, take_policy_options
 from tasks.parameters import annotation_of, parameters_of
+from tasks.policy_options import RETRY_OPTIONS, policy_from
 from tasks.running import GIVEN_SECONDS
 
 _Function = Callable[..., Any]
@@ -59,7 +60,8 @@ def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: di
 
 def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:
     """The options of Celery's, and what ours become on the task."""
-    policy = policy_of(name, options, base)
+    declared = take_policy_options(options, base)
+    policy = policy_from(name, declared)
     batch = options.pop("batch", "auto")
     given = isinstance(batch, int) and not isinstance(batch, bool) and 1 <= batch <= 10_000
     if not given and batch != "auto":
@@ -80,6 +82,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         "autoretry_for": (),
         "batch": batch,
         "policy": policy,
+        "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
         "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
         "decode": staticmethod(decode),
         "value_wanted": parameters.value is not None,

@@ -23,6 +23,7 @@ from tasks.limits import watchdog
 from tasks.logs import about
 from tasks.pace import Laps
 from tasks.policy import Again, Bury, Decision, Drop, Hold
+from tasks.policy_in_force import policy_in_force
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
 from tasks.settling import Settling, follows_a_loss
@@ -90,7 +91,7 @@ class Execution:
         #: Seconds for which Kafka took the dead letter of the delivery at hand.
         self._burying = 0.0
         self._runs = metrics.Runs(task.name, batch.group)
-        self._attempts = Attempts(task, str(batch), self._last_will)
+        self._attempts = Attempts(task, batch, self._last_will)
         self._later = Later(batch.order)
         self._ends = Ends(batch.topic, batch.partition)
         #: The mark of a single delivery is not put off for others.
@@ -252,7 +253,7 @@ class Execution:
                 self._bury(delivery.failed(dead.failure, spent=True), dead, cause)
 
     def _decided(self, delivery: Delivery, error: BaseException, now: float) -> Decision:
-        policy = self._task.policy
+        policy = policy_in_force(self._task, self._batch.group)
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:
             return policy.decide(error, delivery.attempts.failed, age)

@@ -24,6 +24,7 @@ from tasks.defaults import P, R_co
 from tasks.errors import DeadLettered, HandlerError, RetryAsked, fault_in_delay
 from tasks.limits import Limits
 from tasks.policy import MAX_RETRIES
+from tasks.policy_in_force import policy_in_force
 from tasks.running import MessageTask, Run
 
 
@@ -42,9 +43,6 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     max_retries = MAX_RETRIES
     throws = (DeadLettered,)
 
-    source_topics: tuple[str, ...] = ()
-    #: Under which the same function is registered besides: names that it had before, or has now.
-    other_names: tuple[str, ...] = ()
     codec: Codec = None
     decode: Decode = staticmethod(decoder(None))
     value_wanted: bool = True
@@ -109,11 +107,12 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         if eta is not None:
             delay = max(0.0, (eta - self.app.now()).total_seconds())
         run = Run.of(self)
+        policy = self.policy if run is None else policy_in_force(self, run.group)
         if delay is None:
-            delay = self.policy.delay(run.failures if run is not None else 0)
+            delay = policy.delay(run.failures if run is not None else 0)
         elif fault := fault_in_delay(delay):
             raise ValueError(f"{self.name}: self.retry() {fault}")
-        limit = self.max_retries if max_retries is None else max_retries
+        limit = policy.retries if max_retries is None else max_retries
         asked = RetryAsked(delay, limit, exc or sys.exc_info()[1])
         if throw:
             raise asked

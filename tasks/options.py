@@ -1,4 +1,4 @@
-"""`@handler`'s options: which there are, which values a delivery needs, and the policy that those of retries make."""
+"""`@handler`'s options: which there are, and which values a delivery needs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -9,10 +9,10 @@ from celery import Task
 from celery.utils.time import rate
 
 from tasks.codec import Codec
-from tasks.errors import LONGEST_DELAY, HandlerError
+from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
-from tasks.policy import MAX_RETRIES, Errors, Policy
-from tasks.retry_when import RetryWhen, check_function
+from tasks.policy_options import POLICY_OPTIONS, RETRY_OPTIONS
+from tasks.retry_when import RetryWhen
 
 _Errors = type[BaseException] | Iterable[type[BaseException]]
 
@@ -99,16 +99,6 @@ NEEDED: Final[Mapping[str, tuple[object, str]]] = {
     "typing": (False, "the arguments of a delivery are made from its record"),
 }
 
-#: Options of Celery's autoretry that the policy takes over, so that they act once.
-RETRY_OPTIONS: Final = (
-    "autoretry_for",
-    "dont_autoretry_for",
-    "retry_backoff",
-    "retry_backoff_max",
-    "retry_jitter",
-    "retry_kwargs",
-)
-
 
 def check_names(name: str, options: Mapping[str, Any], base: type | None) -> None:
     """Refuse what is no option; a class of the user's under `base=` may have attributes of its own.
@@ -151,47 +141,15 @@ def check_limits(name: str, options: Mapping[str, Any]) -> None:
         raise HandlerError(f"{name}: soft_time_limit ({soft!r}) must be less than time_limit ({hard!r}).")
 
 
-def policy_of(name: str, options: dict[str, Any], base: type | None) -> Policy:
-    """Take the options of failures out, and make the policy of them; what they do not say the class `base` does.
-
-    Raises:
-        HandlerError: one is out of range.
-    """
+def take_policy_options(options: dict[str, Any], base: type | None) -> dict[str, Any]:
+    """Take the options of failures out; what they do not say of retries the class `base` does."""
     for option in (*RETRY_OPTIONS, "max_retries", "default_retry_delay"):
         if option not in options and (found := _inherited(base, option)) is not None:
             options[option] = found[0]
-    given: dict[str, Any] = {key: options.pop(key) for key in RETRY_OPTIONS if key in options}
-    try:
-        return _policy(options, given)
-    except (TypeError, ValueError) as error:
-        raise HandlerError(f"{name}: {error}") from error
-
-
-def _policy(options: dict[str, Any], given: dict[str, Any]) -> Policy:
-    kwargs = given.get("retry_kwargs") or {}
-    for key in kwargs:
-        if key not in ("max_retries", "countdown"):
-            raise ValueError(f"retry_kwargs takes max_retries and countdown; it was given {key!r}.")
-    max_retries = kwargs.get("max_retries", options.pop("max_retries", MAX_RETRIES))
-    fixed = kwargs.get("countdown", options.get("default_retry_delay"))
-    backoff = given.get("retry_backoff", fixed is None)
-    if not backoff and fixed is None:
-        fixed = Task.default_retry_delay
-    listed = options.get("retry_delays") is not None
-    return Policy(
-        autoretry_for=_errors(given.get("autoretry_for", (Exception,))),
-        dont_autoretry_for=_errors(given.get("dont_autoretry_for", ())),
-        dead_letter_for=_errors(options.pop("dead_letter_for", ())),
-        stop_for=_errors(options.pop("stop_for", ())),
-        max_retries=None if max_retries is None else _number(max_retries, "max_retries", whole=True),
-        delays=_delays(options.pop("retry_delays", None)),
-        fixed_delay=None if backoff else _number(fixed, "countdown", most=LONGEST_DELAY),
-        backoff=_number(backoff, "retry_backoff", most=LONGEST_DELAY),
-        backoff_max=_number(given.get("retry_backoff_max", 600), "retry_backoff_max", most=LONGEST_DELAY, whole=True),
-        jitter=bool(given.get("retry_jitter", not listed)),
-        give_up_after=_optional_seconds(options.pop("give_up_after", None), "give_up_after"),
-        retry_when=check_function(options.pop("retry_when", None)),
-    )
+    taken: dict[str, Any] = {option: options[option] for option in POLICY_OPTIONS if option in options}
+    for option in taken.keys() - {"default_retry_delay"}:
+        del options[option]
+    return taken
 
 
 def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
@@ -207,35 +165,3 @@ def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
 def _nearest(word: str, known: Iterable[str]) -> str:
     found = get_close_matches(word, sorted(known), 1)
     return f": is {found[0]!r} meant?" if found else ": an attribute of the task's own goes into a class: base=."
-
-
-def _errors(given: Any) -> Errors:
-    kinds = given if isinstance(given, tuple | list | set | frozenset) else (given,)
-    for kind in kinds:
-        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise TypeError(f"exception classes are wanted; it was given {kind!r}.")
-    return tuple(kinds)
-
-
-def _delays(given: Any) -> tuple[float, ...] | None:
-    if given is None:
-        return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValueError(f"retry_delays takes a sequence of seconds; it was given {given!r}.")
-    return tuple(_number(delay, "retry_delays", most=LONGEST_DELAY) for delay in given)
-
-
-def _optional_seconds(given: Any, what: str) -> float | None:
-    return None if given is None else _number(given, what)
-
-
-def _number(given: Any, what: str, *, most: float = float("inf"), whole: bool = False) -> Any:
-    if isinstance(given, bool) and what == "retry_backoff":
-        return 1
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
-        raise ValueError(f"{what} takes numbers from 0 on; it was given {given!r}.")
-    if given > most:
-        raise ValueError(f"{what} takes seconds, {most:,.0f} (a year) at most; it was given {given!r}.")
-    if whole and given != int(given):
-        raise ValueError(f"{what} takes whole numbers from 0 on; it was given {given!r}.")
-    return int(given) if whole else given

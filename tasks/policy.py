@@ -8,11 +8,13 @@ from typing import Final
 from celery.exceptions import Ignore, Reject
 from celery.utils.time import get_exponential_backoff_interval
 
+from bridge.records.failure import kind_name
 from bridge.records.message import Message
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
 from tasks.retry_when import Answer, RetryWhen, ask
 
-Errors = tuple[type[BaseException], ...]
+#: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
+Errors = tuple[type[BaseException] | str, ...]
 
 #: Seconds between two runs of a message whose handler asks to stop, as long as it is kept.
 HOLD_DELAY: Final = 30.0
@@ -59,6 +61,14 @@ class Drop:
 
 
 Decision = Again | Bury | Hold | Drop
+
+
+def is_listed(error: BaseException, kinds: Errors) -> bool:
+    """Whether an error is of one of these classes, or of one that is derived from it."""
+    names = {kind for kind in kinds if isinstance(kind, str)}
+    return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type))) or (
+        bool(names) and any(kind_name(kind) in names for kind in type(error).__mro__)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +193,12 @@ class Policy:
 
     def _listed(self, error: BaseException) -> Decision | None:
         """What the handler's options say of the error's class."""
-        if isinstance(error, self.stop_for):
+        if is_listed(error, self.stop_for):
             return Hold()
-        if isinstance(error, self.dead_letter_for + self.dont_autoretry_for):
+        if is_listed(error, self.dead_letter_for + self.dont_autoretry_for):
             return Bury(PERMANENT)
         # What is no Exception (SystemExit, GeneratorExit) is retried like any failure: nobody listed it.
-        if isinstance(error, Exception) and not isinstance(error, self.autoretry_for):
+        if isinstance(error, Exception) and not is_listed(error, self.autoretry_for):
             return Bury(PERMANENT)
         return None
 

@@ -1,6 +1,8 @@
 """The run that a process is in: what a handler's own calls to its task need to know of it."""
 
+from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final, Generic, Literal
 
 from celery import Task
@@ -9,6 +11,7 @@ from bridge.records.message import Message
 from tasks.defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
 from tasks.policy import Policy
+from tasks.policy_changes import Changing
 
 #: Seconds after which what is left of a batch goes back: where its size was found, and where it was given.
 AUTO_SECONDS: Final = 0.5
@@ -20,11 +23,22 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     abstract = True
 
+    #: As its code says it; `tasks.policy_in_force` has what a person has changed of it.
     policy: Policy = Policy()
+    #: The options of failures that its code says.
+    declared: Mapping[str, Any] = MappingProxyType({})
+    source_topics: tuple[str, ...] = ()
+    #: Under which the same function is registered besides: names that it had before, or has now.
+    other_names: tuple[str, ...] = ()
     #: How many deliveries one Celery task may carry; "auto": as many as take about 50 ms.
     batch: int | Literal["auto"] = "auto"
     #: Seconds after which what is left of a batch goes back to the queue as one of its own.
     batch_seconds: float = AUTO_SECONDS
+
+    @property
+    def changing(self) -> Changing:
+        """What may be changed of its policy at run time."""
+        return Changing(self.name, self.declared)
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""
@@ -36,14 +50,15 @@ class Run:
 
     Attributes:
         failures: how many runs of this delivery before have spent a retry.
+        group: whose delivery it is.
         asked: what `self.retry(throw=False)` asked for, until the handler returns.
     """
 
-    __slots__ = ("_before", "_request", "asked", "failures")
+    __slots__ = ("_before", "_request", "asked", "failures", "group")
 
-    def __init__(self, task: Task, failures: int = 0) -> None:  # type: ignore[type-arg]
+    def __init__(self, task: Task, failures: int = 0, group: str = "") -> None:  # type: ignore[type-arg]
         self._request = task.request
-        self.failures = failures
+        self.failures, self.group = failures, group
         self.asked: RetryAsked | None = None
 
     @classmethod

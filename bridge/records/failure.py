@@ -76,8 +76,12 @@ class Failure:
 
 
 def class_name(error: BaseException) -> str:
-    """`builtins` are named without their module, as Python itself does."""
-    kind = type(error)
+    """Module and name of an exception's class."""
+    return kind_name(type(error))
+
+
+def kind_name(kind: type[BaseException]) -> str:
+    """Module and name of a class; `builtins` are named without their module, as Python itself does."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 

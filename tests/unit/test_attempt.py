@@ -7,7 +7,7 @@ from celery.exceptions import WorkerShutdown
 
 from bridge.errors import AlreadySettled
 from bridge.records.attempts import Attempts as Attempted
-from bridge.records.message import Delivery, Message
+from bridge.records.message import Batch, Delivery, Message
 from tasks import attempt as attempts_module
 from tasks import handler
 from tasks.attempt import Attempts
@@ -15,6 +15,8 @@ from tasks.errors import RetryAsked
 from tasks.running import Run
 
 DELIVERY = Delivery(Message("orders", 0, 1, value=b"1"), "unit.attempt", attempts=Attempted(failed=3))
+
+BATCH = Batch("unit.attempt", "orders", 0, (Delivery(Message("orders", 0, 1), "unit.attempt"),))
 
 
 @handler("orders", name="unit.attempt", bind=True, retry_jitter=False, retry_backoff=4)
@@ -34,7 +36,7 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 def attempt(what: Any, **changes: Any) -> Any:
     message = Message("orders", 0, 1, value=what)
     delivery = Delivery(message, "unit.attempt", **{"attempts": Attempted(failed=3), **changes})
-    return Attempts(act, "it", changes.pop("last_will", lambda: None)).at(delivery)
+    return Attempts(act, BATCH, changes.pop("last_will", lambda: None)).at(delivery)
 
 
 def raising(error: BaseException) -> Any:
@@ -67,7 +69,7 @@ def test_the_end_of_the_worker_is_nobodys_failure() -> None:
 def test_a_process_that_is_told_to_leave_writes_its_last_will_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(attempts_module, "terminate_handler_fired", lambda: True)
-    attempts = Attempts(act, "it", lambda: written.append("will"))
+    attempts = Attempts(act, BATCH, lambda: written.append("will"))
     with pytest.raises(SystemExit):
         attempts.at(Delivery(Message("orders", 0, 1, value=raising(OSError())), "unit.attempt"))
     assert written == ["will"]
@@ -81,7 +83,7 @@ def test_a_retry_that_is_asked_for_without_being_thrown_is_why_it_ended() -> Non
 
 
 def test_what_one_attempt_asked_for_is_not_the_next_ones() -> None:
-    attempts = Attempts(act, "it", lambda: None)
+    attempts = Attempts(act, BATCH, lambda: None)
     found = []
     for what in (lambda task: task.retry(throw=False) and None, lambda task: "charged"):
         found.append(attempts.at(Delivery(Message("orders", 0, 1, value=what), "unit.attempt")))  # type: ignore[arg-type]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tasks import HandlerTask, Message, app
 from tasks.burial import NAME
 from tasks.errors import HandlerError
-from tasks.options import check_limits, check_names, policy_of
+from tasks.options import check_limits, check_names, take_policy_options
 from tasks.parameters import annotation_of, parameters_of
 from tasks.policy import Policy
+from tasks.policy_options import policy_from
 from tasks.resending import PUBLISH_DELAY, publish_delay
 from tasks.using import to_the_groups_queue
 
@@ -73,7 +74,7 @@ def test_a_soft_limit_lies_below_the_hard_one(soft: Any, hard: Any, refused: boo
 )
 def test_the_options_of_failures_make_a_policy_and_are_taken_out(options: dict[str, Any], expected: Policy) -> None:
     left = {**options, "queue": "mail"}
-    found = policy_of("h", left, None)
+    found = policy_from("h", take_policy_options(left, None))
     assert found.retries == expected.retries
     assert (found.delays, found.fixed_delay, found.jitter) == (expected.delays, expected.fixed_delay, expected.jitter)
     assert found.dead_letter_for == expected.dead_letter_for
@@ -82,8 +83,8 @@ def test_the_options_of_failures_make_a_policy_and_are_taken_out(options: dict[s
 
 
 def test_what_the_options_do_not_say_the_users_class_does() -> None:
-    assert policy_of("h", {}, Base).max_retries == 7
-    assert policy_of("h", {"max_retries": 1}, Base).max_retries == 1
+    assert policy_from("h", take_policy_options({}, Base)).max_retries == 7
+    assert policy_from("h", take_policy_options({"max_retries": 1}, Base)).max_retries == 1
 
 
 def value(order: Any) -> None: ...

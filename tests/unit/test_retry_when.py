@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from bridge.records.attempts import Attempts
 from bridge.records.message import Message
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.options import policy_of
 from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Hold, Policy
+from tasks.policy_options import policy_from
 from tasks.retry_when import ask, check_function, named
 
 ORDER = Message("orders", 3, 1234, value=b'{"type": "refund"}', headers=(("x-test", b"1"),))
@@ -275,16 +275,14 @@ def any_number(*given): ...
 )
 def test_what_can_never_answer_is_refused_when_the_handler_is_declared(given, words):
     with pytest.raises(HandlerError) as refused:
-        policy_of("orders.charge", {"retry_when": given}, None)
+        policy_from("orders.charge", {"retry_when": given})
     assert str(refused.value).startswith("orders.charge: retry_when")
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("given", [by_status, with_more, any_number, Callable3(), functools.partial(by_status), None])
-def test_what_can_answer_goes_to_the_policy_and_is_taken_out(given):
-    options = {"retry_when": given}
-    assert policy_of("orders.charge", options, None).retry_when is given
-    assert options == {}
+def test_what_can_answer_goes_to_the_policy(given):
+    assert policy_from("orders.charge", {"retry_when": given}).retry_when is given
     assert check_function(given) is given
 
 

@@ -1,0 +1,215 @@
+"""What a person may change of a handler's policy without its code, and the policy that comes of it (pure).
+
+A change is an option and a JSON value. It is validated with the sentences of an import, by the command that makes it
+and again by each worker, whose code may be another by then. All changes of a handler are in force, or none: half of
+them nobody has asked for. Classes of exceptions are names: what a worker has not imported nobody can raise in it.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from bridge.records.failure import kind_name
+from tasks.errors import HandlerError
+from tasks.policy import Errors, Policy
+from tasks.policy_options import policy_from
+from tasks.retry_when import named
+
+#: Options of classes of exceptions.
+LISTS: Final = ("autoretry_for", "dont_autoretry_for", "dead_letter_for", "stop_for")
+#: Options that are changed elsewhere, or not without the code.
+ELSEWHERE: Final = {
+    "rate_limit": "Celery changes it in the workers that run: celery -A tasks control rate_limit HANDLER 10/m",
+    "retry_kwargs": "change max_retries and default_retry_delay",
+    "retry_when": "it is code: what is changed here counts where it answers None",
+}
+
+
+class Changing(NamedTuple):
+    """A handler's policy as far as it can be changed at run time.
+
+    Attributes:
+        name: the handler's.
+        declared: its options of failures, as its code says them.
+    """
+
+    name: str
+    declared: Mapping[str, Any]
+
+    def read(self, words: Iterable[str]) -> dict[str, Any]:
+        """The changes that a person has written down: `max_retries=20`, `retry_delays=60,300`, `give_up_after=none`.
+
+        Raises:
+            HandlerError: an option does not exist, with the nearest name, or its value cannot be read.
+        """
+        changes: dict[str, Any] = {}
+        for word in words:
+            option, sign, value = word.partition("=")
+            self.check_option(option)
+            if not sign:
+                raise HandlerError(f"{self.name}: {option} to what? Say {option}=VALUE.")
+            try:
+                changes[option] = CHANGEABLE[option](value.strip())
+            except ValueError as error:
+                raise HandlerError(f"{self.name}: {option} takes {error}; it was given {value!r}.") from None
+        return changes
+
+    def check_option(self, option: str) -> None:
+        """Refuse what no run-time change can be of.
+
+        Raises:
+            HandlerError: with the nearest name.
+        """
+        if option in CHANGEABLE:
+            return
+        if option in ELSEWHERE:
+            raise HandlerError(f"{self.name}: {option} is not changed here: {ELSEWHERE[option]}.")
+        near = get_close_matches(option, CHANGEABLE, 1)
+        meant = f"is {near[0]!r} meant?" if near else f"there are {', '.join(CHANGEABLE)}."
+        raise HandlerError(f"{self.name}: a policy has no option {option!r} that can be changed at run time: {meant}")
+
+    def policy(self, changes: Mapping[str, Any]) -> Policy:
+        """The policy with these changes, which `read` has given, perhaps for another version of the code.
+
+        Raises:
+            HandlerError: one is out of range, or has no effect beside the rest.
+        """
+        for option in changes:
+            self.check_option(option)
+        given = {**self.declared, **{option: value for option, value in changes.items() if option not in LISTS}}
+        replaced = {"countdown" if option == "default_retry_delay" else option for option in changes}
+        kwargs = self.declared.get("retry_kwargs") or {}
+        given["retry_kwargs"] = {key: value for key, value in kwargs.items() if key not in replaced}
+        policy = policy_from(self.name, given)
+        self._check_effects(policy, changes)
+        lists: dict[str, Any] = {option: self._names(option, changes[option]) for option in LISTS if option in changes}
+        return replace(policy, **lists)
+
+    def _names(self, option: str, given: Any) -> Errors:
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+            raise HandlerError(f"{self.name}: {option} takes names of exception classes; it was given {given!r}.")
+        return tuple(given)
+
+    def _check_effects(self, policy: Policy, changes: Mapping[str, Any]) -> None:
+        idle: tuple[str, ...]
+        if policy.delays is not None:
+            idle, mend = _BESIDE_DELAYS, "retry_delays, which says how often and when: set retry_delays=none as well"
+        elif policy.fixed_delay is not None:
+            idle, mend = _BESIDE_FIXED, f"the fixed delay of {policy.fixed_delay:g} s: set retry_backoff=true as well"
+        else:
+            idle, mend = _BESIDE_BACKOFF, "retry_backoff: set retry_backoff=false as well"
+        for option in changes:
+            if option in idle:
+                raise HandlerError(f"{self.name}: {option} has no effect beside {mend}.")
+
+    def shown(self, policy: Policy) -> dict[str, Any]:
+        """A policy of this handler by its options, as JSON values; what has no effect is `None`."""
+        listed, fixed = policy.delays is not None, policy.fixed_delay is not None
+        return {
+            "max_retries": policy.retries,
+            "retry_delays": None if policy.delays is None else list(policy.delays),
+            "retry_backoff": None if listed or fixed else policy.backoff,
+            "retry_backoff_max": None if listed or fixed else policy.backoff_max,
+            "default_retry_delay": None if listed else policy.fixed_delay,
+            "retry_jitter": policy.jitter and (listed or not fixed),
+            "give_up_after": policy.give_up_after,
+            **{option: names_of(getattr(policy, option)) for option in LISTS},
+            "retry_when": None if policy.retry_when is None else named(policy.retry_when),
+        }
+
+
+_BESIDE_DELAYS: Final = ("max_retries", "retry_backoff", "retry_backoff_max", "default_retry_delay")
+_BESIDE_FIXED: Final = ("retry_backoff_max", "retry_jitter")
+_BESIDE_BACKOFF: Final = ("default_retry_delay",)
+
+
+def names_of(kinds: Errors) -> list[str]:
+    """Classes by their names."""
+    return [kind if isinstance(kind, str) else kind_name(kind) for kind in kinds]
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("a number of seconds") from None
+    return int(number) if number.is_integer() else number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
+
+
+def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def reads(text: str) -> Any:
+        try:
+            return None if text.lower() in _NONE else read(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, or none") from None
+
+    return reads
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise ValueError("true or false")
+    return _SWITCH[text.lower()]
+
+
+def _backoff(text: str) -> float | bool:
+    try:
+        return _SWITCH[text.lower()] if text.lower() in _SWITCH else _number(text)
+    except ValueError:
+        raise ValueError("a number of seconds, true or false") from None
+
+
+def _delays(text: str) -> list[float]:
+    try:
+        return [_number(each) for each in text.split(",")]
+    except ValueError:
+        raise ValueError("seconds with commas between (60,300,300)") from None
+
+
+def _classes(text: str) -> list[str]:
+    return [] if text.lower() in ("", *_NONE) else [_class_name(name.strip()) for name in text.split(",")]
+
+
+def _class_name(name: str) -> str:
+    """The name by which workers know a class that has been imported here, also if it is written by another."""
+    module, _, attribute = name.rpartition(".")
+    found = getattr(sys.modules.get(module or "builtins"), attribute, None)
+    if isinstance(found, type) and issubclass(found, BaseException):
+        return kind_name(found)
+    known = {kind_name(kind) for kind in _exceptions(BaseException)}
+    if name in known:
+        return name
+    same = sorted(each for each in known if each.rpartition(".")[2] == attribute)
+    near = [*same, *get_close_matches(name, sorted(known), 1)]
+    raise ValueError(f"exception classes that are imported{f' (is {near[0]} meant?)' if near else ''}")
+
+
+def _exceptions(kind: type[BaseException]) -> Iterator[type[BaseException]]:
+    yield kind
+    for each in type.__subclasses__(kind):
+        yield from _exceptions(each)
+
+
+_NONE: Final = ("none", "null")
+_SWITCH: Final[Mapping[str, bool]] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+#: Every option that can be changed at run time, and how its value is read.
+CHANGEABLE: Final[Mapping[str, Callable[[str], Any]]] = {
+    "max_retries": _or_none(_whole),
+    "retry_delays": _or_none(_delays),
+    "retry_backoff": _backoff,
+    "retry_backoff_max": _number,
+    "retry_jitter": _switch,
+    "default_retry_delay": _number,
+    "give_up_after": _or_none(_number),
+    **dict.fromkeys(LISTS, _classes),
+}

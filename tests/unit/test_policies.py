@@ -1,0 +1,65 @@
+"""What was changed of a policy, as it travels: by option, with who, when and why; and its history."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.records.control import HISTORY, Decision, change, decided, read
+from bridge.records.policies import Step, changed_options, steps, summary, values, with_set, without, words
+
+options = st.sampled_from(["max_retries", "retry_delays", "give_up_after"])
+
+
+def test_an_option_keeps_who_set_it_until_it_is_set_anew():
+    first = with_set(None, {"max_retries": 20, "give_up_after": None}, "ann", 1.0, "the bank is slow")
+    second = with_set(first, {"max_retries": 30}, "bob", 2.0, "slower still")
+    assert values(second) == {"max_retries": 30, "give_up_after": None}
+    assert {option: (one.by, one.at, one.why) for option, one in changed_options(second).items()} == {
+        "max_retries": ("bob", 2.0, "slower still"),
+        "give_up_after": ("ann", 1.0, "the bank is slow"),
+    }
+    assert summary(second) == "changed by bob at 1970-01-01T00:00:02+00:00"
+    assert without(second, ["max_retries"]) == {"give_up_after": first["give_up_after"]}
+    assert without(second, ["max_retries", "give_up_after", "other"]) is None
+    assert summary(None) is None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.dictionaries(options, st.integers(0, 3), min_size=1)), max_size=40))
+def test_the_history_tells_each_change_and_survives_the_journey(made):
+    decision: Decision | None = None
+    told = []
+    for at, (is_set, changes) in enumerate(made):
+        before = None if decision is None else decision.data
+        after = with_set(before, changes, "ann", at, "why") if is_set else without(before, changes)
+        decision = decided("policy:h", decision, change(after, "ann", at, "why"))
+        unset = () if is_set else tuple(option for option in values(before) if option in changes)
+        told.append(Step(changes if is_set else {}, unset, "ann", at, "why"))
+    if decision is not None:
+        assert read("policy:h", decision.to_value()) == decision
+    assert list(steps(decision)) == told[::-1][: HISTORY if len(made) > HISTORY else None]
+
+
+@pytest.mark.parametrize("data", [{"max_retries": 5}, {"max_retries": {"value": 5}}, {"max_retries": None}, {}])
+def test_what_is_no_change_changes_nothing(data):
+    assert changed_options(data) == {}
+    assert summary(data) is None
+
+
+@pytest.mark.parametrize("value", [{"is": 5}, {"is": 5, "at": "then"}, {"is": 5, "by": None, "why": 3}])
+def test_a_change_of_which_little_is_told_is_one(value: Any):
+    assert values({"max_retries": value}) == {"max_retries": 5}
+
+
+def test_changes_are_told_as_a_person_would_set_them():
+    said = {
+        "max_retries": None,
+        "retry_jitter": True,
+        "retry_delays": [60, 0.5],
+        "dead_letter_for": ["KeyError"],
+        "stop_for": [],
+    }
+    assert (
+        words(said) == "max_retries=none retry_jitter=true retry_delays=60,0.5 dead_letter_for=KeyError stop_for=none"
+    )
