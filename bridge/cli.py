@@ -3,9 +3,10 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from celery import Celery
@@ -18,6 +19,9 @@ from bridge.commands.check import Finding, setting_up
 from bridge.commands.check import check as findings
 from bridge.commands.find import coordinates, find_key, lines
 from bridge.commands.find import find as find_record
+from bridge.commands.halt import halt as halt_topics
+from bridge.commands.halt import resume as resume_topics
+from bridge.commands.halt import who
 from bridge.commands.reset import reset as reset_of
 from bridge.commands.status import status as status_of
 from bridge.errors import (
@@ -27,6 +31,7 @@ from bridge.errors import (
     KafkaUnavailable,
     LedgerCannotFsync,
     LedgerUnavailable,
+    NotDecided,
     NothingAnswers,
     SettingsError,
     UnknownTopic,
@@ -185,6 +190,65 @@ def status(
         print(json.dumps(found, indent=2))
     else:
         tables.print_status(console, found)
+
+
+WhyOption = Annotated[str, typer.Option("--why", help="For the status, the log and whoever resumes it.")]
+ByOption = Annotated[str, typer.Option("--by", help="Who decides.", show_default="user@host")]
+
+
+@cli.command()
+def halt(
+    context: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Source topics.")],
+    why: WhyOption,
+    by: ByOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print how each topic stands now, as JSON.")] = False,
+) -> None:
+    """Stop the consumption of topics, for every bridge and worker of the group, until somebody resumes it.
+
+    What is in the queue waits, and spends no attempt; what runs now is finished. No bridge need run.
+
+    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it.
+
+    Example: bridge halt orders --why "the bank books twice"
+    """
+    _, chosen, routes = _loaded(context.obj)
+    _decide(lambda: halt_topics(chosen, routes, topics, why, by or who()), as_json)
+
+
+@cli.command()
+def resume(
+    context: typer.Context,
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics that are halted.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every topic that is halted.")] = False,
+    why: WhyOption = "",
+    by: ByOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print how each topic stands now, as JSON.")] = False,
+) -> None:
+    """Go on with topics that are halted, from exactly where they stood. One that is not halted stays as it is.
+
+    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it.
+
+    Example: bridge resume orders --why "the bank is mended"
+    """
+    _, chosen, routes = _loaded(context.obj)
+    if bool(topics) == every:
+        _fail("name the topics to resume, or --all.", FAULTS)
+    _decide(lambda: resume_topics(chosen, routes, None if every else topics, why, by or who()), as_json)
+
+
+def _decide(act: Callable[[], dict[str, Any]], as_json: bool) -> None:
+    """Do it, and say how each topic stands."""
+    try:
+        found = act()
+    except UnknownTopic as error:
+        _fail(str(error), FAULTS)
+    except NotDecided as error:
+        _fail(str(error), NOT_FOUND)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        tables.print_halts(console, found)
 
 
 @cli.command()

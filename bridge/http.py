@@ -4,15 +4,19 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 logger = logging.getLogger(__name__)
 
-#: What keeps a bridge from consuming, a sentence each; none when it consumes.
-Obstacles = Callable[[], list[str]]
+
+class Readiness(NamedTuple):
+    """Whether a bridge consumes; why not, or what of it not, a sentence each."""
+
+    ready: bool
+    words: list[str]
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -29,12 +33,14 @@ class Sidecar:
 
     Parameters:
         alive: whether the loop has turned lately.
-        obstacles: why the bridge is not consuming.
+        readiness: whether the bridge is consuming.
     """
 
-    def __init__(self, registry: CollectorRegistry, alive: Callable[[], bool], obstacles: Obstacles) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, alive: Callable[[], bool], readiness: Callable[[], Readiness]
+    ) -> None:
         self._metrics = make_wsgi_app(registry)
-        self._alive, self._obstacles = alive, obstacles
+        self._alive, self._readiness = alive, readiness
         self._server: WSGIServer | None = None
 
     def start(self, port: int) -> int | None:
@@ -67,14 +73,15 @@ class Sidecar:
             page: Iterable[bytes] = self._metrics(environ, start_response)
             return page
         if path == "/healthz":
-            return _plain(start_response, [] if self._alive() else ["the loop has not turned for a minute"])
+            alive = self._alive()
+            return _plain(start_response, alive, [] if alive else ["the loop has not turned for a minute"])
         if path == "/readyz":
-            return _plain(start_response, self._obstacles())
+            return _plain(start_response, *self._readiness())
         start_response("404 Not Found", [("Content-Type", "text/plain")])
         return [b"/healthz /readyz /metrics\n"]
 
 
-def _plain(start_response: Callable[..., Any], faults: list[str]) -> Iterable[bytes]:
-    status = "503 Service Unavailable" if faults else "200 OK"
+def _plain(start_response: Callable[..., Any], well: bool, words: list[str]) -> Iterable[bytes]:
+    status = "200 OK" if well else "503 Service Unavailable"
     start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
-    return ["\n".join([*faults, ""] if faults else ["ok", ""]).encode()]
+    return ["\n".join([*(["ok"] if well else []), *words, ""]).encode()]

@@ -17,6 +17,7 @@ class BridgeMetrics:
         values.ValueClass = values.MutexValue
         self.registry = CollectorRegistry()
         self._paused: dict[tuple[str, int, str], float] = {}
+        self._halted: set[str] = set()
         at = ("topic", "partition")
         self.consumed = Counter("bridge_records_consumed", "Records read.", at, registry=self.registry)
         self.handed_off = Counter(
@@ -106,6 +107,12 @@ class BridgeMetrics:
             (*at, "handler"),
             registry=self.registry,
         )
+        self.halted = Gauge(
+            "bridge_halted",
+            "1 while a topic's consumption is halted, by a person or by StopConsuming.",
+            ["topic"],
+            registry=self.registry,
+        )
         self.ready = Gauge("bridge_ready", "1 while records are consumed and handed off.", registry=self.registry)
 
     def expect(self, places: Iterable[Place]) -> None:
@@ -125,6 +132,13 @@ class BridgeMetrics:
             self._paused[labels] = known.get(labels, now)
             self.paused.labels(*labels).set(1)
             self.paused_since.labels(*labels).set(self._paused[labels])
+
+    def show_halted(self, topics: Iterable[str], all_topics: Iterable[str] = ()) -> None:
+        """Show which topics are halted now, and of all others that they are not."""
+        halted = set(topics)
+        for topic in {*halted, *all_topics, *self._halted}:
+            self.halted.labels(topic).set(1 if topic in halted else 0)
+        self._halted |= halted
 
     def show_lengths(self, lengths: Mapping[str, int]) -> None:
         """Show how many messages wait in each queue."""

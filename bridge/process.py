@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery
 
 from bridge.handlers import Routes
-from bridge.http import Sidecar
+from bridge.http import Readiness, Sidecar
 from bridge.loop.bridge import Bridge
 from bridge.settings import Settings, hide_password
 
@@ -22,7 +22,7 @@ def run(app: Celery, settings: Settings, routes: Routes) -> None:
         ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
     """
     bridge = Bridge(app, settings, routes)
-    sidecar = Sidecar(bridge.metrics.registry, bridge.alive, bridge.obstacles)
+    sidecar = Sidecar(bridge.metrics.registry, bridge.alive, lambda: _readiness(bridge))
     port = sidecar.start(settings.environment.BRIDGE_HTTP_PORT)
     _say_what_runs(settings, routes, port)
     _stop_on_signals(bridge)
@@ -31,6 +31,12 @@ def run(app: Celery, settings: Settings, routes: Routes) -> None:
     finally:
         sidecar.stop()
     logger.info("stopped.")
+
+
+def _readiness(bridge: Bridge) -> Readiness:
+    """A bridge of which one topic of several is halted consumes, and says what it does not."""
+    obstacles, halted = bridge.obstacles(), bridge.halted()
+    return Readiness(not obstacles and not (halted and bridge.consumes_nothing()), [*obstacles, *halted])
 
 
 def _say_what_runs(settings: Settings, routes: Routes, port: int | None) -> None:

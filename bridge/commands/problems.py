@@ -13,6 +13,7 @@ def problems(facts: Facts) -> list[str]:
     return [
         *facts.silent,
         *standing.memory(facts),
+        *standing.halted(facts),
         *standing.bridges(facts),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),

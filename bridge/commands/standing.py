@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bridge.pauses.halts import HALTED
 from bridge.upkeep.facts import Facts, Memory, records, when
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
@@ -32,6 +33,18 @@ def of_redis(redis: Memory) -> Iterator[str]:
         )
     if redis.disk:
         yield f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk."
+
+
+def halted(facts: Facts) -> Iterator[str]:
+    """Topics whose consumption was stopped, by a person or by a handler."""
+    for topic, halt in sorted(facts.halts.items()):
+        cause = halt.data or {}
+        record = f" The delivery of {cause['record']} runs first then." if "record" in cause else ""
+        waiting = f" {records(facts.lag[topic])} wait in Kafka." if facts.lag is not None and topic in facts.lag else ""
+        yield (
+            f"Topic {topic!r} is halted, {when(halt.since, facts.now)}, by {halt.by}: {halt.why.rstrip('.')}.{waiting} "
+            f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}"
+        )
 
 
 def bridges(facts: Facts) -> Iterator[str]:
@@ -78,6 +91,8 @@ def behind(facts: Facts) -> Iterator[str]:
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("behind", ()):
+            if each["topic"] in facts.halts:
+                continue
             place = f"{each['topic']}-{each['partition']}"
             if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:
                 grouped.setdefault(each["topic"], []).append((place, each["count"], each["since"]))
@@ -98,7 +113,8 @@ def paused(facts: Facts) -> Iterator[str]:
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
-            if facts.now - at >= PAUSED_LONG and why != "handoff":
+            # What is halted is said as that.
+            if facts.now - at >= PAUSED_LONG and why not in ("handoff", HALTED):
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeVar
 
 from celery import Celery
 
+from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
 from bridge.commands.problems import problems
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
@@ -20,14 +20,17 @@ from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.control import NOTHING, Mirror, Mirrored
+from bridge.ledger.deciding import merged
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
 from bridge.settings import Settings
+from bridge.topics.control import published
 from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
-from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory
+from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, iso
 from bridge.upkeep.uncared import unconsumed_queues
 
 #: Seconds for an answer of Redis, which is asked twice.
@@ -42,6 +45,7 @@ class _Asked:
 
     facts: Facts
     extents: list[Extent] | None = None
+    mirrored: Mirrored = NOTHING
     silent: list[str] = field(default_factory=list)
 
     def ask(self, question: Callable[[], Found]) -> Found | None:
@@ -107,7 +111,8 @@ def _members(asked: _Asked, ledger: Ledger) -> None:
     found = health(ledger)
     memory = (Memory(ledger.where, found.used, found.allowed, found.disk),)
     seen = {**bridges.last_seen(), **workers.last_seen()}
-    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
+    asked.mirrored = Mirror(ledger).read()
+    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, halts=halts(asked.mirrored.in_force()))
 
 
 def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
@@ -132,6 +137,9 @@ def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:
         lag[extent.topic] += extent.lag
         partitions[extent.topic] = partitions.get(extent.topic, 0) + 1
     asked.facts = replace(asked.facts, lag=lag, partitions=partitions)
+    # Redis may have been wiped, and no bridge run to put back what was decided.
+    if (decided := asked.ask(lambda: published(settings))) is not None:
+        asked.facts = replace(asked.facts, halts=halts(merged(decided.standing, asked.mirrored).in_force()))
     if settings.ledger_url is None or asked.facts.bridges is None:
         return
     there = asked.ask(lambda: _in_ledger(asked, settings, routes))
@@ -210,7 +218,7 @@ def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
             for (topic, handler), seconds in sorted(facts.oldest.items())
         ],
-        "halted": {},
+        "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
         "unanswered": asked.silent,
     }
 
@@ -246,8 +254,3 @@ def _timed(value: Any, times: bool) -> Any:
         case float() | int() if times:
             return iso(value)
     return value
-
-
-def iso(at: float) -> str:
-    """A Unix time as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

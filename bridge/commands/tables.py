@@ -77,6 +77,23 @@ def _print_line(console: Console, place: str, line: Line) -> None:
         _say(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
 
 
+def print_halts(console: Console, found: dict[str, Any]) -> None:
+    """How each topic stands after it was halted or resumed, and who has to hear of it yet."""
+    for topic, how in found["topics"].items():
+        if how["halted"]:
+            _say(console, f"{topic} is halted: {how['why']}. `bridge resume {topic}` goes on from exactly there.")
+        elif how["changed"]:
+            _say(console, f"{topic} goes on.")
+        else:
+            _say(console, f"{topic} is not halted.")
+        if how.get("unpublished"):
+            _say(console, f"  Kafka does not have it yet, a bridge tells it: {how['unpublished']}", "yellow")
+        if how.get("unmirrored"):
+            _say(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")
+    if not found["topics"]:
+        _say(console, "no topic is halted.")
+
+
 def print_status(console: Console, status: dict[str, Any]) -> None:
     """What needs a person; then topics with their lag, queues, bridges and workers."""
     for problem in status["problems"]:

@@ -67,6 +67,8 @@ def old(facts: Facts) -> Iterator[str]:
     limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
     queues = {handler.name: handler.queue for handler in facts.handlers}
     for (topic, name), seconds in sorted(facts.oldest.items()):
+        if topic in facts.halts:
+            continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
             if seconds >= GONE_LONG:
                 yield _gone(facts, topic, name, seconds)

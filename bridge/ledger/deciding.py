@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided, PublishFailed
-from bridge.ledger.control import NOTHING, Mirror
-from bridge.records.control import Decision, change, decided
+from bridge.ledger.control import NOTHING, Mirror, Mirrored
+from bridge.records.control import Decision, Standing, change, decided, newest
 from bridge.settings import Settings
 from bridge.topics import control
 
@@ -35,18 +35,20 @@ def decide(
     data: Mapping[str, Any] | None,
     by: str,
     why: str,
+    before: Decision | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Outcome:
-    """Make a decision on what stands for its key, whatever that is.
+    """Make a decision.
 
     Parameters:
         mirror: of the group; `None` where there is no Redis for it.
         data: JSON values; `None` takes back what stands.
+        before: what stood so far (`standing`).
 
     Raises:
         NotDecided: neither Kafka nor Redis has it.
     """
-    decision = decided(key, standing(settings, mirror).get(key), change(data, by, clock(), why))
+    decision = decided(key, before, change(data, by, clock(), why))
     try:
         offset = control.publish(settings, decision)
     except (KafkaUnavailable, PublishFailed) as error:
@@ -60,17 +62,35 @@ def decide(
 
 
 def standing(settings: Settings, mirror: Mirror | None) -> dict[str, Decision]:
-    """By key, what stands, as far as Redis knows; where it knows nothing, as Kafka has it."""
+    """By key, what stands, as far as Kafka and Redis can be asked: either may know more.
+
+    Raises:
+        NotDecided: neither can be asked.
+    """
+    silent = []
     try:
         known = NOTHING if mirror is None else mirror.read()
-    except LedgerUnavailable:
+    except LedgerUnavailable as error:
         known = NOTHING
-    if known.version:
-        return known.in_force()
+        silent.append(str(error))
     try:
-        return {key: each.decision for key, each in control.published(settings).items()}
-    except KafkaUnavailable:
-        return {}
+        published = control.published(settings).standing
+    except KafkaUnavailable as error:
+        published = {}
+        silent.append(str(error))
+    if len(silent) == (1 if mirror is None else 2):
+        raise NotDecided(f"what was decided is not known: {' '.join(silent)}")
+    return merged(published, known).in_force()
+
+
+def merged(published: Mapping[str, Standing], mirrored: Mirrored) -> Mirrored:
+    """What Kafka and Redis know together: either may know more."""
+    found = {
+        key: kept
+        for key in published.keys() | mirrored.published.keys()
+        if (kept := newest(published.get(key), mirrored.published.get(key))) is not None
+    }
+    return Mirrored(mirrored.version, found, mirrored.unpublished)
 
 
 def _without_kafka(mirror: Mirror | None, decision: Decision, why: str) -> Outcome:

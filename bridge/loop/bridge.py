@@ -8,11 +8,13 @@ from typing import Final
 
 from celery import Celery
 
+from bridge.errors import KafkaUnavailable
 from bridge.handlers import Routes
 from bridge.loop.parts import Before
 from bridge.loop.turn import Loop
 from bridge.settings import Settings
 from bridge.upkeep.announcement import Announcement
+from bridge.upkeep.facts import when
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,19 @@ class Bridge:
             found.append("joining the consumer group")
         return found
 
+    def halted(self) -> list[str]:
+        """Which topics are halted, why and since when, a sentence each."""
+        now = time.time()
+        return [
+            f"topic {topic!r} is halted, {when(halt.since, now)}, by {halt.by}: {halt.why.rstrip('.')}; "
+            f"`bridge resume {topic}` goes on."
+            for topic, halt in sorted(self._before.decided.halts.items())
+        ]
+
+    def consumes_nothing(self) -> bool:
+        """Whether every topic is halted."""
+        return self._before.decided.halts.keys() >= {*self._before.routes.topics}
+
     # The loop
 
     def run(self) -> None:
@@ -96,14 +111,23 @@ class Bridge:
         """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""
         while not self._stopping.is_set():
             self._turned = self._clock()
-            if self._before.kafka.look_at_topics():
+            if self._before.kafka.look_at_topics() and self._knows_what_was_decided():
                 return
             if self._announcement is not None:
                 self._announcement.take_in(self.obstacles())
             self._stopping.wait(1.0)
 
+    def _knows_what_was_decided(self) -> bool:
+        """A topic that is halted is not read for a moment at each start."""
+        try:
+            self._before.decided.begin()
+        except KafkaUnavailable as error:
+            self._before.kafka.silent(str(error))
+            return False
+        return True
+
     def _show_ready(self, loop: Loop) -> None:
-        ready = not self.obstacles()
+        ready = not self.obstacles() and not self.consumes_nothing()
         self.metrics.ready.set(1 if ready else 0)
         if ready and not self._said_ready:
             self._said_ready = True
@@ -140,4 +164,5 @@ class Bridge:
             logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
         if self._announcement is not None:
             self._announcement.leave()
+        self._before.decided.close()
         self._before.broker.close()

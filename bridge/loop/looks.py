@@ -19,6 +19,7 @@ COMMIT_EVERY: Final = 1.0
 #: Waiting for the disk takes up to a second (`appendfsync everysec`), in which nothing else is done.
 FSYNC_EVERY: Final = 5.0
 QUEUES_EVERY: Final = 0.5
+DECIDED_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
 AUDIT_EVERY: Final = 30.0
@@ -46,6 +47,7 @@ class Looks:
             Job("fates", FATES_EVERY, self._fates),
             Job("commit", FSYNC_EVERY if parts.before.fsyncs else COMMIT_EVERY, committing.commit),
             Job("queues", QUEUES_EVERY, self._queues),
+            Job("decided", DECIDED_EVERY, parts.before.decided.look),
             Job("kafka", KAFKA_EVERY, self._kafka),
             Job("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),
             Job("audit", AUDIT_EVERY, self._audit),

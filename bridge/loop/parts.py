@@ -30,6 +30,7 @@ from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
 from bridge.topics.needed import needed
+from bridge.upkeep.decided import Decided
 from bridge.upkeep.gauges import Gauges
 from bridge.upkeep.kafka_state import KafkaState
 from bridge.upkeep.stuck import Search
@@ -49,6 +50,7 @@ class Before:
     catalog: Catalog
     kafka: KafkaState
     blockage: Blockage
+    decided: Decided
     metrics: BridgeMetrics
     clock: Callable[[], float]
 
@@ -60,7 +62,9 @@ class Before:
         metrics = BridgeMetrics()
         catalog = Catalog(settings, routes.topics, needed(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), Blockage(metrics, clock)
-        return cls(settings, routes, Broker(app), catalog, kafka, blockage, metrics, clock)
+        metrics.show_halted((), routes.topics)
+        decided = Decided.of(settings, metrics, LEDGER_WITHIN, clock)
+        return cls(settings, routes, Broker(app), catalog, kafka, blockage, decided, metrics, clock)
 
     @property
     def fsyncs(self) -> bool:

@@ -70,7 +70,12 @@ class Loop:
             self._blockage.over()
         self._looks.look()
         self._joined = self._joined or (self._rebalances.assigned and not parts.beginnings.unasked)
-        parts.pauses.apply(self.consumer, parts.beginnings, blocked=self._blockage.why is not None)
+        parts.pauses.apply(
+            self.consumer,
+            parts.beginnings,
+            blocked=self._blockage.why is not None,
+            halted=parts.before.decided.halts.keys(),
+        )
 
     def commit_last(self) -> None:
         """Commit what is safe, and wait for the answer for some seconds."""
@@ -122,7 +127,9 @@ class Loop:
             partitions = {place: parts.assignment.at(place) for place in held}
             parts.marks.add(receive(parts.ledger, held, partitions))
             parts.held.clear()
-        sent = parts.dispatch.hand_out(parts.assignment.partitions)
+        halts = parts.before.decided.halts
+        # What was read of a halted topic keeps its place.
+        sent = parts.dispatch.hand_out([each for each in parts.assignment.partitions if each.topic not in halts])
         if sent and waited is not None:
             parts.before.metrics.handoff_seconds.observe(waited)
         self._looks.handed_off(sent)

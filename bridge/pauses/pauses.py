@@ -1,11 +1,12 @@
 """Which partitions are paused, and why."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from bridge.kafka import Consumer, TopicPartition
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
+from bridge.pauses import halts
 from bridge.pauses.queues import Queues
 from bridge.records.place import Place
 
@@ -14,10 +15,21 @@ BEGINNING: Final = "where to begin is not known yet"
 
 
 class Pauses:
-    """What is paused in librdkafka, kept as it should be."""
+    """What is paused in librdkafka, kept as it should be.
 
-    def __init__(self, assignment: Assignment, queues: Queues, metrics: BridgeMetrics) -> None:
+    Parameters:
+        source_of: of a topic's name, the topic whose records lie there; of a source its own.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        queues: Queues,
+        metrics: BridgeMetrics,
+        source_of: Callable[[str], str] = str,
+    ) -> None:
         self._assignment, self._queues, self._metrics = assignment, queues, metrics
+        self._source_of = source_of
         self._reasons: dict[Place, str] = {}
 
     @property
@@ -25,14 +37,17 @@ class Pauses:
         """Why each partition that is paused is."""
         return self._reasons
 
-    def apply(self, consumer: Consumer, beginning: Iterable[Place], *, blocked: bool) -> None:
+    def apply(
+        self, consumer: Consumer, beginning: Iterable[Place], *, blocked: bool, halted: Collection[str] = ()
+    ) -> None:
         """Bring what is paused to what should be; what is newly assigned is paused or resumed too.
 
         Parameters:
             beginning: the partitions that have not begun.
             blocked: nothing can be handed off.
+            halted: the source topics whose consumption is halted.
         """
-        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning)
+        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning, halted)
         if wanted.keys() != self._reasons.keys():
             pause = wanted.keys() - self._reasons.keys()
             resume = {place for place in self._reasons.keys() - wanted.keys() if place in self._assignment}
@@ -54,11 +69,12 @@ class Pauses:
         for place in places:
             self._reasons.pop(place, None)
 
-    def _wanted(self, beginning: Iterable[Place]) -> dict[Place, str]:
+    def _wanted(self, beginning: Iterable[Place], halted: Collection[str]) -> dict[Place, str]:
         wanted = {
             partition.place: reason
             for partition in self._assignment.partitions
             if (reason := partition.pressure()) is not None
         }
         wanted.update(self._queues.pauses(self._assignment))
+        wanted.update(halts.pauses(self._assignment, halted, self._source_of))
         return wanted | dict.fromkeys(beginning, BEGINNING)

@@ -39,6 +39,12 @@ def policy_handler(key: str) -> str | None:
     return key.removeprefix(_POLICY) if key.startswith(_POLICY) else None
 
 
+def halt(before: "Decision | None", at: float, **cause: str) -> dict[str, Any]:
+    """The data of a halt: since when nothing is consumed, and what caused it; one halted before goes on being so."""
+    since = before.data.get("since") if before is not None and before.data is not None else None
+    return {"since": since if isinstance(since, int | float) else at, **cause}
+
+
 class Change(NamedTuple):
     """One decision of a key, as it was made.
 
@@ -83,6 +89,12 @@ class Decision:
     def why(self) -> str:
         """For what reason."""
         return self.change.why
+
+    @property
+    def since(self) -> float:
+        """Since when it has been so (Unix time): a topic that was halted once more has been halted for longer."""
+        since = (self.data or {}).get("since")
+        return float(since) if isinstance(since, int | float) else self.at
 
     def follows(self, other: "Decision") -> bool:
         """Whether it was made by who knew of the other."""

@@ -6,7 +6,7 @@ record of a key counts.
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable, PublishFailed
 from bridge.kafka import (
@@ -91,8 +91,20 @@ def publish(settings: Settings, decision: Decision) -> int:
     return offset
 
 
-def published(settings: Settings) -> dict[str, Standing]:
-    """By key, what Kafka has: the topic is read to its end. Empty where there is no topic.
+class Published(NamedTuple):
+    """What Kafka had when it was asked.
+
+    Attributes:
+        standing: by key.
+        end: where the topic ended; 0 where there is none.
+    """
+
+    standing: dict[str, Standing]
+    end: int = 0
+
+
+def published(settings: Settings) -> Published:
+    """Read the topic to its end.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -102,13 +114,13 @@ def published(settings: Settings) -> dict[str, Standing]:
     try:
         known = client.list_topics(timeout=ANSWER_WITHIN).topics
         if place[0] not in known or known[place[0]].error is not None:
-            return {}
+            return Published({})
         first, end = client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WITHIN)
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
     finally:
         client.close()
-    return last_of(records(settings, {place: first}, {place: end}))
+    return Published(last_of(records(settings, {place: first}, {place: end})), end)
 
 
 def last_of(found: Iterable[Record]) -> dict[str, Standing]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
+from bridge.records.control import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Facts:
         deliveries: what the messages of a queue carry, those that wait for their time too, where that was counted.
         retries: messages that wait for their time, per queue.
         oldest: seconds that the oldest delivery has been under way, by topic and handler.
+        halts: by topic, why its consumption is halted.
     """
 
     now: float
@@ -83,6 +85,7 @@ class Facts:
     failing: Sequence[Waiting] = ()
     changes: Sequence[Change] = ()
     memory: Sequence[Memory] = ()
+    halts: Mapping[str, Decision] = field(default_factory=dict)
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:
@@ -103,6 +106,11 @@ def span(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{max(0.0, seconds):.0f} s"
+
+
+def iso(at: float) -> str:
+    """A Unix time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def records(count: int) -> str:

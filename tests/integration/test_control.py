@@ -1,6 +1,8 @@
 """What was decided lies in Kafka, and in Redis for who asks often; a wiped Redis, or none, forgets nothing for good."""
 
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -21,6 +23,12 @@ from tests.servers.process import free_port
 ORDERS = halt_key("orders")
 
 
+def test_a_redis_that_went_back_does_not_hide_what_was_decided_since(there: Settings, mirror: Mirror):
+    halted = decide(there, mirror, ORDERS, {}, "ann", "closed").decision
+    resumed = decide(there, None, ORDERS, None, "bob", "open", halted).decision
+    assert standing(there, mirror) == {ORDERS: resumed}
+
+
 def settings_of(group: str, servers: str, redis_url: str = "") -> Settings:
     return Settings(FileSettings(), EnvironmentSettings(BRIDGE_GROUP=group), redis_url, {"bootstrap.servers": servers})
 
@@ -36,8 +44,9 @@ def there(kafka: Any, redis_url: str, group: str) -> Settings:
 
 
 @pytest.fixture
-def mirror(redis_url: str, group: str) -> Mirror:
-    return Mirror(Ledger(redis_url, "", group))
+def mirror(redis_url: str, group: str) -> Iterator[Mirror]:
+    with closing(Ledger(redis_url, "", group)) as ledger:
+        yield Mirror(ledger)
 
 
 def poll_until_caught_up(follower: Follower) -> list[Standing]:
@@ -51,12 +60,12 @@ def poll_until_caught_up(follower: Follower) -> list[Standing]:
 def test_what_is_decided_is_in_kafka_and_in_redis(there: Settings, mirror: Mirror, group: str):
     first = decide(there, mirror, ORDERS, {"on": 1}, "ann", "closed")
     assert (first.unpublished, first.unmirrored) == ("", "")
-    second = decide(there, mirror, ORDERS, None, "bob", "open")
+    second = decide(there, mirror, ORDERS, None, "bob", "open", first.decision)
     assert second.decision.follows(first.decision)
     decide(there, mirror, "policy:h", {"max_retries": 3}, "eve", "more")
     expected = {ORDERS: second.decision, "policy:h": standing(there, mirror)["policy:h"]}
     assert mirror.read().in_force() == expected
-    assert {key: each.decision for key, each in control.published(there).items()} == expected
+    assert {key: each.decision for key, each in control.published(there).standing.items()} == expected
     follower = Follower(there)
     try:
         assert [each.decision.why for each in poll_until_caught_up(follower)] == ["closed", "open", "more"]
@@ -84,15 +93,15 @@ def test_where_no_topic_may_be_made_none_is(kafka: Any, redis_url: str, group: s
     there = Settings(FileSettings(kafka_create_topics=False), made.environment, made.broker_url, made.kafka)
     outcome = decide(there, mirror, ORDERS, {}, "ann", "closed")
     assert "make it by hand" in outcome.unpublished
-    assert control.published(there) == {}
+    assert control.published(there).standing == {}
     assert mirror.read().in_force() == {ORDERS: outcome.decision}
 
 
 def test_a_redis_that_was_wiped_does_not_hide_what_was_decided(there: Settings, mirror: Mirror, redis_url: str):
     first = decide(there, mirror, ORDERS, {}, "ann", "closed").decision
-    redis.Redis.from_url(redis_url).flushdb()
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
     assert standing(there, mirror) == {ORDERS: first}
-    assert decide(there, mirror, ORDERS, None, "bob", "open").decision.follows(first)
 
 
 def test_an_older_decision_never_takes_a_newer_ones_place_in_redis(mirror: Mirror):
@@ -128,6 +137,9 @@ def test_with_neither_kafka_nor_redis_nothing_is_decided(group: str):
     dead = Mirror(Ledger(f"redis://127.0.0.1:{free_port()}/0", "", group, timeout=0.5))
     with pytest.raises(NotDecided, match="neither Kafka nor Redis"):
         decide(nowhere, dead, ORDERS, {}, "ann", "closed")
+    for one in (dead, None):
+        with pytest.raises(NotDecided, match="is not known"):
+            standing(nowhere, one)
     with pytest.raises(NotDecided, match="no Redis"):
         decide(nowhere, None, ORDERS, {}, "ann", "closed")
 
@@ -148,4 +160,4 @@ def test_the_embedded_kafka_does_as_well(redis_url: str, group: str, mirror: Mir
         there = settings_of(group, embedded.bootstrap_servers, redis_url)
         decide(there, mirror, ORDERS, {}, "ann", "closed")
         last: Decision = decide(there, mirror, ORDERS, None, "ann", "open").decision
-        assert {key: each.decision for key, each in control.published(there).items()} == {ORDERS: last}
+        assert {key: each.decision for key, each in control.published(there).standing.items()} == {ORDERS: last}

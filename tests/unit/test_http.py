@@ -7,17 +7,17 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from bridge.http import Sidecar
+from bridge.http import Readiness, Sidecar
 
 
 class Served:
     """A sidecar that listens, with what it is told."""
 
     def __init__(self) -> None:
-        self.lives, self.obstacles = True, list[str]()
+        self.lives, self.readiness = True, Readiness(True, [])
         registry = CollectorRegistry()
         Gauge("some_figure", "A figure.", registry=registry).set(7)
-        self.sidecar = Sidecar(registry, lambda: self.lives, lambda: self.obstacles)
+        self.sidecar = Sidecar(registry, lambda: self.lives, lambda: self.readiness)
         self.port = self.sidecar.start(0)
 
     def page(self, path: str) -> tuple[int, str]:
@@ -44,8 +44,13 @@ def test_a_loop_that_turns_is_healthy_and_one_that_does_not_is_not(served: Serve
 
 def test_what_keeps_it_from_consuming_is_said_a_sentence_each(served: Served):
     assert served.page("/readyz") == (200, "ok\n")
-    served.obstacles = ["Kafka does not answer.", "the ledger does not: größe."]
+    served.readiness = Readiness(False, ["Kafka does not answer.", "the ledger does not: größe."])
     assert served.page("/readyz") == (503, "Kafka does not answer.\nthe ledger does not: größe.\n")
+
+
+def test_what_it_leaves_out_while_it_consumes_the_rest_is_said_too(served: Served):
+    served.readiness = Readiness(True, ["topic 'orders' is halted."])
+    assert served.page("/readyz") == (200, "ok\ntopic 'orders' is halted.\n")
 
 
 def test_metrics_are_prometheus_own(served: Served):
@@ -60,7 +65,7 @@ def test_another_page_names_those_that_there_are(served: Served):
 
 def test_a_port_that_is_taken_is_said_and_ends_nothing(served: Served, caplog):
     assert served.port is not None
-    other = Sidecar(CollectorRegistry(), lambda: True, list)
+    other = Sidecar(CollectorRegistry(), lambda: True, lambda: Readiness(True, []))
     assert other.start(served.port) is None
     assert f"port {served.port} cannot be opened" in caplog.text
     other.stop()

@@ -1,0 +1,232 @@
+"""What was decided for the group, as a bridge knows it; and Redis, and Kafka, brought to know it too.
+
+Kafka's control topic is read on and on. What Redis lacks of it is put back there: it was wiped, or who decided died
+before it could tell. What Redis has and Kafka does not yet is published.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, PublishFailed
+from bridge.ledger import Ledger
+from bridge.ledger.control import NOTHING, Mirror, Mirrored
+from bridge.metrics import BridgeMetrics
+from bridge.records.control import UNPUBLISHED, Decision, Standing, halted_topic, in_force, newest
+from bridge.settings import Settings
+from bridge.topics import control
+from bridge.topics.control import Follower
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two tries to publish what Kafka did not take.
+PUBLISH_EVERY: Final = 5.0
+
+
+class Decided:
+    """The decisions of a bridge's group.
+
+    Parameters:
+        mirror: `None` where there is no Redis for it.
+
+    Attributes:
+        halts: by topic, why its consumption is halted.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        mirror: Mirror | None,
+        metrics: BridgeMetrics,
+        clock: Callable[[], float] = time.monotonic,
+        follower: Follower | None = None,
+    ) -> None:
+        self._settings, self._mirror, self._metrics = settings, mirror, metrics
+        self._follower = follower or Follower(settings)
+        self._publishing = Publishing(settings, clock)
+        self._published: dict[str, Standing] = {}
+        self._unpublished: dict[str, Decision] = {}
+        self._mirrored: Mirrored = NOTHING
+        self._another_log = False
+        self.halts: Mapping[str, Decision] = {}
+
+    @classmethod
+    def of(
+        cls, settings: Settings, metrics: BridgeMetrics, timeout: float, clock: Callable[[], float] = time.monotonic
+    ) -> "Decided":
+        """With the ledger's Redis, where there is one. Connects to nothing yet."""
+        url, named = settings.ledger_url, settings.ledger_named
+        mirror = Mirror(Ledger(url, "", settings.group, timeout=timeout, named=named)) if url else None
+        return cls(settings, mirror, metrics, clock)
+
+    def begin(self) -> None:
+        """Make the topic where it is missing, and learn what stands: before anything is consumed.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        control.there_is(self._settings)
+        try:
+            mirrored = NOTHING if self._mirror is None else self._mirror.read()
+        except LedgerUnavailable as error:
+            # Nothing is handed off before Redis answers; then it is read.
+            logger.debug("%s", error)
+            mirrored = NOTHING
+        # Asked for last: what Redis has of Kafka lies before its end, unless the topic is another one by now.
+        found = control.published(self._settings)
+        self._published = dict(found.standing)
+        self._another_log = any(each.offset >= found.end for each in mirrored.published.values())
+        self._take_in(mirrored)
+        self._show()
+
+    def look(self) -> None:
+        """Take in what is new, and bring Redis and Kafka to know it.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer; the rest is known all the same.
+        """
+        self._follow()
+        try:
+            if self._mirror is not None:
+                self._look_at(self._mirror)
+            self._publish()
+        finally:
+            self._show()
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        self._follower.close()
+
+    def _follow(self) -> None:
+        found = self._follower.poll()
+        if self._follower.went_back:
+            logger.warning("the control topic is another one, or lost its end: what was decided is published again.")
+            self._another_log = True
+            for key, each in self._published.items():
+                self._unpublished.setdefault(key, each.decision)
+                self._published[key] = Standing(each.decision, UNPUBLISHED)
+        for each in found:
+            self._note(each)
+
+    def _note(self, standing: Standing) -> None:
+        key = standing.decision.key
+        if kept := newest(self._published.get(key), standing):
+            self._published[key] = kept
+
+    def _look_at(self, mirror: Mirror) -> None:
+        if self._another_log:
+            mirror.anew()
+            self._another_log = False
+        if not self._mirrored.version or mirror.version() != self._mirrored.version:
+            self._take_in(mirror.read())
+        behind = [each for each in self._published.values() if not self._is_mirrored(each)]
+        for each in behind:
+            mirror.note(each.decision, each.offset)
+        lost = [each for key, each in self._unpublished.items() if key not in self._mirrored.unpublished]
+        for decision in lost:
+            mirror.want(decision)
+        if behind or lost:
+            self._take_in(mirror.read())
+
+    def _is_mirrored(self, standing: Standing) -> bool:
+        there = self._mirrored.published.get(standing.decision.key)
+        return standing.offset == UNPUBLISHED or (there is not None and there.offset >= standing.offset)
+
+    def _take_in(self, mirrored: Mirrored) -> None:
+        """What Redis knows counts as what is known here; what it lost is not forgotten."""
+        self._mirrored = mirrored
+        if not self._another_log:
+            for each in mirrored.published.values():
+                self._note(each)
+        wanted = {**self._unpublished, **mirrored.unpublished}
+        self._unpublished = {key: each for key, each in wanted.items() if not _has(self._published.get(key), each)}
+
+    def _publish(self) -> None:
+        """One at a time, beside the loop: Kafka may take long to answer."""
+        done = self._publishing.done()
+        if done is not None:
+            self._unpublished.pop(done.decision.key, None)
+            self._took(done)
+        for decision in self._unpublished.values():
+            self._publishing.start(decision)
+
+    def _took(self, done: Standing) -> None:
+        """Kafka has it; what somebody decided meanwhile who knew of it lies before it, and is to be said again."""
+        last = newest(self._published.get(done.decision.key), self._mirrored.published.get(done.decision.key))
+        if last is not None and last.decision.follows(done.decision):
+            self._unpublished[done.decision.key] = last.decision
+            return
+        self._note(done)
+        if self._mirror is not None:
+            self._mirror.note(done.decision, done.offset)
+
+    def _show(self) -> None:
+        keys = self._published.keys() | self._unpublished.keys()
+        stands = [in_force(self._published.get(key), self._unpublished.get(key)) for key in keys]
+        found = {
+            topic: each
+            for each in stands
+            if each is not None and each.data is not None and (topic := halted_topic(each.key)) is not None
+        }
+        for topic in sorted(found.keys() - self.halts.keys()):
+            _say_halted(topic, found[topic])
+        for topic in sorted(self.halts.keys() - found.keys()):
+            logger.info("topic %r is consumed again.", topic)
+        if found != self.halts:
+            self._metrics.show_halted(found)
+        self.halts = found
+
+
+class Publishing:
+    """Publishes one decision at a time in a thread of its own, and again after some seconds where Kafka refused."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        self._settings, self._clock = settings, clock
+        self._thread: threading.Thread | None = None
+        self._outcome: Standing | None = None
+        self._again_at = 0.0
+        self._refused = ""
+
+    def start(self, decision: Decision) -> None:
+        """Begin, unless one is under way or was refused a moment ago."""
+        if self._thread is None and self._clock() >= self._again_at:
+            self._again_at = self._clock() + PUBLISH_EVERY
+            self._thread = threading.Thread(target=self._run, args=(decision,), name="decisions", daemon=True)
+            self._thread.start()
+
+    def done(self) -> Standing | None:
+        """What Kafka has taken since this was asked last."""
+        if self._thread is None or self._thread.is_alive():
+            return None
+        self._thread, found, self._outcome = None, self._outcome, None
+        if found is not None:
+            self._again_at = 0.0
+        return found
+
+    def _run(self, decision: Decision) -> None:
+        try:
+            self._outcome = Standing(decision, control.publish(self._settings, decision))
+            logger.info("Kafka has what was decided on %r while it was away.", decision.key)
+        except (KafkaUnavailable, PublishFailed) as error:
+            level = logging.DEBUG if self._refused == decision.change.id else logging.WARNING
+            self._refused = decision.change.id
+            logger.log(level, "what was decided stands in Redis alone, and is published later: %s", error)
+
+
+def _say_halted(topic: str, halt: Decision) -> None:
+    logger.warning(
+        "topic %r is halted by %s: %s. Nothing of it is read or run until `bridge resume %s`.",
+        topic,
+        halt.by,
+        halt.why.rstrip("."),
+        topic,
+    )
+
+
+def _has(published: Standing | None, decision: Decision) -> bool:
+    """Whether Kafka has a decision, or one of who knew of it."""
+    if published is None or published.offset == UNPUBLISHED:
+        return False
+    return published.decision.change.id == decision.change.id or published.decision.follows(decision)

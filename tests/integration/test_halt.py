@@ -1,0 +1,129 @@
+"""A topic that is halted is neither read nor run until somebody resumes it, and goes on from exactly there."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from bridge.commands import halt as commands
+from bridge.errors import UnknownTopic
+from bridge.handlers import Handler, Routes
+from bridge.ledger import Ledger
+from bridge.ledger.control import Mirror
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.processes import Stack, eventually
+from tests.promises import choose, command, json_of
+
+WHY = "the bank books twice"
+
+
+@pytest.fixture
+def two(stack: Stack) -> Stack:
+    """Two topics, each with a handler of its name."""
+    choose(stack, {"orders": {"commit": "completion"}, "many": {"commit": "completion"}})
+    stack.make_topics("orders", partitions=2)
+    stack.make_topics("many", "found", "limited", "slow", "odd", "keyed", "line", "blocking", "steps", "payments")
+    return stack
+
+
+@contextmanager
+def here(stack: Stack) -> Iterator[tuple[Settings, Routes]]:
+    """The settings of a stack, in this process: a command of its own takes seconds to start."""
+    kafka = {"bootstrap.servers": stack.kafka}
+    made = EnvironmentSettings(BRIDGE_GROUP=stack.environ["BRIDGE_GROUP"])
+    names = ("orders", "many")
+    routes = Routes({name: Handler(name, (stack.topic(name),), "q", 1, 0.0) for name in names})
+    yield Settings(FileSettings(), made, stack.broker, kafka), routes
+
+
+def halt(stack: Stack, *topics: str, why: str = WHY, by: str = "ann@desk") -> dict[str, Any]:
+    with here(stack) as (settings, routes):
+        found: dict[str, Any] = commands.halt(settings, routes, [*map(stack.topic, topics)], why, by)["topics"]
+        return found
+
+
+def resume(stack: Stack, *topics: str) -> dict[str, Any]:
+    with here(stack) as (settings, routes):
+        found: dict[str, Any] = commands.resume(settings, routes, [*map(stack.topic, topics)], "", "bob")["topics"]
+        return found
+
+
+def wipe(stack: Stack) -> None:
+    with redis.Redis.from_url(stack.broker) as client:
+        client.flushdb()
+
+
+def test_a_topic_is_halted_and_resumed_by_hand_without_any_bridge(two: Stack):
+    orders = two.topic("orders")
+    halted = json_of(two, "halt", orders, "--why", WHY, "--by", "ann@desk")["topics"][orders]
+    assert (halted["halted"], halted["changed"], halted["why"], halted["by"]) == (True, True, WHY, "ann@desk")
+    status = json_of(two, "status")
+    assert {name: status["halted"][orders][name] for name in ("why", "by")} == {"why": WHY, "by": "ann@desk"}
+    since = status["halted"][orders]["since"]
+    (problem,) = [each for each in status["problems"] if "is halted" in each]
+    assert WHY in problem
+    assert f"`bridge resume {orders}`" in problem
+    halt(two, "orders", why="and more")
+    wipe(two)
+    status = json_of(two, "status")
+    assert (status["halted"][orders]["why"], status["halted"][orders]["since"]) == ("and more", since)
+    assert json_of(two, "resume", "--all")["topics"][orders]["changed"]
+    assert f"{orders} is not halted" in command(two, "resume", orders)
+
+
+def test_a_topic_that_nobody_knows_is_refused_with_those_that_there_are(two: Stack):
+    text = command(two, "halt", "nowhere", "--why", "x", code=1)
+    assert f"no handler names 'nowhere'; there is {two.topic('blocking')}, " in text
+    with pytest.raises(UnknownTopic):
+        resume(two, "nowhere")
+
+
+def test_a_halted_topic_is_not_read_and_others_are_and_it_goes_on_from_exactly_there(two: Stack):
+    halt(two, "orders")
+    bridge = two.bridge()
+    two.worker()
+    orders = two.topic("orders")
+    two.produce("orders", *({"id": n} for n in range(20)))
+    two.produce("many", {"id": 0})
+    eventually(lambda: two.done("many"), 20)
+    assert two.done("orders") == []
+    assert bridge.metric("bridge_halted", topic=orders) == 1
+    assert bridge.metric("bridge_halted", topic=two.topic("many")) == 0
+    assert bridge.metric("bridge_partition_paused", topic=orders, reason="halted") == 2
+    status, page = bridge.get("/readyz")
+    assert status == 200
+    assert f"topic '{orders}' is halted, since " in page
+    assert WHY in page
+    assert bridge.count(f"topic '{orders}' is halted by ann@desk: {WHY}.") == 1
+
+    wipe(two)
+    with closing(Ledger(two.broker, "", two.environ["BRIDGE_GROUP"])) as ledger:
+        eventually(lambda: Mirror(ledger).read().in_force(), 10, "the bridge puts it back")
+    resume(two, "orders")
+    eventually(lambda: len(two.done("orders")) == 20, 20)
+    assert bridge.metric("bridge_halted", topic=orders) == 0
+    bridge.says(f"topic '{orders}' is consumed again")
+
+
+def test_a_running_bridge_hears_within_a_second_and_a_new_one_at_once(two: Stack):
+    bridge = two.bridge()
+    halt(two, "orders")
+    eventually(lambda: bridge.metric("bridge_halted", topic=two.topic("orders")) == 1, 3)
+    two.produce("orders", {"id": 1})
+    second = two.bridge()
+    bridge.kill()
+    eventually(lambda: second.metric("bridge_partition_paused", topic=two.topic("orders")) == 2, 20)
+    assert second.metric("bridge_records_consumed_total", topic=two.topic("orders")) == 0
+
+
+def test_a_bridge_of_which_all_topics_are_halted_is_not_ready(stack: Stack):
+    stack.make_topics("orders")
+    bridge = stack.bridge()
+    halt(stack, "orders")
+    eventually(lambda: bridge.get("/readyz")[0] == 503, 5)
+    assert WHY in bridge.get("/readyz")[1]
+    assert bridge.metric("bridge_ready") == 0
+    resume(stack, "orders")
+    eventually(bridge.ready, 5)
