@@ -189,8 +189,8 @@ def _class_name(name: str) -> str:
     if name in known:
         return name
     same = sorted(each for each in known if each.rpartition(".")[2] == attribute)
-    near = [*same, *get_close_matches(name, sorted(known), 1)]
-    raise ValueError(f"exception classes that are imported{f' (is {near[0]} meant?)' if near else ''}")
+    near = " or ".join(same[:3] or get_close_matches(name, sorted(known), 1))
+    raise ValueError(f"exception classes that are imported{f' (is {near} meant?)' if near else ''}")
 
 
 def _exceptions(kind: type[BaseException]) -> Iterator[type[BaseException]]:

@@ -72,7 +72,7 @@ def test_a_persons_words_become_values_that_travel_as_json(words, changes):
         ("retry_backoff=maybe", "a number of seconds, true or false"),
         ("retry_delays=60;300", "seconds with commas between (60,300,300), or none"),
         ("retry_delays=", "seconds with commas between"),
-        ("dead_letter_for=CardDeclined", f"(is {HERE}.CardDeclined meant?)"),
+        ("dead_letter_for=VisaDeclined", f"(is {HERE}.VisaDeclined meant?)"),
         (f"dead_letter_for={HERE}.CardDeclind", f"(is {HERE}.CardDeclined meant?)"),
         ("dead_letter_for=json.dumps", "exception classes that are imported"),
     ],
