@@ -16,6 +16,7 @@ from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header
 from bridge.records.message import Dead
 from tasks import observing
+from tasks.aftermath import poison_of, uncounted
 from tasks.book import Book
 from tasks.defaults import DeliveryTask
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
@@ -49,13 +50,12 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         settled = book.settled(sorted(batch.offsets))
         left = [delivery for delivery in batch.deliveries if not delivery.ended]
         todo = [delivery for delivery in left if delivery.message.offset not in settled]
-        # Deliveries run in their order, and each is marked at once after a loss: the first that is not is the poison.
-        guilty = todo[:1] if dead.reason == POISON else todo
+        guilty = poison_of(todo) if dead.reason == POISON else todo
         for delivery in guilty:
-            run = delivery.lost(int(letter.get("lost") or 0))
+            run = delivery.lost(uncounted(letter))
             # What was dead before, and waited for Kafka to take it, died of that.
             settling.dead(run, delivery.dead or dead)
-        if rest := todo[len(guilty) :]:
+        if rest := [delivery for delivery in todo if delivery not in guilty]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
         settling.note_carrier(letter.get("id"))
     except (LedgerUnavailable, PublishFailed) as error:

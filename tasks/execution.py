@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
@@ -13,7 +15,7 @@ from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
 from lossless.worker.ending import ComeBack
-from tasks import metrics, observing, pace, progress, telling
+from tasks import aftermath, metrics, observing, pace, progress, telling
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.ends import Ends
@@ -34,6 +36,8 @@ logger = observing.log(__name__)
 LEDGER_DELAY: Final = 5.0
 #: Seconds that a part of a batch may take whose time was over.
 WITHIN: Final = 0.05
+#: What a message has cost that has cost nothing.
+NO_PAST: Final[Mapping[str, Any]] = MappingProxyType({})
 #: Retries that travel together, at the most, where nobody has said how large a batch is to be.
 MOST: Final = 500
 
@@ -115,7 +119,8 @@ class Execution:
             level = logging.WARNING if foreseen else logging.ERROR
             logger.log(level, "%s comes again: %s", str(self._batch), str(error), exc_info=not foreseen)
             why = f"{self._batch} could not be settled: {type(error).__name__}"
-            raise ComeBack(why, {HEADER: to_header(self._batch.holding(left))}) from None
+            past = aftermath.acquitted(self._task.request.headers or {})
+            raise ComeBack(why, {HEADER: to_header(self._batch.holding(left)), **past}) from None
         finally:
             self._runs.tell()
 
@@ -135,7 +140,8 @@ class Execution:
 
     def run(self) -> Any:
         """Run what is not settled; then send on what must run later; then mark, and return."""
-        todo = self._unsettled()
+        todo = aftermath.counted(self._unsettled(), self._task.request.headers or {})
+        self._left.update({delivery.message.offset: delivery for delivery in todo})
         if self._task.batch == "auto" and pace.follows_new_loss(self._task.request.headers or {}):
             pace.lost(self._book.ledger, self._batch.handler)
         if self._suspect and len(todo) > 1 and self._batch.order is None:
@@ -161,7 +167,7 @@ class Execution:
         try:
             settled = self._book.settled([delivery.message.offset for delivery in deliveries])
         except LedgerUnavailable as error:
-            retry_batch(self._task, self._batch, LEDGER_DELAY, str(error))
+            retry_batch(self._task, self._batch, LEDGER_DELAY, str(error), ran=False)
         if not settled:
             return deliveries
         for delivery in deliveries:
@@ -173,11 +179,12 @@ class Execution:
         return [delivery for delivery in deliveries if delivery.message.offset not in settled]
 
     def _break_up(self, todo: list[Delivery]) -> str:
-        """A process was lost with this batch: each runs alone, so that the one that kills is found."""
-        logger.warning("%s: a process was lost with it: its %d deliveries run alone.", str(self._batch), len(todo))
-        for delivery in todo:
-            self._send_on([delivery], 0)
-        return f"broken up into {len(todo)}"
+        """A process was lost with this batch: the one that was running runs alone, or each where that is not known."""
+        parts = aftermath.apart(todo, self._task.request.headers or {})
+        logger.warning("%s: a process was lost with it: it goes on in %d parts.", str(self._batch), len(parts))
+        for deliveries, past in parts:
+            self._send_on(deliveries, 0, past)
+        return f"broken up into {len(parts)}"
 
     def _rest(self, todo: list[Delivery]) -> None:
         """The time of this batch is over: what is left goes back to the queue as a batch of its own.
@@ -196,6 +203,8 @@ class Execution:
 
     def _one(self, delivery: Delivery) -> None:
         about(delivery)
+        if self._progress is not None:
+            self._progress.running(delivery.message.offset)
         delay = self._later.delay_of(delivery)
         if delivery.ended:
             self._end_again(delivery)
@@ -311,10 +320,10 @@ class Execution:
         """Note which task carried what has ended."""
         self._settling.note_carrier(self._task.request.id)
 
-    def _send_on(self, deliveries: list[Delivery], delay: float) -> None:
+    def _send_on(self, deliveries: list[Delivery], delay: float, past: Mapping[str, Any] = NO_PAST) -> None:
         task = self._task
-        sent = [replace(delivery, due=None) for delivery in deliveries]
-        send_on(task.app, self._batch.holding(sent), delay, task.request.delivery_info or {}, self._most_together())
+        batch = self._batch.holding(replace(delivery, due=None) for delivery in deliveries)
+        send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past)
         for delivery in deliveries:
             self._left.pop(delivery.message.offset, None)
 

@@ -1,7 +1,8 @@
 """How far a process has come in its batch, where the worker's main process can read it after the process was lost.
 
 Marks reach the ledger a few milliseconds after a handler has ended. A message that kills its process in these takes
-with it what its neighbours were told: so what is done is noted in memory that outlives the process, too.
+with it what its neighbours were told: so what is done is noted in memory that outlives the process, too. So is what
+runs: that one, and no neighbour, is charged with the process (tasks/aftermath.py).
 """
 
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tasks import observing
+from tasks.aftermath import Notes
 
 logger = observing.log(__name__)
 
@@ -24,6 +26,8 @@ SIZE: Final = 65_536
 #: How many offsets follow, and how long the task's id is; the offsets begin at `_OFFSETS`, behind the id.
 _HEAD: Final = struct.Struct("<IH")
 _OFFSET: Final = struct.Struct("<Q")
+#: Where the offset of the delivery that runs stands, and one more than it: zero where none does.
+_RUNNING: Final = 1_016
 _OFFSETS: Final = 1_024
 
 
@@ -36,14 +40,20 @@ class Progress:
 
     def __init__(self, notes: mmap | None, task_id: str) -> None:
         name = task_id.encode()
-        self._notes = notes if len(name) <= _OFFSETS - _HEAD.size else None
+        self._notes = notes if len(name) <= _RUNNING - _HEAD.size else None
         self._count = 0
         if self._notes is not None:
             # Nothing of the task before may be read as this one's, however soon the process ends.
             _HEAD.pack_into(self._notes, 0, 0, 0)
+            _OFFSET.pack_into(self._notes, _RUNNING, 0)
             self._notes[_HEAD.size : _HEAD.size + len(name)] = name
             _HEAD.pack_into(self._notes, 0, 0, len(name))
             self._length = len(name)
+
+    def running(self, offset: int) -> None:
+        """Note that a delivery is about to run: if the process is lost from now on, that is with this one."""
+        if self._notes is not None:
+            _OFFSET.pack_into(self._notes, _RUNNING, offset + 1)
 
     def done(self, offset: int) -> None:
         """Note that a delivery's handler has ended well."""
@@ -72,14 +82,16 @@ def begin(task_id: str) -> Progress:
     return Progress(_notes(), task_id)
 
 
-def done_in(pid: int, task_id: str) -> set[int]:
-    """The offsets that a process which is no more had done of a task."""
+def notes_of(pid: int, task_id: str) -> Notes:
+    """What a process which is no more had noted on a task."""
     with suppress(OSError, KeyError, struct.error):
         data = (Path(os.environ[FOLDER]) / str(pid)).read_bytes()
         count, length = _HEAD.unpack_from(data)
         if data[_HEAD.size : _HEAD.size + length] == task_id.encode():
-            return {offset for (offset,) in _OFFSET.iter_unpack(data[_OFFSETS : _OFFSETS + count * _OFFSET.size])}
-    return set()
+            (running,) = _OFFSET.unpack_from(data, _RUNNING)
+            done = _OFFSET.iter_unpack(data[_OFFSETS : _OFFSETS + count * _OFFSET.size])
+            return Notes(frozenset(offset for (offset,) in done), running - 1 if running else None)
+    return Notes()
 
 
 def forget(pid: int) -> None:

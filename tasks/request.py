@@ -1,21 +1,20 @@
 """The worker's main process side of a delivery: what Celery counts for a task is counted for a message."""
 
 import time
-from dataclasses import replace
 from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
-from bridge.errors import MalformedDelivery
-from bridge.records.header import HEADER, Contents, from_header, to_header
+from bridge.records.header import HEADER, Contents
 from bridge.records.naming import label
 from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
 from lossless.worker import request
 from lossless.worker.ending import raised
 from tasks import progress
+from tasks.aftermath import headers_after
 from tasks.ended import Ended
 from tasks.limits import Limits
 
@@ -51,19 +50,12 @@ class Request(request.Request):
             elif soft:
                 self.time_limits = (None, float(2**31))
 
-    def left_behind(self) -> dict[str, Any]:
-        """Of a batch: what was done of it, and the ledger may not have been told."""
+    def after_loss(self, cause: str) -> dict[str, Any]:
+        """Of a batch: what was done of it, and the ledger may not have been told; and which of it was running."""
         pid = int(self.worker_pid or 0)
-        done = progress.done_in(pid, str(self.id))
+        notes = progress.notes_of(pid, str(self.id))
         progress.forget(pid)
-        if not done:
-            return {}
-        try:
-            batch = from_header(str(self.name), self.request_dict[HEADER])
-        except (KeyError, MalformedDelivery):
-            return {}
-        ended = [replace(each, ended="done") if each.message.offset in done else each for each in batch.deliveries]
-        return {HEADER: to_header(batch.holding(ended))}
+        return headers_after(str(self.name), self.request_dict, notes, cause, time.time())
 
     def _name_all(self) -> None:
         """Retries have joined this one: its arguments named those of the first alone."""

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from celery import Celery, Task
@@ -16,6 +17,8 @@ from bridge.records.message import Batch
 from bridge.records.naming import label
 from lossless.transport.gates import GATES
 from lossless.transport.joining import JOINS
+from lossless.worker.losses import HISTORY
+from tasks.aftermath import cleared
 from tasks.book import Book
 from tasks.errors import Failed
 from tasks.pace import NOTED
@@ -24,7 +27,7 @@ from tasks.running import MessageTask
 #: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
 PUBLISH_DELAY: Final = (2, 60)
 #: Headers in which lossless counts what a message has cost (lossless.worker.request, lossless.worker.consumer).
-COUNTS: Final = ("lost", "restored", "paused")
+COUNTS: Final = ("lost", "restored", "prefetched", HISTORY)
 #: Seconds of a wait from which on the ledger is told of it, for those who ask what takes so long.
 NOTED_FROM: Final = 10.0
 #: Seconds within which retries that are due travel together.
@@ -52,22 +55,32 @@ def retry(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg]
     raise AssertionError("Task.retry always raises")
 
 
-def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: str) -> NoReturn:
+def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: str, *, ran: bool = True) -> NoReturn:
     """Send the message in hand again with this batch, as a Celery retry.
 
     A crash between sending and acknowledging repeats the delivery.
+
+    Parameters:
+        ran: whether its handler has come to an end; so it is cleared of the workers that died with it.
     """
     options = _options(task.app, batch)
     sent = task.request.headers or {}
     _note(task.app, batch, delay)
-    # How many processes and workers it has cost goes on being counted, through failures too.
-    options["headers"].update({name: sent[name] for name in COUNTS if name in sent})
-    if noted := losses(sent):
+    # How many processes it has cost goes on being counted, through failures too.
+    options["headers"].update(cleared(sent) if ran else {name: sent[name] for name in COUNTS if name in sent})
+    if noted := losses(options["headers"]):
         options["headers"][NOTED] = noted
     retry(task, countdown=delay, exc=Failed(words), **options)
 
 
-def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str, Any], most: int = 1) -> None:
+def send_on(
+    app: Celery,
+    batch: Batch,
+    delay: float,
+    delivery_info: Mapping[str, Any],
+    most: int = 1,
+    past: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Send a part of the batch in hand as a message of its own, or with others'; returns when the broker has it.
 
     Parameters:
@@ -75,11 +88,13 @@ def send_on(app: Celery, batch: Batch, delay: float, delivery_info: Mapping[str,
         most: how many deliveries one message may carry: with more than one, those of several batches that are due
             within `TOGETHER` seconds travel together, where our own transport carries them.
         delivery_info: of the message in hand; the part goes to the same queue.
+        past: headers that say what it has cost.
 
     Raises:
         kombu.exceptions.OperationalError: the broker did not take it.
     """
     options = _options(app, batch)
+    options["headers"].update(past)
     if queue := delivery_info.get("routing_key"):
         options["queue"] = queue
     if priority := delivery_info.get("priority"):

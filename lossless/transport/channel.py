@@ -221,7 +221,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.qos.append(message, message.delivery_tag)
         return message
 
-    # -- the request's ends
+    # -- the request's beginning, and its ends
+
+    def begun(self, delivery_tag: str) -> None:
+        """Be told that a task has begun with a message."""
+        if self.holder is not None:
+            self.holder.begun(delivery_tag)
 
     def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> Step:
         """Have the rider's step done in one with the acknowledgement of a message, which is to follow.

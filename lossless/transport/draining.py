@@ -11,7 +11,7 @@ from typing import Any
 
 from lossless.transport.gates import Aside, list_of
 from lossless.transport.scripts import HURRY, SWEEP
-from lossless.transport.stored import Keys, marked
+from lossless.transport.stored import RESTORED, Keys, marked
 
 #: Messages per call of a script: keeps one call to some milliseconds.
 CHUNK = 500
@@ -55,7 +55,7 @@ class Drain:
             newest_first = sorted((name for name in entries if name.isdigit()), key=int, reverse=True)
             batches = _by_list((entries[name], name) for name in newest_first)
             for key, names in batches or [("", [])]:  # one that holds nothing ends too
-                back = [part for name in names for part in (name, key, marked(_message(entries[name]), restored=True))]
+                back = [part for name in names for part in (name, key, marked(_message(entries[name]), RESTORED))]
                 count = SWEEP.run(self.client, [self.keys.taken(owner), self.keys.owners], [owner, beat, *back])
                 if count < 0:
                     raise OwnersLive(f"{owner} lives")

@@ -18,10 +18,11 @@ from typing import Any
 from kombu.log import get_logger
 
 from lossless.lua import Script
+from lossless.transport.beginning import Begun
 from lossless.transport.owners import in_order, new_owner
 from lossless.transport.refusals import Refusals
 from lossless.transport.riding import ALONE, Step
-from lossless.transport.scripts import EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
+from lossless.transport.scripts import BEGUN, EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
 from lossless.transport.stored import Keys, marked, stored, text
 
 logger = get_logger("lossless.transport")
@@ -88,6 +89,7 @@ class Holder:
         self._refusals = Refusals()
         self._settlements: list[Settlement] = []
         self._decided: set[str] = set()
+        self._begun = Begun()
         self._ids = itertools.count(1)
         #: How often it was doubted that Redis holds what is held here, and which of these doubts is resolved.
         self._doubts, self._resolved = 1, 0
@@ -118,6 +120,21 @@ class Holder:
     def tags(self) -> tuple[str, ...]:
         """The tags of what is held, the first taken in front."""
         return tuple(self._taken)
+
+    def begun(self, tag: str) -> None:
+        """Be told that a task has begun with a message: should this process die, that one may be why."""
+        if (entry := self._taken.get(tag)) is not None and self._begun.add(entry.field):
+            self.wake()
+
+    def _tell_begun(self) -> None:
+        fields = self._begun.to_tell(entry.field for entry in tuple(self._taken.values()))
+        if fields is None or not self.registered:
+            return
+        try:
+            self.run(BEGUN, [self.keys.owners, self.keys.begun], [self.owner, fields])
+        except BaseException:
+            self._begun.untold()
+            raise
 
     # -- what Redis has
 
@@ -314,6 +331,7 @@ class Holder:
             if again:
                 self._refusals.tried(bool(self._refused))
             self._settle_moves()
+        self._tell_begun()
 
     def _settle_acks(self) -> None:
         while fields := self._next_acks(CHUNK):

@@ -45,6 +45,7 @@ ACK = _own("ack")  # likewise with a rider's Lua before it
 REGISTER = _own("register")
 PUT_BACK = _own("put_back")
 BEAT = _own("beat")
+BEGUN = _own("begun")
 LEAVE = _own("leave")
 SWEEP = _own("sweep")
 

@@ -9,6 +9,10 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
+#: Headers that count the owners which died with a message: after they had begun with it, and before.
+RESTORED = "restored"
+PREFETCHED = "prefetched"
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -20,6 +24,11 @@ class Keys:
     def owners(self) -> str:
         """The hash of owners and how often each has shown that it lives."""
         return f"{self.prefix}_taken"
+
+    @property
+    def begun(self) -> str:
+        """The hash of what each owner has begun with, as far as it has said."""
+        return f"{self.prefix}_taken_begun"
 
     def taken(self, owner: str) -> str:
         """The hash of what ``owner`` holds."""
@@ -92,12 +101,12 @@ def is_text(value: str | bytes) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text(value))
 
 
-def marked(raw: bytes, restored: bool = False) -> bytes:
+def marked(raw: bytes, counted: str | None = None) -> bytes:
     """Return a message marked as redelivered, the way kombu marks it.
 
     Parameters:
         raw: the message as it lay in its list.
-        restored: count it in the header ``restored`` too, because its owner died.
+        counted: the header in which it is counted, because its owner died: `RESTORED` or `PREFETCHED`.
 
     What is not a kombu message is returned as it is.
     """
@@ -105,9 +114,9 @@ def marked(raw: bytes, restored: bool = False) -> bytes:
         message = decoded(raw)
         message["headers"]["redelivered"] = True
         message["properties"]["delivery_info"]["redelivered"] = True
-        if restored:
-            count = message["headers"].get("restored")
-            message["headers"]["restored"] = (count if isinstance(count, int) else 0) + 1
+        if counted is not None:
+            count = message["headers"].get(counted)
+            message["headers"][counted] = (count if isinstance(count, int) else 0) + 1
         return str(dumps(message)).encode()
     except Exception:  # whatever is wrong with it, it must not be lost here
         return raw

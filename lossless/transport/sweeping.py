@@ -17,7 +17,7 @@ from kombu.log import get_logger
 from lossless.transport.holding import CHUNK, Run
 from lossless.transport.owners import Watch, in_order
 from lossless.transport.scripts import EPOCH_FIELD, SWEEP
-from lossless.transport.stored import Keys, is_text, marked, text
+from lossless.transport.stored import PREFETCHED, RESTORED, Keys, is_text, marked, text
 
 logger = get_logger("lossless.transport")
 
@@ -59,6 +59,7 @@ class Sweep:
         """
         held = {text(name): value for name, value in self._fields(self.keys.taken(owner)).items()}
         held.pop(EPOCH_FIELD, None)
+        begun = self._begun(owner)
         fields = in_order(set(held))
         moved = foreign = 0
         for start in range(0, max(1, len(fields)), CHUNK):  # one that held nothing ends too
@@ -66,7 +67,8 @@ class Sweep:
             for name in fields[start : start + CHUNK]:
                 key, cut, raw = held[name].partition(b"\0")
                 foreign += not cut
-                back = (key, marked(raw, restored=True)) if cut else (self.keys.undecodable, held[name])
+                counted = PREFETCHED if begun is not None and name not in begun else RESTORED
+                back = (key, marked(raw, counted)) if cut else (self.keys.undecodable, held[name])
                 args += [name.encode(errors="surrogateescape"), *back]
             count = self._run(SWEEP, [self.keys.taken(owner), self.keys.owners], args)
             if count < 0:
@@ -75,6 +77,11 @@ class Sweep:
         self._report(moved, foreign)
         if moved < len(fields):
             raise RuntimeError(f"Redis refused {len(fields) - moved} of {len(fields)} messages")
+
+    def _begun(self, owner: str) -> set[str] | None:
+        """The fields of what it had begun with, as far as it has said; None where it has never said anything."""
+        said = self._fields(self.keys.begun).get(owner.encode(errors="surrogateescape"))
+        return None if said is None else set(text(said).split(","))
 
     def _report(self, moved: int, foreign: int) -> None:
         if moved > foreign:

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
 from celery import Celery
@@ -101,9 +102,15 @@ def count_in(headers: object, name: str) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def burial_of(message: Any, reason: Reason, failure: Failure, *, lost: int | None = None) -> Burial:
-    """The burial of a message as kombu received it, whatever its headers and body look like."""
-    headers = message.headers if isinstance(message.headers, Mapping) else {"headers": message.headers}
+def burial_of(
+    message: Any, reason: Reason, failure: Failure, *, changed: Mapping[str, Any] = MappingProxyType({})
+) -> Burial:
+    """The burial of a message as kombu received it, whatever its headers and body look like.
+
+    Parameters:
+        changed: what goes over its headers.
+    """
+    headers = {**message.headers, **changed} if isinstance(message.headers, Mapping) else {"headers": message.headers}
     body = message.body.encode("utf-8", "surrogatepass") if isinstance(message.body, str) else message.body
     return Burial(
         task=_name(headers.get("task")),
@@ -114,7 +121,7 @@ def burial_of(message: Any, reason: Reason, failure: Failure, *, lost: int | Non
         content_type=_name(message.content_type),
         content_encoding=_name(message.content_encoding),
         raw=None,
-        lost=count_in(headers, "lost") if lost is None else lost,
+        lost=count_in(headers, "lost"),
         restored=count_in(headers, "restored"),
         **_epitaph(reason, failure),
     )

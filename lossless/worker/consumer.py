@@ -28,6 +28,7 @@ from celery.utils.log import get_logger
 from celery.worker import consumer, state
 
 from lossless.worker import grace, pool, scheduled
+from lossless.worker.accused import Apart, Suspicion, deaths_with, suspicion_of
 from lossless.worker.burial import (
     Failure,
     Reason,
@@ -38,7 +39,8 @@ from lossless.worker.burial import (
     comeback_of,
     count_in,
 )
-from lossless.worker.ending import REQUEUE_PAUSES, Suspicion, pause_after, suspicion_of
+from lossless.worker.ending import REQUEUE_PAUSES, pause_after
+from lossless.worker.memory import kills
 from lossless.worker.replacement import Replacement, bury, pending, put_in_place
 from lossless.worker.requirements import fault_in
 from lossless.worker.strangers import Strangers, which
@@ -48,6 +50,10 @@ logger = get_logger(__name__)
 
 RESTORED_LIMIT = 6
 UNKNOWN_FOR = 3_600
+#: Headers in which the transport counts the workers that died with a message.
+DEATHS = ("restored", "prefetched")
+#: Seconds after which one that is accused looks again whether it may run, at least and at most.
+AGAIN = (0.2, 0.8)
 # A process's sentinel can be readable before its exit code is; Celery looks again after 5 s (asynpool.py).
 MAINTAIN_EVERY = 1
 
@@ -76,6 +82,8 @@ class Consumer(consumer.Consumer):
         scheduled.register()
         self._burial_wants: Callable[[Any], bool] | None = symbol_by_name(self.app.conf.get("burial_wants"))
         self._strangers = Strangers(self)
+        self._apart = Apart()
+        kills()  # what was killed before is not of this worker's
 
     # ---- what arrives
 
@@ -86,7 +94,7 @@ class Consumer(consumer.Consumer):
 
         def on_task_received(message: Any) -> None:
             try:
-                if "restored" not in message.headers or not self._hold_back(message):
+                if not any(name in message.headers for name in DEATHS) or not self._hold_back(message):
                     receive(message)
             except MemoryError:
                 raise
@@ -108,19 +116,20 @@ class Consumer(consumer.Consumer):
 
     def _hold_back(self, message: Any) -> bool:
         """Whether a message that workers died with must wait, or is poison; what becomes of it is seen to then."""
-        restored, lost, paused = (count_in(message.headers, name) for name in ("restored", "lost", "paused"))
+        restored, prefetched, lost = (count_in(message.headers, name) for name in ("restored", "prefetched", "lost"))
+        deaths = deaths_with(restored, prefetched)
         limit = self.app.conf.get("restored_limit", RESTORED_LIMIT)
-        suspicion = suspicion_of(restored, lost, paused, math.inf if self._is_burial(message) else limit)
-        if suspicion is Suspicion.NONE:
-            return False
+        suspicion = suspicion_of(deaths, lost, math.inf if self._is_burial(message) else limit)
         if suspicion is Suspicion.POISON:
-            why = f"{restored} workers and {lost} single processes died while they held this message"
+            why = f"{deaths} workers and {lost} single processes died while they held this message"
             self._refuse(message, "poison", WorkersLost(why))
             return True
-        pause = pause_after(restored - 1, REQUEUE_PAUSES) * random.uniform(0.5, 1.5)
-        why = f"{restored} workers died while they held it, again in {pause:.1f} s"
-        logger.warning("Message %s: %s", message.headers.get("id"), why)
-        Replacement(message, comeback_of(message, pause, why, paused=restored)).start()
+        if suspicion is Suspicion.NONE or self._apart.admits(message, deaths):
+            return False
+        pause = random.uniform(*AGAIN)
+        why = f"{deaths} workers died while they held it, and another such runs: again in {pause:.1f} s"
+        logger.info("Message %s: %s", message.headers.get("id"), why)
+        Replacement(message, comeback_of(message, pause, why)).start()
         return True
 
     # ---- what cannot be handed to a task

@@ -41,32 +41,6 @@ class Ending(Enum):
     FAILED = auto()  # it raised, and nobody took note
 
 
-class Suspicion(Enum):
-    """What the deaths of workers say of a message that they held."""
-
-    NONE = auto()  # it may run
-    PAUSE = auto()  # it may be the one that killed them: it runs later, apart from the others
-    POISON = auto()  # it is
-
-
-def suspicion_of(restored: int, lost: int, paused: int, limit: float) -> Suspicion:
-    """Whether a message is what its workers died of.
-
-    One of those that a dead worker held killed it, the others were merely there. From the second time on
-    each waits for a time of its own, apart from the others: what is innocent gets through then, what is
-    not dies alone, and is poison when processes and workers lost with it reach the limit.
-
-    Parameters:
-        restored: whole workers that died while they held it.
-        lost: processes that died with it alone.
-        paused: how many of those workers' deaths it has waited for already.
-        limit: of workers and processes together.
-    """
-    if restored < 2 or paused >= restored:
-        return Suspicion.NONE
-    return Suspicion.POISON if restored + lost >= limit else Suspicion.PAUSE
-
-
 def ending_of(error: BaseException, *, returned: bool, internal: bool) -> Ending:
     """The ending that an exception reported to `Request.on_failure` stands for.
 

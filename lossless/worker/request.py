@@ -9,6 +9,7 @@ to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ from lossless.worker.along import Along, Text
 from lossless.worker.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
 from lossless.worker.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
 from lossless.worker.envelope import fault_in, fault_in_call, fault_in_eta
+from lossless.worker.losses import HISTORY, cause_of, died_of, history_with
+from lossless.worker.memory import kills
 from lossless.worker.replacement import Replacement, bury
 
 logger = get_logger(__name__)
@@ -84,7 +87,13 @@ class Request(request.Request):
     def _embed(self) -> Any:
         return self._payload[2]  # type: ignore[attr-defined]
 
-    # ---- how a run ends
+    # ---- how a run begins and ends
+
+    def on_accepted(self, pid: Any, time_accepted: float) -> None:
+        """Called when a process, or a thread, begins: Redis is told, for whoever asks what a dead worker ran."""
+        if hasattr(self._message.channel, "begun"):
+            self._message.channel.begun(self._message.delivery_tag)
+        super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:
         """Acknowledge, and do along with it what the task asked for; acknowledged or given back already, that alone."""
@@ -179,20 +188,33 @@ class Request(request.Request):
 
     def _count_lost(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
         conf = self._app.conf
-        lost = count_in(self._message.headers, "lost") + 1
+        cause = cause_of(error, kills().more())
+        changed = {**self.after_loss(cause), HISTORY: history_with(self._message.headers, cause, time.time())}
+        lost = count_in(changed, "lost")
         if lost >= conf.get("lost_limit", LOST_LIMIT) and not self._buries:
-            bury(self._app, self._message, burial_of(self._message, "poison", failure, lost=lost))
+            # Where the pool itself raised the error, its traceback tells nothing of the task.
+            own = "" if isinstance(error, WorkerLostError | TimeLimitExceeded) else f"\n\n{failure.traceback}"
+            last = Failure(failure.name, died_of(cause, lost), "\n".join(changed[HISTORY]) + own)
+            bury(self._app, self._message, burial_of(self._message, "poison", last, changed=changed))
             self.acknowledged = True
             self._announce_failed(error, exc_info)
             return
-        pause = pause_after(lost, conf.get("lost_pauses", LOST_PAUSES))
-        why = f"process lost {lost} times, again in {pause} s: {failure.message}"
-        self._replace_by_copy(pause, why, **{**self.left_behind(), "lost": lost})
+        pause = pause_after(max(1, lost), conf.get("lost_pauses", LOST_PAUSES))
+        why = f"process lost {lost} times, again in {pause} s: {cause}"
+        self._replace_by_copy(pause, why, **changed)
         self._announce_comeback(error, exc_info, why)
 
-    def left_behind(self) -> Mapping[str, Any]:
-        """Headers in which an application says how far the process had come that was lost; of itself nothing."""
-        return {}
+    def after_loss(self, cause: str) -> Mapping[str, Any]:
+        """The headers with which the message comes back after its process was lost: among them `lost`, by which it is
+        poison or not.
+
+        An application whose messages carry many things says here how far the process had come, and charges the one
+        that it was lost with.
+
+        Parameters:
+            cause: what took the process, in words.
+        """
+        return {"lost": count_in(self._message.headers, "lost") + 1}
 
     def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
         why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})

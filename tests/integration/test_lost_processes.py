@@ -36,9 +36,15 @@ def test_what_kills_its_process_or_overruns_its_time_is_poison_within_half_a_min
     assert time.monotonic() - started < 30
     found = by_origin(letters)
     assert set(found) == {killed, exits}
-    for ours, words in ((found[killed], "SIGKILL"), (found[exits], "exitcode 7"), (overrun.ours, "1")):
-        assert (ours["reason"], ours["attempts"]) == ("poison", "3")
-        assert words in ours["error_message"]
+    causes = (
+        (found[killed], "signal 9 (SIGKILL)"),
+        (found[exits], "exitcode 7"),
+        (overrun.ours, "hard time limit of 1 s"),
+    )
+    for ours, cause in causes:
+        assert (ours["reason"], ours["attempts"], ours["attempts_lost"]) == ("poison", "3", "3")
+        assert ours["error_message"] == f"{cause}; its process was lost 3 times"
+        assert [line.partition("Z ")[2] for line in ours["error_traceback"].splitlines()] == [cause] * 3
     assert found[killed]["error_class"] == "WorkerLostError"
     assert overrun.ours["error_class"] == "TimeLimitExceeded"
     letter = next(letter for letter in letters if letter.origin == killed)

@@ -147,7 +147,9 @@ def test_what_comes_back_after_a_lost_process_is_the_message_that_was_sent(
     with ends(broker, tmp_path, transport, lost_pauses=(3600,)):
         broker.push(sent)
         (back,) = wait_until(lambda: counted(broker))
-    assert back["headers"] == sent["headers"] | {"lost": 1, "eta": back["headers"]["eta"]}
+    (loss,) = back["headers"]["losses"]
+    assert loss.endswith("Z signal 9 (SIGKILL)")
+    assert back["headers"] == sent["headers"] | {"lost": 1, "losses": [loss], "eta": back["headers"]["eta"]}
     assert back["body"] == sent["body"]
     changed = {"delivery_tag", "delivery_info"}
     kept = {name: value for name, value in sent["properties"].items() if name not in changed}
@@ -163,14 +165,14 @@ def counted(broker: Broker) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_what_two_workers_died_with_waits_and_is_poison_in_the_end(broker: Broker, tmp_path: Path, transport: str):
+def test_what_workers_died_with_runs_once_more_and_is_poison_in_the_end(broker: Broker, tmp_path: Path, transport: str):
     with ends(broker, tmp_path, transport) as running:
         broker.push(entry("done", "second", restored=2))
         broker.push(entry("done", "sixth", restored=6))
         (burial,) = wait_until(lambda: broker.noted("buried"), what="buried")
         assert (burial["id"], burial["reason"], burial["restored"]) == ("sixth", "poison", 6)
         wait_until(lambda: broker.noted("done") == ["second"], what="the other ran")
-        assert "2 workers died while they held it" in running.text
+        assert "6 workers and 0 single processes died while they held" in running.text
 
 
 def over(victim: Worker, broker: Broker) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.exceptions import EncodeError, OperationalError
 
-from lossless.worker.ending import REQUEUE_PAUSES, Ending, Suspicion, ending_of, pause_after, suspicion_of
+from lossless.worker.ending import REQUEUE_PAUSES, Ending, ending_of, pause_after
 from lossless.worker.request import LOST_LIMIT, LOST_PAUSES
 
 AWAY = OperationalError("away")
@@ -56,29 +56,3 @@ def test_poison_is_found_within_half_a_minute_by_default():
 
 def test_a_message_that_is_put_back_for_ever_is_tried_once_a_minute():
     assert [pause_after(times, REQUEUE_PAUSES) for times in (1, 2, 7, 1000)] == [1, 2, 60, 60]
-
-
-# workers, processes, deaths waited for, what that says with a limit of 6
-SUSPICIONS = [
-    (0, 0, 0, Suspicion.NONE),
-    (1, 9, 0, Suspicion.NONE),  # lost processes have their own limit; one worker's death says little
-    (2, 0, 0, Suspicion.PAUSE),
-    (2, 3, 1, Suspicion.PAUSE),
-    (2, 0, 2, Suspicion.NONE),  # it has waited for both
-    (3, 0, 2, Suspicion.PAUSE),  # and for the third it has not
-    (2, 4, 0, Suspicion.POISON),
-    (6, 0, 5, Suspicion.POISON),
-    (6, 0, 6, Suspicion.NONE),
-]
-
-
-@pytest.mark.parametrize(("restored", "lost", "paused", "suspicion"), SUSPICIONS)
-def test_what_the_deaths_of_workers_say_of_a_message_that_they_held(
-    restored: int, lost: int, paused: int, suspicion: Suspicion
-) -> None:
-    assert suspicion_of(restored, lost, paused, 6) is suspicion
-
-
-@given(*(st.integers(0, 50),) * 3)
-def test_a_message_that_may_have_no_limit_waits_and_is_never_poison(restored: int, lost: int, paused: int) -> None:
-    assert suspicion_of(restored, lost, paused, float("inf")) is not Suspicion.POISON

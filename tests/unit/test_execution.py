@@ -87,6 +87,7 @@ class World:
         self.letters: list[tuple[int, str]] = []
         self.sent: list[tuple[float, list[int]]] = []
         self.batches: list[Batch] = []
+        self.pasts: list[dict[str, Any]] = []
         self.most = 0
         self.kafka_down = False
         self.book = FakeBook(set())
@@ -103,8 +104,11 @@ class World:
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         return any(offset == delivery.message.offset for offset, _ in self.letters)
 
-    def send_on(self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1) -> None:
+    def send_on(
+        self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1, past: Any = None
+    ) -> None:
         self.sent.append((delay, batch.offsets))
+        self.pasts.append(dict(past or {}))
         self.batches.append(batch)
         self.most = most
 
@@ -250,7 +254,16 @@ def test_while_kafka_takes_no_dead_letter_its_key_waits_and_the_handler_does_not
     assert world.letters == [(0, "permanent")]
 
 
-def test_after_a_lost_process_each_runs_alone(world: World) -> None:
+def test_after_a_lost_process_the_one_that_ran_runs_alone_and_the_others_together(world: World) -> None:
+    batch = world.made(1, 2, 3, 4)
+    charged = [each.lost(1) if each.message.offset == 2 else each for each in batch.deliveries]
+    world.run_batch(batch.holding(charged), lost=1, losses=["then it died"])
+    assert ran == []
+    assert world.sent == [(0, [0, 1, 3]), (0, [2])]
+    assert world.pasts == [{}, {"lost": 1, "losses": ["then it died"]}]
+
+
+def test_after_a_lost_process_of_which_nothing_is_known_each_runs_alone(world: World) -> None:
     world.book = FakeBook({1})
     world.run(1, 2, 3, lost=1)
     assert ran == []

@@ -60,6 +60,24 @@ def test_what_it_held_is_marked_as_one_that_a_worker_died_with(server: Redis, sw
     assert b'"restored": 1' in server.calls[0][-1]
 
 
+def test_what_it_had_not_begun_with_is_counted_apart(server: Redis, sweep: Sweep) -> None:
+    server.hashes["_taken.gone"] = {b"1": stored("q", RAW), b"2": stored("q", RAW), b"3": stored("q", RAW)}
+    server.hashes["_taken_begun"] = {b"gone": b"1,3", b"own": b"2"}
+    sweep.put_back("gone")
+    third, second, first = server.calls[0][4::3]
+    assert b'"restored": 1' in first
+    assert b'"restored": 1' in third
+    assert b'"prefetched": 1' in second
+    assert b"restored" not in second
+
+
+def test_of_one_that_said_it_has_begun_with_nothing_all_is_prefetched(server: Redis, sweep: Sweep) -> None:
+    server.hashes["_taken.gone"] = {b"1": stored("q", RAW)}
+    server.hashes["_taken_begun"] = {b"gone": b""}
+    sweep.put_back("gone")
+    assert b'"prefetched": 1' in server.calls[0][-1]
+
+
 def test_what_is_none_of_ours_goes_aside_and_is_said(
     server: Redis, sweep: Sweep, caplog: pytest.LogCaptureFixture
 ) -> None:

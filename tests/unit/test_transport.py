@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError, VersionMismatch
 from lossless import transport
 from lossless.transport.channel import refuse_old_redis
 from lossless.transport.owners import Watch, in_order, new_owner, said_by
-from lossless.transport.stored import Keys, decoded, eta_of, marked, stored
+from lossless.transport.stored import RESTORED, Keys, decoded, eta_of, marked, stored
 
 kombu_transport: Any = _kombu_transport
 
@@ -63,8 +63,8 @@ def test_an_eta_is_a_time_or_nothing(eta: Any, due: float | None) -> None:
 
 def test_a_marked_message_is_redelivered_and_counted() -> None:
     raw = json.dumps({"body": "x", "headers": {}, "properties": {"delivery_info": {}}}).encode()
-    once = marked(raw, restored=True)
-    twice = decoded(marked(marked(once), restored=True))
+    once = marked(raw, RESTORED)
+    twice = decoded(marked(marked(once), RESTORED))
     assert decoded(marked(raw))["headers"] == {"redelivered": True}
     assert decoded(once)["headers"] == {"redelivered": True, "restored": 1}
     assert twice["headers"] == {"redelivered": True, "restored": 2}

@@ -4,6 +4,7 @@ local function end_owner(held, owners, owner)
   if left == 0 then
     redis.call('DEL', held)
     redis.call('HDEL', owners, owner)
+    redis.call('HDEL', owners .. '_begun', owner)
   end
   return left
 end

@@ -1,0 +1,131 @@
+"""What a lost process leaves of its message: who of it was running, and how the others go on (pure).
+
+One delivery of a batch was running when its process was lost. That one is charged with it (`attempts.lost`), and runs
+alone from then on; what was done is done, and the rest goes on as if nothing had been. Only where nobody noted how far
+the process had come may it have been any of them, and each runs alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from bridge.errors import MalformedDelivery
+from bridge.records.failure import cut
+from bridge.records.header import HEADER, from_header, to_header
+from bridge.records.losses import count_in
+from bridge.records.message import ERROR_LENGTH, Batch, Delivery
+from lossless.worker.losses import HISTORY, history_in
+
+#: Headers that count workers which died with a message; a run that comes to its end clears it of them.
+_WORKERS: Final = ("restored", "prefetched")
+
+
+class Notes(NamedTuple):
+    """What a process noted on its task.
+
+    Attributes:
+        done: the offsets of which the handler had ended well.
+        running: the offset that it was at; `None` where that is not known.
+    """
+
+    done: frozenset[int] = frozenset()
+    running: int | None = None
+
+
+def headers_after(handler: str, headers: Mapping[str, Any], notes: Notes, cause: str, at: float) -> dict[str, Any]:
+    """The headers with which a message comes back whose process was lost.
+
+    Parameters:
+        cause: what took the process.
+        at: when, in seconds since the epoch.
+    """
+    lost = count_in(headers, "lost") + 1
+    try:
+        batch = from_header(handler, headers.get(HEADER))
+    except MalformedDelivery:
+        return {"lost": lost}
+    charged = _charged(batch, notes)
+    deliveries = []
+    for each in batch.deliveries:
+        if each.message.offset in notes.done:
+            deliveries.append(replace(each, ended="done"))
+        elif each is charged:
+            deliveries.append(_lost_with(each, cause, at))
+        else:
+            deliveries.append(each)
+    if charged is not None and (len(batch.deliveries) > 1 or "lost" not in headers):
+        # Its own count: of those before one was another's, or they came by Kafka (a retry topic).
+        lost = charged.attempts.lost + 1
+    return {"lost": lost, HEADER: to_header(batch.holding(deliveries))}
+
+
+def counted(todo: Sequence[Delivery], headers: Mapping[str, Any]) -> list[Delivery]:
+    """The deliveries of a message, with the workers that died after its only one had begun."""
+    restored = count_in(headers, "restored")
+    if len(todo) != 1 or not restored:
+        return list(todo)
+    found = todo[0].lost(restored)
+    message = replace(found.message, attempt=found.runs + 1, attempts=found.attempts)
+    return [replace(found, message=message)]
+
+
+def cleared(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """What a message says of its past that is sent again after a run which came to its end.
+
+    Processes go on being counted. Of workers that died with it, it is acquitted: what kills does not get so far. It was
+    in a worker's hands before: its dead letter may be written.
+    """
+    if not any(headers.get(name) for name in ("lost", *_WORKERS)):
+        return {}
+    return {"lost": count_in(headers, "lost"), "redelivered": True, **_history(headers)}
+
+
+def acquitted(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, to go over the headers of a message that comes back as it is."""
+    known = cleared(headers)
+    return {"lost": known["lost"], **dict.fromkeys(_WORKERS, 0)} if known else {}
+
+
+def apart(todo: Iterable[Delivery], headers: Mapping[str, Any]) -> list[tuple[list[Delivery], dict[str, Any]]]:
+    """The messages into which one is broken up with which a process was lost: deliveries, and headers."""
+    todo = list(todo)
+    guilty = [each for each in todo if each.attempts.lost]
+    if not guilty:
+        return [([each], {"redelivered": True}) for each in todo]
+    others = [each for each in todo if not each.attempts.lost]
+    alone = [([each], {"lost": each.attempts.lost, **_history(headers)}) for each in guilty]
+    return [(others, {}), *alone] if others else alone
+
+
+def poison_of(todo: Sequence[Delivery]) -> list[Delivery]:
+    """The one of a message that killed its processes: it was running most often when one was lost.
+
+    Where that was never known: the first. They run in their order then, and each is marked at once.
+    """
+    return [max(todo, key=lambda each: each.attempts.lost)] if todo else []
+
+
+def uncounted(letter: Mapping[str, Any]) -> int:
+    """Lost processes and workers of a letter (a `lossless.worker.burial.Burial`) that its deliveries do not say."""
+    headers = letter.get("headers") or {}
+    # Of a version that said no history, processes are counted in the message alone.
+    lost = 0 if history_in(headers) else count_in(letter, "lost")
+    return lost + count_in(letter, "restored")
+
+
+def _charged(batch: Batch, notes: Notes) -> Delivery | None:
+    left = [each for each in batch.deliveries if not each.ended and each.message.offset not in notes.done]
+    if len(batch.deliveries) == 1:
+        return left[0] if left else None
+    return next((each for each in left if each.message.offset == notes.running), None)
+
+
+def _lost_with(delivery: Delivery, cause: str, at: float) -> Delivery:
+    error = cut(f"process lost: {cause}", ERROR_LENGTH)
+    first = delivery.first_failed_at or int(at * 1000)
+    return replace(delivery.lost(1), first_failed_at=first, error=error)
+
+
+def _history(headers: Mapping[str, Any]) -> dict[str, Any]:
+    found = history_in(headers)
+    return {HISTORY: found} if found else {}
