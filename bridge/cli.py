@@ -24,6 +24,7 @@ from bridge.commands.halt import resume as resume_topics
 from bridge.commands.halt import who
 from bridge.commands.reset import reset as reset_of
 from bridge.commands.status import status as status_of
+from bridge.commands.topics import topics as topics_of
 from bridge.errors import (
     AppNotFound,
     CannotReset,
@@ -34,6 +35,7 @@ from bridge.errors import (
     NotDecided,
     NothingAnswers,
     SettingsError,
+    UnfitTopic,
     UnknownTopic,
 )
 from bridge.handlers import Routes
@@ -252,6 +254,30 @@ def _decide(act: Callable[[], dict[str, Any]], as_json: bool) -> None:
 
 
 @cli.command()
+def topics(
+    context: typer.Context,
+    create: Annotated[bool, typer.Option("--create", help="Make what is missing, sources apart.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a topic.")] = False,
+) -> None:
+    """List the topics that the handlers need and those of ours that are there: what for, how cut, how long kept.
+
+    Exits 1 if anything is wrong with one, 2 if Kafka does not answer.
+
+    Example: bridge topics --create
+    """
+    _, chosen, routes = _loaded(context.obj)
+    try:
+        found = topics_of(chosen, routes, create=create)
+    except KafkaUnavailable as error:
+        _fail(str(error), NOT_FOUND)
+    if as_json:
+        print(json.dumps(found.to_data(), indent=2))
+    else:
+        tables.print_topics(console, found)
+    raise typer.Exit(FAULTS if found.problems else OK)
+
+
+@cli.command()
 def find(
     context: typer.Context,
     record: Annotated[str | None, typer.Argument(help="Coordinates: orders-3-1234.")] = None,
@@ -343,7 +369,7 @@ def _run(name: str, level: Level, form: LogFormat) -> None:
     logs.begin(level.value, form.value)
     try:
         process.run(*_loaded(name))
-    except LedgerCannotFsync as error:
+    except (LedgerCannotFsync, UnfitTopic) as error:
         _fail(str(error), FAULTS)
     except ConsumerFailed as error:
         _fail(str(error), AGAIN)

@@ -13,12 +13,14 @@ from bridge.commands.status import facts_of
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handlers import Routes
 from bridge.handoff.broker import broker_fault, connection_to
-from bridge.kafka import AdminClient, ConfigResource, KafkaException, admin_client, client_fault, consumer_client
+from bridge.kafka import AdminClient, KafkaException, admin_client, client_fault, consumer_client
 from bridge.ledger import Ledger
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
 from bridge.topics.belonging import ambiguities
 from bridge.topics.names import TopicNames, name_faults
+from bridge.topics.ours import Kind
+from bridge.topics.survey import Seen, survey
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import risks
 
@@ -91,41 +93,40 @@ def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
         # Some properties are only read when a client is made: a certificate's file, for instance.
         consumer_client(chosen.kafka, chosen.group).close()
         admin = admin_client(chosen.kafka)
-        known = admin.list_topics(timeout=ANSWER_WITHIN).topics
+        admin.list_topics(timeout=ANSWER_WITHIN)
     except (KafkaException, KafkaUnavailable) as error:
         yield Finding("fault", f"Kafka at {place}: {_words(error)}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?")
         return
     yield Finding("ok", f"Kafka at {place} answers.")
-    for topic in routes.topics:
-        if topic not in known:
-            yield Finding("warning", f"topic {topic!r} does not exist yet: it is consumed as soon as it does.")
-        elif (dead := TopicNames.of(chosen).dead_letters(topic)) not in known and not chosen.file.kafka_create_topics:
-            yield Finding(
-                "warning",
-                f"topic {dead!r} does not exist and kafka_create_topics is False: "
-                f"dead letters of {topic!r} wait until you make it.",
-            )
-    if there := [name for topic in routes.topics if (name := TopicNames.of(chosen).dead_letters(topic)) in known]:
-        yield from _kept(admin, there)
+    yield from _topics(admin, chosen, routes)
 
 
-def _kept(admin: AdminClient, names: list[str]) -> Iterator[Finding]:
-    """How long dead letters are kept, where Kafka tells."""
-    asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in names])
-    for resource, future in asked.items():
-        try:
-            config = future.result(ANSWER_WITHIN)
-            kept, cleanup = int(config["retention.ms"].value), str(config["cleanup.policy"].value)
-        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError):
-            continue
-        if "compact" in cleanup:
-            yield Finding(
-                "warning",
-                f"topic {resource.name!r} is compacted: of the dead letters of a key only the last is kept. "
-                "Set its cleanup.policy to delete.",
-            )
-        shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
-        yield Finding("ok", f"dead letters in {resource.name!r} are kept {shown} (retention.ms).")
+def _topics(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    """What is wrong with topics, and for how long dead letters are kept, where Kafka tells."""
+    try:
+        found = survey(admin, chosen, routes)
+    except KafkaUnavailable as error:
+        yield Finding("fault", str(error))
+        return
+    for seen in found:
+        made_at_start = seen.partitions is None and seen.ours.kind is not Kind.SOURCE
+        if not (made_at_start and chosen.file.kafka_create_topics):
+            yield from (Finding("fault" if seen.refused else "warning", words) for words in _said(seen))
+        if seen.ours.kind is Kind.DEAD_LETTERS and seen.retention_ms is not None:
+            kept = seen.retention_ms
+            shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
+            yield Finding("ok", f"dead letters in {seen.ours.name!r} are kept {shown} (retention.ms).")
+
+
+def _said(seen: Seen) -> tuple[str, ...]:
+    """Its problems; of one that nobody may make, what waits for it."""
+    if seen.partitions is None and seen.ours.kind is not Kind.SOURCE:
+        of = f" of {seen.ours.source!r}" if seen.ours.source else ""
+        return (
+            f"topic {seen.ours.name!r} does not exist and kafka_create_topics is False: {seen.ours.what}{of} wait "
+            "until you make it (`bridge topics --create`).",
+        )
+    return seen.problems
 
 
 def _words(error: Exception) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bridge.commands.audit import Audit
 from bridge.commands.check import Finding
+from bridge.commands.topics import Listed
 from bridge.ledger.tally import Line
 from bridge.records.printable import printable
 
@@ -92,6 +93,32 @@ def print_halts(console: Console, found: dict[str, Any]) -> None:
             _say(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")
     if not found["topics"]:
         _say(console, "no topic is halted.")
+
+
+def print_topics(console: Console, listed: Listed) -> None:
+    """A row a topic, and what is wrong with any."""
+    table = Table("topic", "for", "use", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("partitions", "kept", "not settled"):
+        table.add_column(name, justify="right")
+    for seen in listed.found:
+        left = listed.left.get(seen.ours.name)
+        table.add_row(
+            _cell(seen.ours.name),
+            _cell(seen.ours.what),
+            seen.use,
+            "missing" if seen.partitions is None else str(seen.partitions),
+            _days(seen.retention_ms),
+            "" if left is None else f"{left:,}",
+        )
+    _show(console, table)
+    for words in listed.problems:
+        _say(console, words, "yellow")
+
+
+def _days(retention_ms: int | None) -> str:
+    if retention_ms is None:
+        return ""
+    return "without end" if retention_ms < 0 else f"{retention_ms / 86_400_000:.3g} days"
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.errors import KafkaUnavailable
+from bridge.errors import KafkaUnavailable, UnfitTopic
 from bridge.handlers import Routes
 from bridge.loop.parts import Before
 from bridge.loop.turn import Loop
@@ -89,6 +89,7 @@ class Bridge:
         Raises:
             LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
             ConsumerFailed: Kafka's client cannot go on.
+            UnfitTopic: a retry topic would drop records before they are due.
         """
         self._wait_for_kafka()
         if self._stopping.is_set():
@@ -112,6 +113,7 @@ class Bridge:
         while not self._stopping.is_set():
             self._turned = self._clock()
             if self._before.kafka.look_at_topics() and self._knows_what_was_decided():
+                self._check_fit()
                 return
             if self._announcement is not None:
                 self._announcement.take_in(self.obstacles())
@@ -125,6 +127,13 @@ class Bridge:
             self._before.kafka.silent(str(error))
             return False
         return True
+
+    def _check_fit(self) -> None:
+        """At the start nothing is lost yet: a topic that would lose what is parked in it is mended first."""
+        if unfit := self._before.catalog.unfit:
+            if self._announcement is not None:
+                self._announcement.leave()
+            raise UnfitTopic("The bridge does not start:\n" + "\n".join(unfit))
 
     def _show_ready(self, loop: Loop) -> None:
         ready = not self.obstacles() and not self.consumes_nothing()

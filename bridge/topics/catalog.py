@@ -16,8 +16,8 @@ from bridge.kafka import (
     admin_client,
 )
 from bridge.settings import Settings
-from bridge.topics.making import ANSWER_WITHIN, MOCK, grow, made_on_first_use, make, shape_of
-from bridge.topics.ours import Ours
+from bridge.topics.making import ANSWER_WITHIN, MOCK, configs, grow, made_on_first_use, make, shape_of
+from bridge.topics.ours import Kind, Ours, too_short
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +38,12 @@ class Catalog:
     Attributes:
         missing: source topics that do not exist (yet).
         cluster: the id of the Kafka cluster.
+        unfit: retry topics that would drop records before they are due, a sentence each, as last found.
         topic_ids: per source topic, the id that tells it from one of the same name that was deleted before.
     """
 
     def __init__(self, settings: Settings, topics: Iterable[str], ours: Iterable[Ours] = ()) -> None:
-        self._ours = tuple(ours) if settings.file.kafka_create_topics else ()
+        self._ours, self._makes = tuple(ours), settings.file.kafka_create_topics
         self._topics = tuple(topics)
         self._admin: AdminClient = admin_client(settings.kafka)
         self._prepared: set[str] = set()
@@ -50,6 +51,7 @@ class Catalog:
         self._ends: dict[TopicPartition, Future[Any]] = {}
         self._ids: dict[str, Future[Any]] = {}
         self.missing: frozenset[str] = frozenset(topics)
+        self.unfit: list[str] = []
         self.cluster = ""
         self.topic_ids: dict[str, str] = {}
 
@@ -79,7 +81,10 @@ class Catalog:
         self._named = set(missing)
         self.missing = missing
         self._must_identify({name for name in found if name not in self.topic_ids})
-        self._make([ours for ours in self._ours if ours.source in found.keys() - self._prepared], known)
+        wanted = [ours for ours in self._ours if ours.source in found.keys() - self._prepared]
+        if self._makes:
+            self._make(wanted, known)
+        self._look_at_retention([ours for ours in wanted if ours.name in known])
         self._prepared.update(found)
 
     def identify(self, topics: Collection[str]) -> dict[str, str]:
@@ -141,6 +146,16 @@ class Catalog:
         there = [ours for ours in wanted if ours.name in known and known[ours.name].error is None]
         small = [ours for ours in there if len(known[ours.name].partitions) < sources[ours.source].partitions]
         grow(self._admin, small, sources)
+
+    def _look_at_retention(self, wanted: Collection[Ours]) -> None:
+        """What was not made here may keep records for less than they wait: what is parked there would be lost."""
+        retries = [ours for ours in wanted if ours.kind is Kind.RETRY]
+        if not retries or self.cluster.startswith(MOCK):
+            return
+        found = configs(self._admin, [ours.name for ours in retries])
+        self.unfit = [words for ours in retries if (words := too_short(ours, found[ours.name]))]
+        for words in self.unfit:
+            logger.error("%s", words)
 
     def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
         """Ask where one partition begins and ends, without waiting for the answers (`told`)."""

@@ -19,6 +19,8 @@ PASSING: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._WAIT_COORD,
 )
+#: A partition that has just been made, or has another leader now.
+MOVING: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 #: Seconds between two questions.
 AGAIN_AFTER: Final = 0.3
 
@@ -89,7 +91,7 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         ]
         found = []
         for place in _committed(client, places) if places else []:
-            first, end = client.get_watermark_offsets(place, timeout=ANSWER_WITHIN)
+            first, end = _watermarks(client, place)
             committed = place.offset if place.offset >= 0 else None
             found.append(Extent(place.topic, place.partition, first, end, committed, epoch_of(place.metadata)))
         return found
@@ -97,6 +99,19 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
     finally:
         client.close()
+
+
+def _watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Where a partition begins and ends; one that has just been made, or moved, has no leader for a moment."""
+    give_up = time.monotonic() + ANSWER_WITHIN
+    while True:
+        try:
+            found: tuple[int, int] = client.get_watermark_offsets(place, timeout=ANSWER_WITHIN)
+            return found
+        except KafkaException as error:
+            if error.args[0].code() not in MOVING or time.monotonic() > give_up:
+                raise
+        time.sleep(AGAIN_AFTER)
 
 
 def _committed(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:

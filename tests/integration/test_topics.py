@@ -1,17 +1,19 @@
 """Topics of ours on a real Kafka: made as their source needs them, and refused where they would lose what they take."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from bridge.errors import UnfitTopic
 from bridge.kafka import admin_client
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.at_need import KNOWN_FOR, RetryTopics
 from bridge.topics.making import configs
-from tests.processes import eventually
+from tests.processes import Stack, eventually
+from tests.promises import choose, command
 from tests.servers.kafka import KafkaServer
 
 DAY = 86_400_000
@@ -77,3 +79,91 @@ def test_a_tier_whose_retention_is_shorter_than_its_delay_is_refused_also_when_i
     now[0] = KNOWN_FOR
     assert topics.there(source, 60)
     eventually(lambda: name in admin.list_topics(timeout=10).topics)
+
+
+def listed(stack: Stack, *options: str, code: int) -> dict[str, Any]:
+    """`bridge topics --json`, by the topics' names without the stack's prefix."""
+    printed = command(stack, "topics", "--json", *options, code=code)
+    found = json.loads(printed[printed.index("[") :])
+    return {each["topic"].removeprefix(f"{stack.prefix}."): each for each in found}
+
+
+def test_topics_lists_what_the_handlers_need_and_makes_what_is_missing(stack: Stack):
+    stack.environ["TEST_DELAY"] = "300"
+    stack.make_topics("orders", partitions=2)
+    found = listed(stack, code=1)
+    assert list(found) == ["orders", "orders.retry.5m", "orders.replay", "orders.dlq", "group.control"]
+    missing = found["orders.retry.5m"]
+    assert missing == {
+        "topic": stack.topic("orders.retry.5m"),
+        "kind": "retry",
+        "source": stack.topic("orders"),
+        "delay": 300,
+        "use": "needed",
+        "exists": False,
+        "partitions": None,
+        "retention_ms": None,
+        "problem": missing["problem"],
+        "left": None,
+    }
+    assert "`bridge topics --create` makes it" in missing["problem"]
+
+    found = listed(stack, "--create", code=0)
+    assert {name: (each["kind"], each["partitions"]) for name, each in found.items()} == {
+        "orders": ("source", 2),
+        "orders.retry.5m": ("retry", 2),
+        "orders.replay": ("replay", 2),
+        "orders.dlq": ("dead letters", 2),
+        "group.control": ("control", 1),
+    }
+    made = found["orders.retry.5m"]
+    assert (made["retention_ms"], made["problem"], made["left"]) == (600_000 + 7 * DAY, None, 0)
+    assert "300 s" in command(stack, "topics")
+
+
+def test_a_tier_that_nobody_needs_any_more_is_listed_with_what_it_holds_until_it_is_drained(stack: Stack):
+    stack.make_topics("orders", "orders.retry.7m", "orders.retry.10m", "gone.retry.5m", "gone")
+    listed(stack, "--create", code=0)
+    stack.produce("orders.retry.7m", 1, 2, 3)
+    # Another group's, for all that can be known: this one has committed nothing there.
+    found = listed(stack, code=0)
+    assert "gone.retry.5m" not in found
+    seven, ten = found["orders.retry.7m"], found["orders.retry.10m"]
+    assert (seven["use"], seven["left"], seven["kind"], seven["delay"]) == ("drained", 3, "retry", 420)
+    # `RetryLater` may ask for it: it is one of kafka_retry_tiers.
+    assert (ten["use"], ten["left"]) == ("at need", 0)
+    assert "keeps records" not in (ten["problem"] or "")
+
+
+def test_a_source_that_got_more_partitions_has_as_many_beside_it_after_the_next_start(stack: Stack):
+    stack.make_topics("orders", "orders.replay")
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    (grown,) = admin.create_partitions([NewPartitions(stack.topic("orders"), 3)]).values()
+    grown.result(30)
+    problem = eventually(lambda: listed(stack, code=1)["orders.replay"]["problem"])
+    assert "has 1 partitions, and" in problem
+    stack.bridge().says(f"topic '{stack.topic('orders.replay')}' has 3 partitions now, as its source.")
+    assert listed(stack, "--create", code=0)["orders.replay"]["partitions"] == 3
+
+
+def test_a_bridge_does_not_start_where_a_retry_topic_would_drop_what_is_parked_there(kafka: KafkaServer, stack: Stack):
+    stack.environ["TEST_DELAY"] = "3600"
+    stack.make_topics("orders")
+    make(kafka, stack.topic("orders.retry.1h"), retention_ms="1800000", cleanup_policy="delete")
+    bridge = stack.bridge(wait=False)
+    assert bridge.ends(30) == 1
+    assert "keeps records for 1800 s (retention.ms), and they wait there for 3600 s" in bridge.text
+    assert "Traceback" not in bridge.text
+    words = command(stack, "check", "--json", code=1)
+    faults = [each["text"] for each in json.loads(words[words.index("[") :]) if each["level"] == "fault"]
+    assert [fault for fault in faults if "would be dropped before they are due" in fault] == faults
+    assert listed(stack, code=1)["orders.retry.1h"]["problem"]
+
+
+def test_check_says_what_is_missing_where_the_bridge_may_not_make_it(stack: Stack):
+    choose(stack, {}, kafka_create_topics=False)
+    stack.make_topics("orders")
+    words = command(stack, "check", "--json", code=0)
+    texts = " ".join(each["text"] for each in json.loads(words[words.index("[") :]) if each["level"] == "warning")
+    for name in ("orders.replay", "orders.dlq"):
+        assert f"topic '{stack.topic(name)}' does not exist and kafka_create_topics is False" in texts

@@ -1,0 +1,71 @@
+"""`bridge topics`: which topics the handlers need, which there are, and what is wrong with them."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bridge.errors import KafkaUnavailable
+from bridge.handlers import Routes
+from bridge.kafka import AdminClient, KafkaException, admin_client
+from bridge.settings import Settings
+from bridge.topics.making import ANSWER_WITHIN, grow, make, make_control, shape_of
+from bridge.topics.ours import Kind, Ours
+from bridge.topics.survey import Seen, lying, survey
+
+
+class Listed(NamedTuple):
+    """What was found, and by retry and replay topic how many records are not settled yet."""
+
+    found: list[Seen]
+    left: Mapping[str, int]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a sentence each."""
+        return [words for seen in self.found for words in seen.problems]
+
+    def to_data(self) -> list[dict[str, Any]]:
+        """As JSON-able data."""
+        return [{**seen.to_data(), "left": self.left.get(seen.ours.name)} for seen in self.found]
+
+
+def topics(settings: Settings, routes: Routes, *, create: bool = False) -> Listed:
+    """List the topics of the handlers and those of ours beside them.
+
+    Parameters:
+        create: make what is missing first, also where the bridge may not (`kafka_create_topics`).
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    admin = admin_client(settings.kafka)
+    found = survey(admin, settings, routes)
+    if create:
+        made = _create(admin, [seen.ours for seen in found if seen.use == "needed"])
+        # A broker may tell of what its controller has made some moments later.
+        until = time.monotonic() + ANSWER_WITHIN
+        while made and time.monotonic() < until:
+            found = survey(admin, settings, routes)
+            made -= {seen.ours.name for seen in found if seen.partitions is not None}
+            time.sleep(0.1 if made else 0.0)
+    return Listed(found, lying(settings, found))
+
+
+def _create(admin: AdminClient, wanted: list[Ours]) -> set[str]:
+    """Make what is missing but sources; return the names.
+
+    A source is its producers' to make: how many partitions it needs nobody here can tell.
+    """
+    try:
+        known = admin.list_topics(timeout=ANSWER_WITHIN).topics
+    except KafkaException as error:
+        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+    sources = {name: shape_of(topic) for name, topic in known.items() if topic.error is None}
+    made = {ours.name for ours in wanted if ours.kind is Kind.CONTROL and ours.name not in known}
+    for name in made:
+        make_control(admin, name)
+    beside = [ours for ours in wanted if ours.source in sources and ours.kind is not Kind.SOURCE]
+    made |= {*make(admin, [ours for ours in beside if ours.name not in known], sources)}
+    there = [ours for ours in beside if ours.name in sources]
+    grow(admin, [o for o in there if sources[o.name].partitions < sources[o.source].partitions], sources)
+    return made

@@ -1,0 +1,161 @@
+"""Every topic that a group has to do with, as it is in Kafka: what it is for, and what is wrong with it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from bridge.errors import KafkaUnavailable
+from bridge.handlers import Routes
+from bridge.kafka import AdminClient, KafkaException
+from bridge.settings import Settings
+from bridge.topics import tiers
+from bridge.topics.belonging import Belongings
+from bridge.topics.extents import extents
+from bridge.topics.making import MOCK, configs, limits_of, shape_of
+from bridge.topics.names import TopicNames
+from bridge.topics.needed import needed, needed_tiers, retry
+from bridge.topics.ours import Kind, Limits, Ours, Shape, problems, too_short
+
+#: Seconds for one question to Kafka.
+ANSWER_WITHIN: Final = 5.0
+
+#: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
+Use = Literal["needed", "at need", "drained"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A topic as it was found.
+
+    Attributes:
+        partitions: how many, or `None`: it does not exist.
+        retention_ms: for how long its records are kept, -1 without end; `None` where Kafka does not tell.
+        problems: what is wrong with it, a sentence each.
+        refused: whether a bridge does not start with it.
+    """
+
+    ours: Ours
+    use: Use
+    partitions: int | None = None
+    retention_ms: int | None = None
+    problems: tuple[str, ...] = ()
+    refused: bool = False
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON-able data."""
+        return {
+            "topic": self.ours.name,
+            "kind": self.ours.kind.value,
+            "source": self.ours.source or None,
+            "delay": self.ours.delay,
+            "use": self.use,
+            "exists": self.partitions is not None,
+            "partitions": self.partitions,
+            "retention_ms": self.retention_ms,
+            "problem": " ".join(self.problems) or None,
+        }
+
+
+def survey(admin: AdminClient, settings: Settings, routes: Routes) -> list[Seen]:
+    """The topics of the handlers and ours beside them, those that are there and those that should be, by source.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    try:
+        metadata = admin.list_topics(timeout=ANSWER_WITHIN)
+    except KafkaException as error:
+        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+    known = {name: shape_of(topic) for name, topic in metadata.topics.items() if topic.error is None}
+    listed = [*_listed(settings, routes, known), *_left_over(settings, routes, known)]
+    if str(metadata.cluster_id).startswith(MOCK):
+        return [Seen(ours, use, known[ours.name].partitions if ours.name in known else None) for ours, use in listed]
+    there = [ours.name for ours, _ in listed if ours.name in known]
+    config, limits = configs(admin, there), limits_of(admin, [t for t in routes.topics if t in known])
+    return [_seen(ours, use, known, config.get(ours.name, {}), limits) for ours, use in listed]
+
+
+def _listed(settings: Settings, routes: Routes, known: Mapping[str, Shape]) -> Iterator[tuple[Ours, Use]]:
+    names = TopicNames.of(settings)
+    wanted = needed(settings, routes)
+    belonging = Belongings(names, routes.topics).of(known)
+    for topic in routes.topics:
+        yield Ours(topic, Kind.SOURCE, topic), "needed"
+        # No tier is left out that is there: what lies in it is handed out when it is due, whoever needs it.
+        there = {name: each.delay for name, each in belonging.items() if (each.kind, each.source) == ("retry", topic)}
+        tiers_of = {retry(settings, topic, delay): delay for delay in needed_tiers(settings, routes, topic)}
+        for ours in sorted({*tiers_of, *(Ours(n, Kind.RETRY, topic, d) for n, d in there.items())}, key=_by_delay):
+            yield ours, "needed" if ours in tiers_of else _use(settings, routes, ours)
+        yield from ((ours, "needed") for ours in wanted if ours.source == topic and ours.kind is not Kind.RETRY)
+    yield Ours(names.control, Kind.CONTROL, ""), "needed"
+
+
+def _by_delay(ours: Ours) -> tuple[int, str]:
+    return (ours.delay or 0, ours.name)
+
+
+def _use(settings: Settings, routes: Routes, ours: Ours) -> Use:
+    """Of a tier that is there and that no policy needs from the start."""
+    possible = {retry(settings, ours.source, delay) for delay in possible_tiers(settings, routes, ours.source)}
+    return "at need" if ours in possible else "drained"
+
+
+def _left_over(settings: Settings, routes: Routes, known: Collection[str]) -> Iterator[tuple[Ours, Use]]:
+    """Retry topics of sources that no handler names any more, of which this group has committed something."""
+    belongings = Belongings(TopicNames.of(settings), routes.topics)
+    sources = {name: source for name in known if (source := belongings.source_of(name))}
+    gone = sorted(name for name, source in sources.items() if source not in routes.topics and name not in routes.topics)
+    ours = {extent.topic for extent in extents(settings, gone) if extent.committed is not None} if gone else set()
+    of_gone = Belongings(TopicNames.of(settings), {sources[name] for name in ours}).of(ours)
+    for name, each in sorted(of_gone.items()):
+        yield Ours(name, Kind.RETRY, each.source, each.delay), "drained"
+
+
+def lying(settings: Settings, found: Iterable[Seen]) -> dict[str, int]:
+    """By retry and replay topic that is there, how many records bridges have not committed yet.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    waits = [s.ours.name for s in found if s.partitions is not None and s.ours.kind in (Kind.RETRY, Kind.REPLAY)]
+    counts = dict.fromkeys(waits, 0)
+    for extent in extents(settings, waits) if waits else ():
+        counts[extent.topic] += extent.lag
+    return counts
+
+
+def possible_tiers(settings: Settings, routes: Routes, topic: str) -> frozenset[int]:
+    """The tiers of a topic that some handler may ask for, by `RetryLater` too."""
+    file = settings.file
+    asked = (
+        tiers.possible(handler.retry_delays, file.kafka_park_after, file.kafka_retry_tiers)
+        for handler in routes.of(topic)
+    )
+    return frozenset(delay for delays in asked for delay in delays)
+
+
+def _seen(
+    ours: Ours, use: Use, known: Mapping[str, Shape], config: Mapping[str, str], limits: Mapping[str, Limits]
+) -> Seen:
+    shape = known.get(ours.name)
+    if shape is None:
+        return Seen(ours, use, problems=(_missing(ours),))
+    kept = config.get("retention.ms", "")
+    said: Sequence[str] = ()
+    if ours.kind is not Kind.SOURCE:
+        source = known.get(ours.source, Shape(0, 0))
+        said = problems(ours, shape, config, source, limits.get(ours.source, Limits()))
+    return Seen(
+        ours,
+        use,
+        shape.partitions,
+        int(kept) if kept.lstrip("-").isdecimal() else None,
+        tuple(said),
+        refused=use == "needed" and too_short(ours, config) is not None,
+    )
+
+
+def _missing(ours: Ours) -> str:
+    if ours.kind is Kind.SOURCE:
+        return f"topic {ours.name!r} does not exist yet: it is consumed as soon as it does."
+    return f"topic {ours.name!r} does not exist: `bridge topics --create` makes it."
