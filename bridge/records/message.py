@@ -1,13 +1,13 @@
 """A message, a delivery of it, and the batch in which they travel through Celery."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure, cut
 from bridge.records.naming import batch_id
-from bridge.records.settled import settle_with
+from bridge.records.outgoing import Outbox
 
 #: Longest text of a failure that travels with a delivery that runs again.
 ERROR_LENGTH = 300
@@ -30,6 +30,7 @@ class Message:
         delivery: the identity of the delivery, where a handler was given this message.
         origin: what tells that identity from the same one of another Kafka or group, or of a topic that was
             deleted and made again.
+        outbox: what the handler sends (`publish`), where it does.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class Message:
     attempts: Attempts = field(default=NONE, compare=False)
     delivery: str = field(default="", compare=False)
     origin: str = field(default="", compare=False, repr=False)
+    outbox: Outbox | None = field(default=None, init=False, compare=False, repr=False)
 
     def header(self, name: str) -> bytes | None:
         """The last header of that name, or `None`."""
@@ -62,8 +64,37 @@ class Message:
         Raises:
             AlreadySettled: the work was committed by an earlier run; let it pass.
         """
-        # A message that a test has made by hand is of no handler.
-        settle_with(session, self.delivery or self.coordinates, self.origin)
+        self._own_outbox().settle_with(session)
+
+    def publish(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]] = (),
+    ) -> None:
+        """Send a message once the handler has succeeded, before its delivery is settled; if it fails, send nothing.
+
+        A handler that runs again sends again: the header `message_id` is the same then, for consumers to drop a
+        repeat. After `settle_with` it is written into the handler's own transaction too, and is published from there
+        if this process ends before it could.
+
+        Parameters:
+            value: bytes as they are; text in UTF-8; `None`, a tombstone; a pydantic model; all else as JSON.
+            headers: the message's own; `message_id` is added behind them.
+
+        Raises:
+            TypeError, ValueError: it is nothing that Kafka can carry.
+        """
+        self._own_outbox().add(topic, value, key, headers)
+
+    def _own_outbox(self) -> Outbox:
+        if self.outbox is None:
+            # A message that a test has made by hand is of no handler.
+            object.__setattr__(self, "outbox", Outbox(self.delivery or self.coordinates, self.origin))
+        assert self.outbox is not None
+        return self.outbox
 
     @property
     def coordinates(self) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from bridge.errors import AlreadySettled
-from bridge.records import settled
+from bridge.records import settled, user_database
 from bridge.records.message import Message
 from tests.servers import postgres
 from tests.servers.missing import need
@@ -47,7 +47,8 @@ def _empty(engine: Engine) -> Iterator[Engine]:
         connection.execute(text("DROP TABLE IF EXISTS bridge_settled"))
         connection.execute(text("DROP TABLE IF EXISTS payments"))
         connection.execute(text("CREATE TABLE payments (id INTEGER)"))
-    settled._ready.clear()
+    user_database._ready.clear()
+    user_database._there.clear()
     yield engine
     engine.dispose()
 

