@@ -58,7 +58,8 @@ def test_a_run_after_a_crash_finds_what_was_committed_and_not_published(engine):
     bill(engine, first)
     with pytest.raises(AlreadySettled):
         bill(engine, again)
-    assert first.outbox is not None and again.outbox is not None
+    assert first.outbox is not None
+    assert again.outbox is not None
     assert again.outbox.left() == first.outbox.messages
     again.outbox.published()
     assert again.outbox.left() == []
@@ -70,14 +71,16 @@ def test_what_is_rolled_back_is_not_there(engine):
         given.settle_with(session)
         given.publish("invoices", b"1")
         session.rollback()
-    assert given.outbox is not None and given.outbox.home is not None
+    assert given.outbox is not None
+    assert given.outbox.home is not None
     assert given.outbox.home.left(given.outbox.mark) == []
 
 
 def test_what_nobody_published_is_found_after_a_while(engine):
     given = message()
     bill(engine, given)
-    assert given.outbox is not None and given.outbox.home is not None
+    assert given.outbox is not None
+    assert given.outbox.home is not None
     home = given.outbox.home
     assert home.old(time.time() - 60, 10) == {}
     assert list(home.old(time.time() + 60, 10)) == [given.outbox.mark]
