@@ -1,6 +1,5 @@
 """What a handler sends lies in the transaction of Django's own connection, on SQLite and PostgreSQL."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ __all__ = ["postgres_server", "with_marks"]
 
 
 @pytest.fixture
-def connection(with_marks: Any) -> Iterator[Any]:
+def connection(with_marks: Any) -> Any:
     user_database._there.clear()
     with with_marks.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS bridge_outbox")
