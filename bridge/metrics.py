@@ -79,6 +79,12 @@ class BridgeMetrics:
             at,
             registry=self.registry,
         )
+        self.strange = Counter(
+            "bridge_strange_records",
+            "Records of retry and replay topics that are no deliveries of this group, and were left alone.",
+            ["topic"],
+            registry=self.registry,
+        )
         self.log_changes = Counter(
             "bridge_log_changes",
             "Logs that were another than the one that had been read.",

@@ -10,6 +10,7 @@ from kombu import Connection, Producer
 from kombu.exceptions import KombuError
 
 from bridge.errors import HandoffFailed
+from bridge.handlers import queue_of
 from bridge.handoff.templates import Outgoing, Template
 from bridge.ledger.riding import PROPERTY
 from lossless.transport.channel import Channel
@@ -63,6 +64,7 @@ class Broker:
     def __init__(self, app: Celery) -> None:
         self.app = app
         self._templates: dict[str, Template] = {}
+        self._queues: dict[str, str] = {}
         self._producer: Producer | None = None
         self._connection: Connection | None = None
 
@@ -106,6 +108,13 @@ class Broker:
             assert captured.entry is not None
             key, payload = captured.entry
             return f"{channel.global_keyprefix}{key}", payload
+
+    def queue_of(self, handler: str) -> str:
+        """The queue that a handler's deliveries go to; of one that this app does not know, the default."""
+        if handler not in self._queues:
+            task = self.app.tasks.get(handler)
+            self._queues[handler] = str(self.app.conf.task_default_queue) if task is None else queue_of(self.app, task)
+        return self._queues[handler]
 
     def lengths(self, queues: Collection[str]) -> dict[str, int]:
         """How many messages wait in each of those queues; a queue that does not exist yet has none.

@@ -1,18 +1,19 @@
 """Hands out what partitions have ready to the Celery broker, through the ledger: what is open goes out once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bridge.handoff.broker import Broker
 from bridge.handoff.marks import Marks
+from bridge.handoff.origins import Taken, leave_out_ended
 from bridge.handoff.packing import Packed, pack, step_from
+from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
-from bridge.kafka import Record
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
 from bridge.ledger.fates import OVERWRITES
 from bridge.ledger.riding import place_of
 from bridge.metrics import BridgeMetrics
+from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
-from bridge.partitions.turns import Group
 
 
 class Dispatch:
@@ -30,12 +31,14 @@ class Dispatch:
         ledger: Ledger | None,
         marks: Marks,
         sizes: Sizes,
+        shares: Shares,
         one_step: bool,
         cluster: str,
         group: str,
         metrics: BridgeMetrics,
     ) -> None:
-        self._broker, self._ledger, self._marks, self._sizes, self._one_step = broker, ledger, marks, sizes, one_step
+        self._broker, self._ledger, self._marks, self._one_step = broker, ledger, marks, one_step
+        self._sizes, self._shares = sizes, shares
         self._cluster, self._group = cluster, group
         self._metrics = metrics
         self._first = 0
@@ -53,6 +56,8 @@ class Dispatch:
         packed: list[Packed] = []
         sent = 0
         try:
+            taken, ended = leave_out_ended(self._ledger, taken)
+            self._marks.add(ended)
             for partition, group, records in taken:
                 one, left = pack(partition, group, records, self._cluster, self._group)
                 if left:
@@ -75,22 +80,20 @@ class Dispatch:
             raise
         return sum(len(each.group.offsets) for each in packed)
 
-    def _take(self, partitions: Sequence[Partition]) -> list[tuple[Partition, Group, list[Record]]]:
+    def _take(self, partitions: Sequence[Partition]) -> list[Taken]:
         """What is ready, as far as there is room for it: from another partition on each time."""
-        ready: dict[str, int] = {}
-        for partition in partitions:
-            for handler, count in partition.ready.items():
-                ready[handler] = ready.get(handler, 0) + count
-        if self.holds or sum(ready.values()) > 1:
+        live, parked = _ready(partitions, parked=False), _ready(partitions, parked=True)
+        if self.holds or sum(live.values()) + sum(parked.values()) > 1:
             self._sizes.look()
-        portions = self._sizes.portions(ready)
+        portions = self._sizes.portions(live)
+        shares = self._shares.portions(parked) if parked else {}
         self._first = (self._first + 1) % max(1, len(partitions))
         taken = [
             (partition, *group)
             for partition in (*partitions[self._first :], *partitions[: self._first])
-            for group in partition.take(portions)
+            for group in partition.take(shares if isinstance(partition, ParkedPartition) else portions)
         ]
-        self.holds = any(portion.spent for portion in portions.values())
+        self.holds = any(portion.spent for portion in (*portions.values(), *shares.values()))
         return taken
 
     def _send(self, packed: Sequence[Packed]) -> None:
@@ -122,7 +125,8 @@ class Dispatch:
         singles: dict[tuple[Account, str], list[tuple[Packed, bytes]]] = {}
         for each in packed:
             alone = each.group.offsets[0] if len(each.group.offsets) == 1 else None
-            look = "" if alone is None else place_of(ledger, each.account, alone)
+            # What comes again is looked up by the worker: its origin's fate counts beside its own.
+            look = "" if alone is None or each.parked else place_of(ledger, each.account, alone)
             key, entry = self._broker.entry(each.outgoing, look)
             if alone is not None:
                 singles.setdefault((each.account, key), []).append((each, entry))
@@ -164,3 +168,15 @@ class Dispatch:
             own = [each for each in packed if each.group.handler == handler]
             deliveries = sum(len(each.group.offsets) for each in own)
             self._sizes.handed(handler, len(own), deliveries, sum(each.size for each in own))
+        for each in packed:
+            self._shares.handed(each.group.handler, len(each.group.offsets), parked=each.parked)
+
+
+def _ready(partitions: Iterable[Partition], *, parked: bool) -> dict[str, int]:
+    """By handler, what is ready: of what was parked, or of all else."""
+    ready: dict[str, int] = {}
+    for partition in partitions:
+        if isinstance(partition, ParkedPartition) == parked:
+            for handler, count in partition.ready.items():
+                ready[handler] = ready.get(handler, 0) + count
+    return ready

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bridge.handoff.templates import Outgoing
-from bridge.kafka import Record
-from bridge.ledger import Account
+from bridge.ledger import OWN, Account
+from bridge.partitions.parked import Held, ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Group
 from bridge.records.header import Row, header_of
+from bridge.records.message import Via
 from bridge.records.naming import batch_id, label
 from bridge.records.row import row_of
 
@@ -39,14 +40,22 @@ class Packed:
 
     @property
     def account(self) -> Account:
-        """Whose fates its deliveries have."""
-        return self.partition.accounts[self.group.handler]
+        """Whose fates its deliveries have, at the coordinates at which they were read."""
+        parked = isinstance(self.partition, ParkedPartition)
+        return self.partition.accounts[OWN if parked else self.group.handler]
+
+    @property
+    def parked(self) -> bool:
+        """Whether it came by a retry or replay topic."""
+        return isinstance(self.partition, ParkedPartition)
 
 
 def pack(
-    partition: Partition, group: Group, records: Sequence[Record], cluster: str, bridge_group: str
+    partition: Partition, group: Group, records: Sequence[Any], cluster: str, bridge_group: str
 ) -> tuple[Packed, list[int]]:
     """A group as a message, and the offsets of what would make it too large."""
+    if isinstance(partition, ParkedPartition):
+        return _pack_parked(partition, group, records, cluster, bridge_group), []
     rows = [row_of(record) for record in records]
     fitting, size = _fitting(rows)
     left, fits = group.offsets[fitting:], Group(group.handler, group.offsets[:fitting], group.why)
@@ -59,6 +68,26 @@ def pack(
         group.why,
     )
     return Packed(partition, fits, outgoing, size), left
+
+
+def _pack_parked(
+    partition: ParkedPartition, group: Group, held: Sequence[Held], cluster: str, bridge_group: str
+) -> Packed:
+    """What comes again: under the coordinates of its origin, in the order in which it lay there."""
+    whose, some = held[0].whose, sorted(held, key=lambda each: each.origin)
+    offsets = [each.origin for each in some]
+    rows = [Row.of(each.delivery) for each in some]
+    via = Via(partition.topic, partition.number, -1, partition.topic_id)
+    header = header_of(whose.topic, whose.partition, cluster, bridge_group, whose.topic_id, partition.order, rows, via)
+    number = max(each.delivery.number for each in some)
+    outgoing = Outgoing(
+        whose.handler,
+        batch_id(whose.topic, whose.partition, offsets, whose.handler) + (f"#{number}" if number else ""),
+        label(whose.topic, whose.partition, offsets),
+        header,
+        group.why,
+    )
+    return Packed(partition, group, outgoing, sum(row.size for row in rows))
 
 
 def step_from(packed: Sequence[Packed], start: int) -> Sequence[Packed]:

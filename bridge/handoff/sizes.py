@@ -113,6 +113,21 @@ class Sizes:
                 self._bytes[handler] = _fading(self._bytes.get(handler), size / deliveries)
             self._lines[found.queue].add(handler, messages, self._clock())
 
+    def finds(self, handler: str) -> bool:
+        """Whether the size of a handler's batches is found by itself."""
+        return handler in self._auto
+
+    def most(self, handler: str) -> int:
+        """How many deliveries a message to a handler may carry; one, where it is not known here."""
+        if handler in self._sizes:
+            return self._sizes[handler].number
+        given = self._routes.handlers.get(handler)
+        return given.batch if given is not None and isinstance(given.batch, int) else 1
+
+    def processes(self, queue: str) -> int:
+        """How many processes consume a queue, as far as that is known."""
+        return self._processes.get(queue, 0)
+
     def shown(self) -> dict[str, Size]:
         """For each handler the size that was in use last, and why."""
         given = {h.name: Size(h.batch, "given as batch=") for h in self._routes if isinstance(h.batch, int)}

@@ -50,8 +50,12 @@ class Template:
 
     @classmethod
     def of(cls, app: Celery, handler: str) -> "Template":
-        """The template of a handler, which goes where Celery's own router sends it."""
-        task: Any = app.tasks[handler]
+        """The template of a handler, which goes where Celery's own router sends it.
+
+        One that this app does not know goes to the default queue: a delivery that was parked names its handler, which
+        may have been renamed since. What becomes of it is the workers' rule for unknown handlers.
+        """
+        task: Any = app.tasks.get(handler) or _Unknown()
         options = dict(task._get_exec_options())
         expires = options.pop("expires", None)
         routed = app.amqp.router.route(options, handler, (), {}, task)
@@ -108,3 +112,13 @@ class Template:
                 retry_policy={},
             )
         return headers, properties
+
+
+class _Unknown:
+    """Stands for a task that there is none of here."""
+
+    time_limit = soft_time_limit = None
+    ignore_result = True
+
+    def _get_exec_options(self) -> dict[str, Any]:
+        return {}

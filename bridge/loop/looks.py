@@ -9,6 +9,7 @@ from bridge.kafka import Consumer
 from bridge.loop.committing import Committing
 from bridge.loop.parts import Parts
 from bridge.loop.places import begin_anew
+from bridge.loop.subscription import Subscription
 from bridge.upkeep.renewal import renew
 
 logger = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ class Job(NamedTuple):
 class Looks:
     """Each at its time; while nothing can be handed off, at Kafka alone."""
 
-    def __init__(self, parts: Parts, consumer: Consumer, committing: Committing) -> None:
-        self._parts, self._consumer = parts, consumer
+    def __init__(self, parts: Parts, consumer: Consumer, committing: Committing, subscription: Subscription) -> None:
+        self._parts, self._consumer, self._subscription = parts, consumer, subscription
         self._since_queues = 0
         file = parts.before.settings.file
         self._jobs = (
@@ -68,6 +69,7 @@ class Looks:
             if (job.name == "kafka" or blockage.why is None) and parts.timetable.due(job.name, job.every):
                 blockage.attempt(job.do)
         kafka.hear(parts.assignment)
+        self._subscription.keep()
         anew = [place for place in kafka.made_anew(parts.assignment.logs) if place in parts.assignment]
         begin_anew(parts, self._consumer, anew)
         for act in (self._reread, self._begin):
@@ -100,6 +102,7 @@ class Looks:
 
     def _kafka(self) -> None:
         self._parts.before.kafka.ask(self._parts.assignment)
+        self._subscription.tell_orphans()
 
     def _stuck(self) -> None:
         search = self._parts.search

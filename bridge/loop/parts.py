@@ -11,6 +11,7 @@ from bridge.handoff.broker import Broker
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.marks import Marks
 from bridge.handoff.messages import Messages
+from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
 from bridge.ledger import Ledger
 from bridge.loop.beginnings import Beginnings
@@ -19,10 +20,12 @@ from bridge.loop.commits import Commits
 from bridge.loop.held import Held
 from bridge.loop.log_check import Logs
 from bridge.loop.rereads import Rereads
+from bridge.loop.rewinds import Rewinds
 from bridge.loop.starts import Starts
 from bridge.loop.timetable import Timetable
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
+from bridge.partitions.parked import ParkedPartition
 from bridge.pauses.pauses import Pauses
 from bridge.pauses.pressure import Limits
 from bridge.pauses.queues import Queues
@@ -88,6 +91,7 @@ class Parts:
     logs: Logs
     beginnings: Beginnings
     rereads: Rereads
+    rewinds: Rewinds
     pauses: Pauses
     timetable: Timetable
     search: Search | None
@@ -95,12 +99,14 @@ class Parts:
 
     @property
     def unread(self) -> dict[Place, int]:
-        """Records of each partition that Kafka has and that were not read yet, as far as it has said where it ends."""
+        """Records of each partition of a source that Kafka has and that were not read yet, as far as it has said where
+        it ends. What is parked is not to be read before it is due.
+        """
         ends = self.before.kafka.ends
         return {
             partition.place: max(0, ends[partition.place] - partition.offsets.window.stop)
             for partition in self.assignment.partitions
-            if partition.place in ends
+            if partition.place in ends and not isinstance(partition, ParkedPartition)
         }
 
     @classmethod
@@ -114,7 +120,8 @@ class Parts:
         assignment = Assignment(settings, before.routes, before.catalog, ledger)
         marks = Marks(ledger)
         sizes = Sizes(before.routes, ledger, broker)
-        dispatch = Dispatch(broker, ledger, marks, sizes, settings.one_redis, cluster, settings.group, metrics)
+        shares = Shares(file.kafka_retry_share, sizes, broker, ledger)
+        dispatch = Dispatch(broker, ledger, marks, sizes, shares, settings.one_redis, cluster, settings.group, metrics)
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after
         limits = Limits(file.kafka_pause_above, file.kafka_resume_below)
@@ -134,7 +141,8 @@ class Parts:
             logs=logs,
             beginnings=Beginnings(assignment, before.catalog, logs, starts, clock),
             rereads=Rereads(assignment),
-            pauses=Pauses(assignment, queues, metrics),
+            rewinds=Rewinds(assignment),
+            pauses=Pauses(assignment, queues, metrics, before.catalog.source_of),
             timetable=Timetable(clock),
             search=Search(Messages(broker), Suspects(ledger, metrics, after), assignment, after) if ledger else None,
             gauges=Gauges(ledger, assignment, metrics) if ledger else None,

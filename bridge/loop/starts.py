@@ -9,6 +9,8 @@ from bridge.ledger.pages import PAGE
 from bridge.loop.log_check import Logs
 from bridge.loop.log_identity import Said
 from bridge.partitions.assignment import Assignment
+from bridge.partitions.parked import ParkedPartition
+from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings import Settings
 
@@ -58,7 +60,9 @@ class Starts:
                     logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
                 committed = reached
         if committed is None:
-            latest = self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
+            # What was parked before this group was here is its own all the same.
+            parked = isinstance(self._assignment.made(place, 0), ParkedPartition)
+            latest = not parked and self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
             return log.high if latest else log.low
         return max(committed, log.low)
 
@@ -71,7 +75,7 @@ class Starts:
         before = self._ledger.state()
         made = self._assignment.made(place, first)
         accounts = list(made.accounts.values())
-        back = self._went_back_to(place, accounts, committed, first)
+        back = self._went_back_to(made, accounts, committed, first)
         starts = []
         for account in accounts:
             for found in _starts_of(self._ledger, account, made.offsets.unsafe, log, first, back):
@@ -112,7 +116,7 @@ class Starts:
                     yield None
         self._logs.expired(place, committed, log.low, max(open_.values(), default=0))
 
-    def _went_back_to(self, place: Place, accounts: list[Account], committed: Committed, first: int) -> int:
+    def _went_back_to(self, made: Partition, accounts: list[Account], committed: Committed, first: int) -> int:
         """The first offset below the committed one of which the ledger has lost that it was committed.
 
         It says before each commit how far the commit will go. One that says less went back: what it had seen
@@ -128,12 +132,12 @@ class Starts:
         reached = None if wiped else known.reached(accounts)
         if reached is not None:
             return min(first, reached)
-        if self._settings.topic(place[0]).commit == "handoff":
+        if made.chosen.commit == "handoff":
             known.lose(accounts, committed.offset)
             logger.error(
                 "%s-%d: %s: what was handed off below offset %d and not handled is lost; "
                 "`bridge reset` reads it again.",
-                *place,
+                *made.place,
                 "the ledger was wiped" if wiped else "the ledger was set back to before it knew of this partition",
                 committed.offset,
             )

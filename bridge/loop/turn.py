@@ -1,6 +1,7 @@
 """One turn of the loop: poll → hand off → look around → pause or go on."""
 
 import logging
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,6 +13,7 @@ from bridge.loop.looks import Looks
 from bridge.loop.parts import Before, Parts
 from bridge.loop.places import begin_anew
 from bridge.loop.rebalances import Rebalances
+from bridge.loop.subscription import Subscription
 from bridge.records.place import Place
 
 logger = logging.getLogger(__name__)
@@ -45,13 +47,9 @@ class Loop:
         )
         self._committing = Committing(parts, self.consumer)
         self._rebalances = Rebalances(parts, self._committing)
-        self._looks = Looks(parts, self.consumer, self._committing)
-        self.consumer.subscribe(
-            before.routes.topics,
-            on_assign=self._rebalances.on_assign,
-            on_revoke=self._rebalances.on_revoke,
-            on_lost=self._rebalances.on_lost,
-        )
+        self._subscription = Subscription(parts, self.consumer, self._rebalances)
+        self._looks = Looks(parts, self.consumer, self._committing, self._subscription)
+        self._subscription.keep()
 
     @property
     def joined(self) -> bool:
@@ -76,6 +74,8 @@ class Loop:
             blocked=self._blockage.why is not None,
             halted=parts.before.decided.halts.keys(),
         )
+        # After it: what is paused goes on from where it was sought.
+        parts.rewinds.carry_out(self.consumer, {*parts.beginnings, *parts.rereads})
 
     def commit_last(self) -> None:
         """Commit what is safe, and wait for the answer for some seconds."""
@@ -90,22 +90,30 @@ class Loop:
             return [] if record is None else [record]
         watched = any(partition.watched for partition in parts.assignment.partitions)
         waits = watched or parts.dispatch.holds or any(parts.beginnings)
-        first = self.consumer.poll(BUSY if waits else QUIET)
+        first = self.consumer.poll(self._until_due(BUSY if waits else QUIET))
         if first is None:
             return []
         # consume() waits for all it may take, poll() for one: so a quiet topic has no delay.
         return [first, *self.consumer.consume(TURN - 1, 0)]
 
+    def _until_due(self, seconds: float) -> float:
+        """As long, or until the next of what is parked is due."""
+        due = [partition.next_due for partition in self.parts.assignment.parked]
+        first = min((each for each in due if each is not None), default=None)
+        return seconds if first is None else min(seconds, max(0.001, first - time.time()))
+
     def _ours(self, records: list[Record]) -> Iterator[tuple[Place, Record]]:
         """The records that are to be taken in, each with its place."""
         parts = self.parts
+        rewinding = {partition.place for partition in parts.assignment.parked if partition.rewind is not None}
         for record in records:
             if (error := record.error()) is not None:
                 self._report(error)
                 continue
             place = (record.topic() or "", record.partition() or 0)
             # The revoke callback runs inside poll(): what came before it is another bridge's now.
-            if place in parts.assignment and place not in parts.rereads and place not in parts.beginnings:
+            ours = place in parts.assignment and place not in rewinding
+            if ours and place not in parts.rereads and place not in parts.beginnings:
                 yield place, record
 
     def _report(self, error: KafkaError) -> None:
@@ -127,9 +135,10 @@ class Loop:
             partitions = {place: parts.assignment.at(place) for place in held}
             parts.marks.add(receive(parts.ledger, held, partitions))
             parts.held.clear()
+            self._subscription.tell_strange()
         halts = parts.before.decided.halts
         # What was read of a halted topic keeps its place.
-        sent = parts.dispatch.hand_out([each for each in parts.assignment.partitions if each.topic not in halts])
+        sent = parts.dispatch.hand_out([each for each in parts.assignment.partitions if each.source not in halts])
         if sent and waited is not None:
             parts.before.metrics.handoff_seconds.observe(waited)
         self._looks.handed_off(sent)

@@ -5,6 +5,8 @@ from typing import Final
 
 from bridge.handlers import Routes
 from bridge.ledger import Accounts, KnownLog, Ledger
+from bridge.partitions.due import Budget
+from bridge.partitions.parked import Of, ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings import Settings
@@ -20,6 +22,7 @@ class Assignment:
     def __init__(self, settings: Settings, routes: Routes, catalog: Catalog, ledger: Ledger | None) -> None:
         self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
         self._partitions: dict[Place, Partition | None] = {}
+        self._budget = Budget()
         #: The committed offset of each, and the first that Kafka had when it was taken over.
         self.committed: dict[Place, int] = {}
         self.low: dict[Place, int] = {}
@@ -47,7 +50,7 @@ class Assignment:
 
     def open(self, place: Place) -> None:
         """A partition is ours, and nothing else is known of it."""
-        self._partitions[place] = None
+        self._put(place, None)
         self._epochs.pop(place, None)
 
     def begin(self, place: Place, start: int, low: int, committed: int | None) -> None:
@@ -62,7 +65,7 @@ class Assignment:
         self.committed.pop(place, None)
         if committed is not None:
             self.committed[place] = committed
-        self._partitions[place] = self.made(place, start)
+        self._put(place, self.made(place, start))
 
     def wrote(self, place: Place, first: int, epoch: int) -> None:
         """Note that a leader epoch wrote what was read from an offset on."""
@@ -90,7 +93,7 @@ class Assignment:
             for account in further:
                 accounts.join(account, first)
             accounts.reach(dict.fromkeys(further, first))
-        self._partitions[place] = made
+        self._put(place, made)
 
     def made(self, place: Place, first: int) -> Partition:
         """A partition as it is at its beginning.
@@ -101,6 +104,11 @@ class Assignment:
         topic, number = place
         if place not in self.logs:
             self.logs[place] = KnownLog(self._catalog.id_of(topic))
+        if (belongs := self._catalog.belonging(topic)) is not None:
+            chosen = self._settings.topic(belongs.source)
+            of = Of(belongs.source, chosen, self._settings.group, self._catalog.cluster)
+            window = self._settings.file.kafka_window
+            return ParkedPartition(topic, number, first, of, self.logs[place].id, window, self._budget)
         return Partition(
             topic,
             number,
@@ -111,9 +119,20 @@ class Assignment:
             self._settings.file.kafka_window,
         )
 
+    @property
+    def parked(self) -> list[ParkedPartition]:
+        """Those of them that are of retry and replay topics."""
+        return [partition for partition in self._partitions.values() if isinstance(partition, ParkedPartition)]
+
     def remove(self, places: Iterable[Place]) -> None:
         """Forget partitions that another bridge has now."""
         for place in places:
-            self._partitions.pop(place, None)
+            self._put(place, None)
+            self._partitions.pop(place)
             self.committed.pop(place, None)
             self.low.pop(place, None)
+
+    def _put(self, place: Place, partition: Partition | None) -> None:
+        if (before := self._partitions.get(place)) is not None:
+            before.close()
+        self._partitions[place] = partition

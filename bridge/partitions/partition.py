@@ -43,6 +43,8 @@ class Partition:
     ) -> None:
         self.topic, self.number, self.topic_id = topic, number, topic_id
         self.place = (topic, number)
+        #: The topic whose handlers' deliveries lie here.
+        self.source = topic
         self.chosen = chosen
         self.handlers = tuple(handlers)
         self.accounts = {h.name: Account(h.name, topic, topic_id, number) for h in handlers}
@@ -176,6 +178,9 @@ class Partition:
         else:
             self._paused = None
         return self._paused
+
+    def close(self) -> None:
+        """It is another bridge's now, or begins anew."""
 
     def _hold(self, offset: int, record: Record) -> None:
         self._forget(offset)

@@ -38,6 +38,7 @@ class FileSettings(BaseModel):
         kafka_create_topics: whether missing retry, replay and dead-letter topics are created.
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
         kafka_control_topic: pattern of the name of the topic that has what was decided for the group: halts, policies.
+        kafka_retry_share: the part of the workers' time that what was parked or sent back has while all else waits too.
         kafka_pause_above: messages in a Celery queue from which on its topics are paused.
         kafka_resume_below: messages in that queue below which they go on.
         kafka_window: offsets from the first that is not settled to the last that was read, above which a partition with
@@ -58,6 +59,7 @@ class FileSettings(BaseModel):
     kafka_replay_topic: str = "{topic}.replay"
     kafka_dead_letter_topic: str = "{topic}.dlq"
     kafka_control_topic: str = "{group}.control"
+    kafka_retry_share: float = Field(default=0.5, gt=0, lt=1)
     kafka_pause_above: int = Field(default=20_000, gt=0)
     kafka_resume_below: int = Field(default=10_000, ge=0)
     kafka_window: int = Field(default=100_000, ge=1_000)

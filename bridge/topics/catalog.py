@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
+from threading import Thread
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
@@ -16,7 +17,9 @@ from bridge.kafka import (
     admin_client,
 )
 from bridge.settings import Settings
+from bridge.topics.belonging import Belonging, Belongings
 from bridge.topics.making import ANSWER_WITHIN, MOCK, configs, grow, made_on_first_use, make, shape_of
+from bridge.topics.names import TopicNames
 from bridge.topics.ours import Kind, Ours, too_short
 
 logger = logging.getLogger(__name__)
@@ -39,7 +42,9 @@ class Catalog:
         missing: source topics that do not exist (yet).
         cluster: the id of the Kafka cluster.
         unfit: retry topics that would drop records before they are due, a sentence each, as last found.
-        topic_ids: per source topic, the id that tells it from one of the same name that was deleted before.
+        waiting: the retry and replay topics of the sources that exist, with whose they are.
+        orphans: what looks like a retry topic of a source that no handler names, with that source.
+        topic_ids: per topic, the id that tells it from one of the same name that was deleted before.
     """
 
     def __init__(self, settings: Settings, topics: Iterable[str], ours: Iterable[Ours] = ()) -> None:
@@ -50,6 +55,10 @@ class Catalog:
         self._named: set[str] = set()
         self._ends: dict[TopicPartition, Future[Any]] = {}
         self._ids: dict[str, Future[Any]] = {}
+        self._belongings = Belongings(TopicNames.of(settings), self._topics)
+        self._listing: Future[Any] | None = None
+        self.waiting: dict[str, Belonging] = {}
+        self.orphans: dict[str, str] = {}
         self.missing: frozenset[str] = frozenset(topics)
         self.unfit: list[str] = []
         self.cluster = ""
@@ -80,12 +89,43 @@ class Catalog:
             logger.info("topic %r has %d partitions.", name, len(found[name].partitions))
         self._named = set(missing)
         self.missing = missing
+        self._see(known)
         self._must_identify({name for name in found if name not in self.topic_ids})
         wanted = [ours for ours in self._ours if ours.source in found.keys() - self._prepared]
         if self._makes:
             self._make(wanted, known)
         self._look_at_retention([ours for ours in wanted if ours.name in known])
         self._prepared.update(found)
+
+    def belonging(self, topic: str) -> Belonging | None:
+        """Whose a retry or replay topic is, by its name; `None` for a source."""
+        return self._belongings.of([topic]).get(topic)
+
+    def source_of(self, topic: str) -> str:
+        """Whose deliveries lie in a topic: a source's are its own."""
+        belongs = self.belonging(topic)
+        return topic if belongs is None else belongs.source
+
+    def ask_topics(self) -> None:
+        """Ask which topics there are, without waiting for the answer: a tier may be made while the bridge runs."""
+        if self._listing is None:
+            answered: Future[Any] = Future()
+            self._listing = answered
+            Thread(target=_list, args=(self._admin, answered), daemon=True).start()
+
+    def hear_topics(self) -> None:
+        """Take in the answer to `ask_topics`, if it is there."""
+        if self._listing is not None and self._listing.done():
+            listed, self._listing = self._listing, None
+            if listed.exception() is None:
+                self._see(listed.result().topics)
+
+    def _see(self, known: Mapping[str, Any]) -> None:
+        # One that has no leader for a moment stays what it was.
+        there = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
+        self.waiting = self._belongings.of(there)
+        named = ((name, self._belongings.source_of(name)) for name in there if name not in self._topics)
+        self.orphans = {name: source for name, source in named if source is not None and source not in self._topics}
 
     def identify(self, topics: Collection[str]) -> dict[str, str]:
         """Ask for the ids of topics; return of which Kafka did not tell it, and why: one that is gone, perhaps."""
@@ -221,3 +261,10 @@ def _earliest() -> OffsetSpec:
 def _latest() -> OffsetSpec:
     latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     return latest
+
+
+def _list(admin: AdminClient, answered: "Future[Any]") -> None:
+    try:
+        answered.set_result(admin.list_topics(timeout=ANSWER_WITHIN))
+    except BaseException as error:
+        answered.set_exception(error)

@@ -53,6 +53,7 @@ class KafkaState:
         """Look for topics that are missing, and ask where partitions end, without waiting for the answer."""
         if not self._catalog.complete or self._catalog.missing:
             self.look_at_topics()
+        self._catalog.ask_topics()
         known = list(places)
         self._catalog.ask_ends(TopicPartition(*place) for place in known)
         self._catalog.ask_ids(topic for topic, _ in known)
@@ -77,6 +78,7 @@ class KafkaState:
 
     def hear(self, assignment: Assignment) -> None:
         """Take in the answer, if it is there."""
+        self._catalog.hear_topics()
         try:
             ends = self._catalog.ends()
         except KafkaUnavailable as error:

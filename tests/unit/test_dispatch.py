@@ -11,6 +11,7 @@ from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.marks import Marks
 from bridge.handoff.packing import MESSAGE_BYTES
 from bridge.handoff.seeing import receive
+from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
 from bridge.handoff.templates import Outgoing
 from bridge.ledger import Fate
@@ -60,7 +61,8 @@ class World:
         ledger: Any = self.ledger
         self.marks = Marks(ledger)
         sizes = Sizes(Routes({}), None, broker)
-        self.dispatch = Dispatch(broker, ledger, self.marks, sizes, False, "cluster", "bridge", BridgeMetrics())
+        shares = Shares(0.5, sizes, broker, None)
+        self.dispatch = Dispatch(broker, ledger, self.marks, sizes, shares, False, "cluster", "bridge", BridgeMetrics())
         handler = Handler(CHARGE, ("orders",), "celery", batch, 0)
         self.partition = Partition("orders", 0, 0, [handler], TopicSettings.model_validate(chosen), "id")
 

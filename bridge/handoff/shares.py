@@ -1,0 +1,105 @@
+"""The shares of what was parked in the queues: what is looked at for them, and when."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bridge.errors import BridgeError
+from bridge.handoff.broker import Broker
+from bridge.handoff.share import Mix, Waiting, apart, room, size
+from bridge.handoff.sizes import Sizes
+from bridge.ledger import Ledger
+from bridge.ledger.ahead import Ahead
+from bridge.partitions.turns import Portion
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at the queues, and at what other bridges have there.
+LOOK_EVERY: Final = 0.01
+OTHERS_EVERY: Final = 0.1
+#: Seconds between two looks while they fail.
+FAILED_EVERY: Final = 1.0
+
+
+class Shares:
+    """What may be taken of retry and replay topics; nothing is looked at while nothing of them is due.
+
+    Parameters:
+        share: `kafka_retry_share`.
+        ledger: `None` where there is no Redis for it: then each bridge keeps the share for itself.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        sizes: Sizes,
+        broker: Broker,
+        ledger: Ledger | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._share, self._sizes, self._broker, self._clock = share, sizes, broker, clock
+        self._ahead = Ahead(ledger, f"{socket.gethostname()}:{os.getpid()}") if ledger is not None else None
+        self._mixes: dict[str, Mix] = {}
+        self._theirs: Mapping[str, Waiting] = {}
+        self._look_at = self._others_at = 0.0
+        self._failed = False
+
+    def portions(self, ready: Mapping[str, int]) -> dict[str, Portion]:
+        """What may be taken now.
+
+        Parameters:
+            ready: for each handler, the deliveries that are due.
+        """
+        queues: dict[str, list[str]] = {}
+        for handler in ready:
+            queues.setdefault(self._broker.queue_of(handler), []).append(handler)
+        self._look(list(queues))
+        return {
+            handler: self._portion(queue, handler, ready[handler], len(handlers))
+            for queue, handlers in queues.items()
+            for handler in handlers
+        }
+
+    def handed(self, handler: str, deliveries: int, *, parked: bool) -> None:
+        """A message of a handler went into its queue."""
+        if parked or self._mixes:
+            self._mix(self._broker.queue_of(handler)).add(deliveries, self._clock(), parked=parked)
+
+    def _portion(self, queue: str, handler: str, ready: int, handlers: int) -> Portion:
+        mix, processes = self._mix(queue), self._sizes.processes(queue)
+        most = self._sizes.most(handler)
+        each = size(most, mix.busy(self._clock())) if self._sizes.finds(handler) else most
+        # As many as there is room for are shared by the processes.
+        each = max(1, min(each, ready // max(1, processes)))
+        theirs = self._theirs.get(queue, Waiting())
+        others = mix.others
+        others = Waiting(max(0, others.messages - theirs.messages), max(0, others.deliveries - theirs.messages))
+        left = room(self._share, mix.parked.plus(*theirs), others, each, processes)
+        return Portion(each, each, apart(left, handlers), f"{each}: what was parked, beside all else")
+
+    def _mix(self, queue: str) -> Mix:
+        return self._mixes.setdefault(queue, Mix())
+
+    def _look(self, queues: list[str]) -> None:
+        """See what waits in the queues; whatever goes wrong, all stays as it was."""
+        now = self._clock()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY
+        try:
+            for queue, length in self._broker.lengths(queues).items():
+                self._mix(queue).see(length, now)
+            if self._ahead is not None and now >= self._others_at:
+                self._others_at = now + OTHERS_EVERY
+                said = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
+                self._theirs = {queue: Waiting(*found) for queue, found in said.items()}
+        except BridgeError as error:
+            self._look_at = now + FAILED_EVERY
+            if not self._failed:
+                logger.warning("what was parked goes out as far as there was room for it: %s", error)
+            self._failed = True
+        else:
+            self._failed = False

@@ -1,0 +1,48 @@
+"""What each bridge has put into the queues of what was parked: together they keep its share; no fate rests on it."""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.pages import key
+
+#: Seconds for which it holds what a bridge said.
+HOLDS: Final = 5.0
+
+
+class Ahead:
+    """Each bridge says it a few times a second, while something is due.
+
+    Parameters:
+        member: the name of this bridge.
+    """
+
+    def __init__(self, ledger: Ledger, member: str) -> None:
+        self._ledger, self._member = ledger, member
+
+    def exchange(self, mine: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """Say how many messages and deliveries wait in each queue; return the sum of what others have said.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        now = time.time()
+        with self._ledger.asking("see what other bridges have handed off") as pipe:
+            for queue, (messages, deliveries) in mine.items():
+                pipe.hset(self._key(queue), self._member, f"{messages} {deliveries} {now}")
+                pipe.expire(self._key(queue), 60)
+                pipe.hgetall(self._key(queue))
+            answers = pipe.execute()
+        return {queue: self._sum(found, now) for queue, found in zip(mine, answers[2::3], strict=True)}
+
+    def _sum(self, found: Mapping[bytes, bytes], now: float) -> tuple[int, int]:
+        messages = deliveries = 0
+        for member, said in found.items():
+            count, carried, at = said.decode().split()
+            if member.decode() != self._member and abs(now - float(at)) < HOLDS:
+                messages, deliveries = messages + int(count), deliveries + int(carried)
+        return messages, deliveries
+
+    def _key(self, queue: str) -> str:
+        return key(self._ledger.cluster, self._ledger.group, "ahead", queue)

@@ -1,0 +1,286 @@
+"""One assigned partition of a retry or replay topic: what is held, what is due, which offset is safe to commit.
+
+Its records are deliveries of the one handler that each names. Here they have a fate of their own, at the coordinates at
+which they lie; what becomes of the delivery is the fate of its origin, which stays parked meanwhile.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from bridge.handlers import Handler
+from bridge.kafka import Record
+from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.partitions.due import Budget, Due
+from bridge.partitions.partition import Partition
+from bridge.partitions.turns import Group, Portion, Portions
+from bridge.records.message import Delivery
+from bridge.records.parked import Parked, read
+from bridge.records.row import size_of
+from bridge.settings import TopicSettings
+
+#: Why reading of it is paused.
+NOT_DUE: Final = "nothing more is due yet"
+ENOUGH: Final = "what is due waits for its share"
+#: Deliveries that are remembered as handed off, so that a second record of one does not go out beside it.
+REMEMBERED: Final = 1_000
+#: Bytes of keys, values and headers that one message carries at most, if it carries more than one delivery.
+MESSAGE_BYTES: Final = 1_000_000
+#: Nothing was done with these: a record may lie where the ledger has a gap, and what was none of ours may be looked at.
+_OPEN: Final = (Fate.OPEN, Fate.GAP)
+#: Deliveries of a group where nobody says how many.
+ALONE: Final = Portion(1, 1)
+
+
+class Whose(NamedTuple):
+    """What may travel together: the deliveries of one handler and one partition of its source."""
+
+    handler: str
+    topic: str
+    topic_id: str
+    partition: int
+
+    @property
+    def account(self) -> Account:
+        """Where the fates of the origins are."""
+        return Account(*self)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A record that is in memory."""
+
+    offset: int
+    parked: Parked
+    size: int
+
+    @property
+    def delivery(self) -> Delivery:
+        """What is to run again."""
+        return self.parked.delivery
+
+    @property
+    def origin(self) -> int:
+        """The offset at which its message first lay."""
+        return self.parked.delivery.message.offset
+
+    @property
+    def whose(self) -> Whose:
+        """With what it may travel."""
+        message = self.delivery.message
+        return Whose(self.delivery.handler, message.topic, self.parked.topic_id, message.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """Whose records lie in a partition.
+
+    Attributes:
+        source: the topic that they are of.
+        chosen: the settings of that.
+        group, cluster: a record of another group is left alone.
+    """
+
+    source: str
+    chosen: TopicSettings
+    group: str
+    cluster: str
+
+
+class ParkedPartition(Partition):
+    """The state of a partition of a retry or replay topic, all of it made anew from Kafka and the ledger after a crash.
+
+    Parameters:
+        first: the offset at which reading begins.
+        budget: what it may hold together with others.
+        clock: this host's; nothing goes out before the time in its record by it.
+
+    Attributes:
+        rewind: from where it is to be read again, as what was read there is not held; `None`: nowhere.
+        strange: how many of its records were none of this group's since that was last asked.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        first: int,
+        of: Of,
+        topic_id: str,
+        window: int,
+        budget: Budget,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        # Its order is held by the source's partition, and behind what a delivery was parked the worker looks at
+        # (`Delivery.after`): here each record stands for itself.
+        own = of.chosen.model_copy(update={"order": None, "sequence": ()})
+        super().__init__(topic, number, first, [Handler(OWN, (topic,), "", 1, 0)], own, topic_id, window)
+        self.handlers = ()
+        self.source, self.order = of.source, of.chosen.order
+        self.account = self.accounts[OWN]
+        self.rewind: int | None = None
+        self.strange = 0
+        self._group, self._cluster, self._clock = of.group, of.cluster, clock
+        self._due = Due(budget)
+        self._held: dict[int, Held] = {}
+        self._ripe: dict[Whose, dict[int, None]] = {}
+        #: By identity and number, the offset of the record that is held or handed off.
+        self._known: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    # What comes in
+
+    def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
+        """Take in records as far as they are due soon; from `rewind` on they are to be read again later."""
+        known = found[OWN] if found is not None else bytes(len(records))
+        read_: list[tuple[Record, Parked | None]] = []
+        for record, fate in zip(records, known, strict=True):
+            parked = self._read(record) if fate in _OPEN else None
+            if parked is not None and not self._fits(record, parked):
+                self.rewind = record.offset() or 0
+                break
+            read_.append((record, parked))
+        offsets = [record.offset() or 0 for record, _ in read_]
+        marks = [Mark(self.account, gap, Fate.GAP) for gap in self.offsets.read(offsets) if found is not None]
+        if found is not None and offsets:
+            self.offsets.learn(OWN, offsets, known[: len(offsets)])
+        return marks + self._leave_out(read_, known)
+
+    def _read(self, record: Record) -> Parked | None:
+        parked = read(record, self._cluster, self.topic_id)
+        return parked if parked is not None and parked.group == self._group else None
+
+    def _fits(self, record: Record, parked: Parked) -> bool:
+        """Hold a record, unless it is the second of a delivery, or enough is held."""
+        offset, delivery = record.offset() or 0, parked.delivery
+        if self._known.get((delivery.identity, delivery.number), offset) != offset or offset in self._held:
+            return True
+        held = Held(offset, parked, size_of(record))
+        if not self._due.take_in(offset, parked.due / 1000, held.size, self._clock()):
+            return False
+        self._held[offset] = held
+        self._remember(held)
+        return True
+
+    def _leave_out(self, read_: Sequence[tuple[Record, Parked | None]], known: bytes) -> list[Mark]:
+        """What is none of ours, and second records of a delivery: there is nothing to do for them."""
+        gaps, twice = [], []
+        for (record, parked), fate in zip(read_, known, strict=False):
+            offset = record.offset() or 0
+            if fate in _OPEN and parked is None:
+                gaps.append(offset)
+            elif parked is not None and offset not in self._held:
+                twice.append(offset)
+        self.strange += len(gaps)
+        for offsets, fate in ((gaps, Fate.GAP), (twice, Fate.DONE)):
+            if offsets:
+                self.offsets.mark(OWN, offsets, fate)
+        return [Mark(self.account, some, fate) for some, fate in ((gaps, Fate.GAP), (twice, Fate.DONE)) if some]
+
+    def _remember(self, held: Held) -> None:
+        self._known[held.delivery.identity, held.delivery.number] = held.offset
+        while len(self._known) > REMEMBERED + len(self._held):
+            self._known.popitem(last=False)
+
+    # What goes out
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next of what is held is due, by this host's clock."""
+        return self._due.next
+
+    @property
+    def ready(self) -> dict[str, int]:
+        """For each handler, how many deliveries are due."""
+        self._ripen()
+        found: dict[str, int] = {}
+        for whose, offsets in self._ripe.items():
+            found[whose.handler] = found.get(whose.handler, 0) + len(offsets)
+        return found
+
+    def _ripen(self) -> None:
+        for offset in self._due.ripe(self._clock()):
+            if (held := self._held.get(offset)) is not None:
+                self._ripe.setdefault(held.whose, {})[offset] = None
+
+    def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[Group, list[Any]]]:
+        """What is due and may go out, each with what is held of it."""
+        self._ripen()
+        taken: list[tuple[Group, list[Any]]] = []
+        for whose in list(self._ripe):
+            portion = portions.get(whose.handler, ALONE)
+            while whose in self._ripe and not portion.spent and (some := self._next(whose, portion.size)):
+                portion.spend()
+                for offset in some:
+                    del self._ripe[whose][offset]
+                if not self._ripe[whose]:
+                    del self._ripe[whose]
+                held = [self._held[offset] for offset in sorted(some)]
+                taken.append((Group(whose.handler, sorted(some), portion.why), held))
+        # Another handler's, or partition's, is first the next time.
+        self._ripe = dict([*list(self._ripe.items())[1:], *list(self._ripe.items())[:1]])
+        return taken
+
+    def _next(self, whose: Whose, most: int) -> list[int]:
+        """The next to travel together: as many as are asked for, and with each what was parked behind it."""
+        found: dict[int, int] = {}
+        size = 0
+        for offset in self._ripe[whose]:
+            held = self._held[offset]
+            size += held.size
+            behind = getattr(held.delivery, "after", None) in found
+            if found and (size > MESSAGE_BYTES or (len(found) >= most and not behind)):
+                break
+            found[held.origin] = offset
+        return list(found.values())
+
+    def give_back(self, handler: str, offsets: Sequence[int]) -> None:
+        """Deliveries that were taken and not handed out keep their place: they are due."""
+        for offset in offsets:
+            held = self._held[offset]
+            ripe = self._ripe.setdefault(held.whose, {})
+            self._ripe[held.whose] = {offset: None, **ripe}
+
+    def handed(self, handler: str, offsets: Sequence[int]) -> None:
+        """The broker has these deliveries."""
+        self._let_go(offsets, Fate.HANDED)
+
+    def settle(self, handler: str, offsets: Sequence[int], fate: Fate) -> list[Mark]:
+        """Note the fate of these records that the ledger has told of."""
+        self._let_go(offsets, fate)
+        return []
+
+    def _let_go(self, offsets: Sequence[int], fate: Fate) -> None:
+        self.offsets.mark(OWN, offsets, fate)
+        for offset in offsets:
+            if (held := self._held.pop(offset, None)) is not None:
+                self._due.gone(held.size)
+
+    # How it ends
+
+    def saw(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
+        """Take in what the ledger says of the window (Partition.saw)."""
+        back = [change for change in self.offsets.saw(OWN, first, found) if change.went_back]
+        undone = sum(len(change.offsets) for change in back if change.before == Fate.DONE)
+        return [], min((change.offsets.start for change in back), default=None), undone
+
+    def oldest(self) -> list[tuple[str, int]]:
+        """Its order is its source's."""
+        return []
+
+    def pressure(self) -> str | None:
+        """Why this partition must pause, or `None`."""
+        window = self.offsets.size if self.chosen.commit == "completion" else 0
+        if window > self._window * (0.5 if self._paused else 1.0):
+            self._paused = "one that is not settled holds back the commit (kafka_window)"
+        elif not self._due.may_read(self._clock()):
+            self._paused = ENOUGH if self._due.full else NOT_DUE
+        else:
+            self._paused = None
+        return self._paused
+
+    def close(self) -> None:
+        """Nothing of it is held any longer: another bridge has it now, or it begins anew."""
+        self._due.forget()

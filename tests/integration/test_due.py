@@ -1,0 +1,78 @@
+"""What waits in retry and replay topics comes back when it is due, to the handler that failed, and to no other."""
+
+import time
+from typing import Any
+
+from bridge.records.message import Delivery, Message
+from bridge.records.parked import headers
+from tests.processes import Run, Stack, eventually
+from tests.promises import choose, twice
+
+COMPLETION = {"commit": "completion"}
+
+
+def park(stack: Stack, topic: str, origin: str, handler: str, due: float = 0.0, **options: Any) -> None:
+    """Write a record of a retry (or replay) topic by hand, as a worker would."""
+    source, partition, offset = origin.rsplit("-", 2)
+    message = Message(source, int(partition), int(offset), headers=(("trace", b"t"),), timestamp=1)
+    group = options.pop("group", stack.environ["BRIDGE_GROUP"])
+    delivery = Delivery(message, handler, **{"number": 1, "runs": 1, **options})
+    written = headers(delivery, group, due=int(due * 1000))
+    stack.producer.produce(stack.topic(topic), b'{"n": 1}', b"k", 0, headers=written)
+    assert stack.producer.flush(30) == 0
+
+
+def runs(stack: Stack, handler: str, origin: str) -> list[Run]:
+    return [run for run in stack.runs(handler, origin) if run.outcome == "done"]
+
+
+def test_a_parked_record_runs_when_it_is_due_and_only_for_the_handler_that_it_names(stack: Stack):
+    choose(stack, {"odd": COMPLETION})
+    stack.make_topics("odd", "odd.retry.1s", "odd.replay")
+    stack.worker(wait=False)
+    stack.bridge()
+    due = time.time() + 3
+    park(stack, "odd.retry.1s", stack.topic("odd") + "-0-7", "odd_too", due)
+    park(stack, "odd.retry.1s", stack.topic("odd") + "-0-8", "odd_too", due + 1)
+    park(stack, "odd.replay", stack.topic("odd") + "-0-9", "odd")
+    eventually(lambda: len(stack.done()) == 3, 20)
+    (first,), (second,) = (runs(stack, "odd_too", stack.topic("odd") + f"-0-{n}") for n in (7, 8))
+    assert due <= first.time < due + 1
+    assert due + 1 <= second.time < due + 2
+    assert (first.attempt, first.headers, first.key) == (2, (("trace", b"t"),), b"k")
+    assert {run.handler for run in stack.runs()} == {"odd_too", "odd"}
+
+
+def test_a_topic_that_is_made_while_the_bridge_runs_is_consumed_within_seconds_and_strangers_are_left_behind(
+    stack: Stack,
+):
+    choose(stack, {})
+    stack.make_topics("odd")
+    stack.worker(wait=False)
+    bridge = stack.bridge()
+    stack.make_topics("odd.retry.7s")
+    stack.produce("odd.retry.7s", b"of another producer")
+    park(stack, "odd.retry.7s", stack.topic("odd") + "-0-6", "odd", group="another")
+    park(stack, "odd.retry.7s", stack.topic("odd") + "-0-7", "odd", time.time())
+    park(stack, "odd.retry.7s", stack.topic("odd") + "-0-7", "odd", time.time())
+    eventually(lambda: len(stack.done("odd")) == 1, 25)
+    eventually(lambda: stack.committed("odd.retry.7s") == 4, 10)
+    bridge.says("left alone")
+    assert twice(stack) == {}
+
+
+def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(stack: Stack):
+    choose(stack, {})
+    stack.make_topics("odd", "odd.retry.1s")
+    stack.worker(wait=False)
+    bridge = stack.bridge()
+    due = time.time() + 6
+    for offset in range(20):
+        park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd", due if offset % 2 else 0)
+    eventually(lambda: len(stack.done("odd")) == 10, 20)
+    bridge.kill()
+    stack.bridge()
+    eventually(lambda: len(stack.done("odd")) == 20, 25)
+    assert min(run.time for run in stack.runs("odd") if int(run.coordinates.rpartition("-")[2]) % 2) >= due
+    eventually(lambda: stack.committed("odd.retry.1s") == 20, 10)
+    assert twice(stack) == {}

@@ -1,0 +1,80 @@
+"""Which part of a queue is of what was parked: neither starves the other."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.handoff.share import EACH, LATELY, PLACE_KNOWN_FOR, Mix, Waiting, room, size
+
+NOTHING = Waiting()
+
+
+@pytest.mark.parametrize(
+    ("share", "parked", "others", "each", "processes", "more"),
+    [
+        (0.5, NOTHING, NOTHING, 10, 4, 8),
+        (0.5, Waiting(8, 80), NOTHING, 10, 4, 0),
+        (0.5, Waiting(8, 80), Waiting(500, 5_000), 10, 4, 492),
+        (0.5, Waiting(500, 5_000), Waiting(500, 5_000), 10, 4, 0),
+        (0.2, NOTHING, Waiting(1_000, 8_000), 10, 4, 200),
+        (0.5, NOTHING, Waiting(20_000, 20_000), 1, 0, 2),
+        (0.5, Waiting(2, 2), Waiting(20_000, 20_000), 1, 0, 0),
+    ],
+)
+def test_a_little_waits_where_workers_keep_up_and_a_share_where_they_do_not(
+    share: float, parked: Waiting, others: Waiting, each: int, processes: int, more: int
+) -> None:
+    assert room(share, parked, others, each, processes) == more
+
+
+@given(st.floats(0.05, 0.9), st.integers(1, 8), st.floats(0.05, 3), st.integers(1, 20))
+@settings(max_examples=40)
+def test_each_has_its_share_of_the_workers_and_live_records_all_that_they_need_below_theirs(
+    share: float, processes: int, demand: float, each: int
+) -> None:
+    """A queue, first in, first out; live deliveries come at `demand` times what workers do; parked there are always."""
+    live = parked = 0.0
+    done_live = done_parked = came = 0.0
+    step = 10.0 * processes * each
+    for _ in range(200):
+        live += demand * step
+        came += demand * step
+        more = room(share, Waiting(int(parked / each), int(parked)), Waiting(int(live), int(live)), each, processes)
+        parked += more * each
+        taken = min(1.0, step / max(1.0, live + parked))
+        done_live, done_parked = done_live + live * taken, done_parked + parked * taken
+        live, parked = live * (1 - taken), parked * (1 - taken)
+    capacity = step * 200
+    assert done_live >= min(came, (1 - share) * capacity) * 0.9
+    assert done_parked >= min(share, EACH * processes * each / step) * capacity * 0.5
+
+
+def test_messages_are_small_beside_live_records_and_full_where_there_are_none() -> None:
+    mix = Mix()
+    mix.see(0, 0.0)
+    assert (size(500, mix.busy(0.0)), size(500, True), size(3, True)) == (500, 50, 1)
+    mix.add(1, 1.0, parked=False)
+    mix.see(0, 1.1)
+    assert mix.busy(1.1)
+    assert not mix.busy(1.0 + LATELY)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 50), st.integers(0, 5)), max_size=60))
+def test_what_waits_is_told_apart_as_it_is_taken(steps: list[tuple[bool, int, int]]) -> None:
+    mix, queue = Mix(), []
+    for now, (parked, deliveries, taken) in enumerate(steps):
+        mix.add(deliveries, float(now), parked=parked)
+        queue.append((parked, deliveries))
+        del queue[:taken]
+        mix.see(len(queue), float(now))
+        assert mix.parked == Waiting(sum(p for p, _ in queue), sum(d for p, d in queue if p))
+        assert mix.others == Waiting(sum(not p for p, _ in queue), sum(d for p, d in queue if not p))
+
+
+def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_as_taken() -> None:
+    mix = Mix()
+    mix.add(5, 0.0, parked=True)
+    mix.see(100, 1.0)
+    assert (mix.parked, mix.others) == (Waiting(1, 5), Waiting(99, 99))
+    mix.see(100, 1.0 + PLACE_KNOWN_FOR)
+    assert (mix.parked, mix.others) == (NOTHING, Waiting(100, 100))
