@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 from bridge.records.attempts import Attempts
 from bridge.records.message import Message
 from tasks import worker  # noqa: F401  (it connects the worker's signals)
+from tasks.breaker import Breaker
 from tasks.celery import app
 from tasks.declaring import declare
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
@@ -27,6 +28,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     "handler",
     "Message",
     "Attempts",
+    "Breaker",
     # What a handler may raise
     "DeadLetter",
     "RetryLater",
@@ -67,6 +69,7 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             stop_for: exception classes that halt the topic.
             retry_when: a function of message, error and attempts that answers with seconds until the retry, with
                 `DeadLetter`, or with `None`: the other options decide.
+            breaker: a `Breaker`: what it needs; while that is down its deliveries wait.
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             give_up_after: seconds from the first failure; no retry starts later.

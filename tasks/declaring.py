@@ -9,6 +9,7 @@ from celery.app.annotations import resolve_all
 from celery.local import Proxy
 
 from bridge.topics.names import topic_fault
+from tasks.breaker import Breaker
 from tasks.codec import decoder
 from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
@@ -49,7 +50,8 @@ def _make(app: Celery, topics: tuple[str, ...], function: _Function, options: di
     check_limits(name, options)
     for known in (name, *aliases):
         _refuse_second(app, known, function)
-    made = _attributes(name, function, options, base)
+    needs = _needs(app, name, options.pop("breaker", None))
+    made = {**_attributes(name, function, options, base), **needs}
     declare_queue(app, options.get("queue"))
     names = (name, *aliases)
     for alias in aliases:
@@ -89,6 +91,18 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         "message_name": parameters.message,
         "message_first": parameters.message_first,
     }
+
+
+def _needs(app: Celery, name: str, breaker: Any) -> dict[str, Any]:
+    """What the task says of its dependency."""
+    if breaker is None:
+        return {}
+    if not isinstance(breaker, Breaker):
+        raise HandlerError(f"{name}: breaker takes a Breaker; it was given {breaker!r}.")
+    others = [found for task in app.tasks.values() if (found := getattr(task, "breaker", None)) is not None]
+    if fault := next(filter(None, map(breaker.fault_beside, others)), ""):
+        raise HandlerError(f"{name}: {fault}")
+    return {"breaker": breaker, "needs": (breaker.dependency,)}
 
 
 def _register(app: Celery, name: str, function: _Function, base: type | None, attributes: dict[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from lossless.worker.ending import ComeBack
 from tasks import aftermath, metrics, observing, pace, progress, telling
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
+from tasks.breaking import PAUSE, Breaking
 from tasks.ends import Ends
 from tasks.errors import DeadLettered, RetryAsked
 from tasks.later import Later
@@ -100,6 +101,7 @@ class Execution:
         self._ends = Ends(batch.topic, batch.partition)
         #: The mark of a single delivery is not put off for others.
         self._progress = None if self._alone else progress.begin(str(task.request.id))
+        self._breaking = Breaking.of(task, batch.group)
         self._result: Any = None
         self._dead: Dead | None = None
 
@@ -215,8 +217,11 @@ class Execution:
             self._again(delivery, wait, "its time has not come")
         elif delivery.dead is not None:
             self._bury(delivery, delivery.dead)
+        elif not self._breaking.admits():
+            metrics.retried(self._task.name, self._batch.group, "postponed")
+            self._again(delivery, PAUSE, "what it needs is down")
         else:
-            self._handle(delivery)
+            self._handle(self._breaking.forgiven(delivery))
 
     def _end_again(self, delivery: Delivery) -> None:
         """It ended in an earlier run, which could not tell the ledger."""
@@ -230,6 +235,7 @@ class Execution:
             pace.ran(self._book.ledger, self._batch.handler, ended.seconds)
         if ended.error is None:
             self._result = ended.returned
+            self._breaking.good()
             self._done(delivery)
         else:
             self._act(delivery, ended.error)
@@ -242,8 +248,8 @@ class Execution:
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
         now = time.time()
-        decision = self._decided(delivery, error, now)
         cause = error.error if isinstance(error, RetryAsked) and error.error else error
+        decision = self._breaking.judged(delivery, cause, self._decided(delivery, error, now))
         failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
         match decision:
             case Drop():

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypedDict
 from celery import Task
 from celery.utils.time import rate
 
+from tasks.breaker import Breaker
 from tasks.codec import Codec
 from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
@@ -25,6 +26,7 @@ class Options(TypedDict, total=False):
     dead_letter_for: _Errors
     stop_for: _Errors
     retry_when: RetryWhen | None
+    breaker: Breaker | None
     give_up_after: float | None
     codec: Codec
     batch: int | Literal["auto"]

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Literal
 from celery import Task
 
 from bridge.records.message import Message
+from tasks.breaker import Breaker
 from tasks.defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
 from tasks.policy import Policy
@@ -39,6 +40,10 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     def changing(self) -> Changing:
         """What may be changed of its policy at run time."""
         return Changing(self.name, self.declared)
+
+    #: What it needs, and the names of that: its gates (bridge/records/gates.py).
+    breaker: Breaker | None = None
+    needs: tuple[str, ...] = ()
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""

@@ -12,14 +12,17 @@ from celery.exceptions import Reject, Retry
 
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Account, Fate, Mark
+from bridge.ledger.breakers import Known
+from bridge.records.attempts import NONE, Attempts
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import Batch, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Publisher
 from lossless.worker.ending import ComeBack
-from tasks import DeadLetter, StopConsuming, app, attempt, execution, handler, metrics, resending
+from tasks import Breaker, DeadLetter, StopConsuming, app, attempt, execution, handler, metrics, resending
 from tasks.book import Book
+from tasks.breaking import Breaking
 from tasks.errors import DeadLettered
 from tests.memory_ledger import MemoryLedger
 
@@ -458,3 +461,40 @@ def test_few_retries_join_no_message_that_is_far_larger_than_they_are() -> None:
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
     resending.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
     assert sent[0]["joins"]["most"] == 2 * resending.ENLARGES
+
+
+@handler("orders", name="unit.pay", codec=int, batch=9, breaker=Breaker("unit.bank"))
+def pay(number: int) -> None:
+    ran.append(number)
+    if number < 0:
+        raise BankAway
+
+
+def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, known = World(monkeypatch), [Known()]
+
+    class Breakers:
+        def look(self, terms: Any) -> dict[str, Known]:
+            return {"unit.bank": known[-1]}
+
+        def admit(self, *_: Any) -> Known:
+            return known[-1]
+
+        def report(self, *_: Any) -> Known:
+            known.append(Known("closed", "open", since=1.0, granted=False))
+            return known[-1]
+
+    breakers: Any = Breakers()
+    monkeypatch.setattr(Breaking, "of", lambda task, group: Breaking(task.breaker, "unit", breakers, lambda _: None))
+    monkeypatch.setattr(Breaking, "_seen", {})
+    deliveries = tuple(
+        Delivery(Message("orders", 0, offset, value=b"%d" % value), "unit.pay")
+        for offset, value in enumerate([-1, 2, 3, 4])
+    )
+    headers: Any = {HEADER: to_header(Batch("unit.pay", "orders", 0, deliveries, group="unit"))}
+    pay.apply(headers=headers, throw=True)
+    assert ran == [-1]
+    (sent,) = world.batches
+    assert [each.message.offset for each in sent.deliveries] == [0, 1, 2, 3]
+    assert [each.attempts for each in sent.deliveries] == [Attempts(postponed=1), NONE, NONE, NONE]
+    assert not world.letters

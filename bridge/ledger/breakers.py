@@ -1,0 +1,185 @@
+"""What is known of the dependencies that handlers need: whether each is held to be down, shared by all of a group.
+
+The rules are in ``lua/breaker.lua``, in one step each, by Redis's clock; docs/handlers.md tells them. What is lost with
+Redis leaves every breaker closed: deliveries fail and are retried as without one.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from bridge.ledger.client import Ledger
+from bridge.ledger.pages import key
+from bridge.ledger.script import BREAKER
+from lossless.transport.gates import Gates
+
+State = Literal["closed", "open", "probing", "ramping"]
+#: Seconds from opening to the first probe; the pause doubles from there to the term's.
+FIRST_PROBE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """When a dependency is held to be down, and how it is tried again; docs/handlers.md has what each means."""
+
+    failures: int = 10
+    ratio: float = 0.5
+    window: float = 30.0
+    dead_letters: int = 20
+    probe_every: float = 10.0
+    probe_within: float = 30.0
+    ramp: float = 10.0
+
+    @property
+    def args(self) -> tuple[float, ...]:
+        """As the script takes them."""
+        pause = min(FIRST_PROBE, self.probe_every)
+        of_probes = (pause, self.probe_every, self.probe_within, self.ramp)
+        return (self.failures, self.ratio, self.window, self.dead_letters, *of_probes)
+
+
+class Ended(NamedTuple):
+    """How runs of deliveries that need a dependency ended.
+
+    Attributes:
+        good: how many succeeded.
+        unclear: whether one ended so that it tells nothing of the dependency.
+        failed, dead: the identities of those that failed, as a retry may cure, and of those that died.
+    """
+
+    good: int = 0
+    unclear: bool = False
+    failed: Sequence[str] = ()
+    dead: Sequence[str] = ()
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """As the script takes them."""
+        return (self.good, int(self.unclear), len(self.failed), *self.failed, len(self.dead), *self.dead)
+
+
+class Known(NamedTuple):
+    """What is known of a dependency.
+
+    Attributes:
+        before: its state before what was asked or told.
+        since: when the first of the failures that opened it was (Unix time); 0: it never was open.
+        opened, until: when it opened last, and when it closed again.
+        probe: from when on a probe is let through.
+        why: why it opened last.
+        granted: whether the delivery that asked may run.
+        allowed: how many messages may pass its gate now.
+    """
+
+    before: State = "closed"
+    state: State = "closed"
+    since: float = 0.0
+    opened: float = 0.0
+    until: float = 0.0
+    probe: float = 0.0
+    why: str = ""
+    granted: bool = True
+    allowed: int = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all may run."""
+        return self.state == "closed"
+
+    def words(self, dependency: str) -> tuple[int, str] | None:
+        """Level and text of the log's line where its state has changed in what was asked or told; else `None`."""
+        if self.before == self.state:
+            return None
+        match self.state:
+            case "open" if self.before == "probing":
+                return logging.INFO, f"{dependency} is still down: its probe did not succeed. The next one follows."
+            case "open":
+                text = f"{dependency} is held to be down: {self.why}. What needs it waits, and spends no attempt."
+                return logging.WARNING, text
+            case "probing":
+                return logging.INFO, f"{dependency}: one delivery tries whether it is there again."
+            case "ramping":
+                return logging.WARNING, f"{dependency} is there again: what needs it goes on, more and more of it."
+        return logging.WARNING, f"{dependency}: all that needs it runs again, after {self.until - self.since:.0f} s."
+
+    def covers(self, at: float) -> bool:
+        """Whether a time (Unix) lies in the last time that it was down: failures of then spend nothing."""
+        end = self.until if self.is_closed else float("inf")
+        return self.since > 0 and self.since <= at <= end
+
+
+class Breakers:
+    """The breakers of the ledger's group. Each method raises LedgerUnavailable when Redis is silent."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def look(self, terms: Mapping[str, Terms]) -> dict[str, Known]:
+        """Return what is known of each dependency."""
+        return {name: self._run(name, each, "look") for name, each in terms.items()}
+
+    def admit(self, name: str, terms: Terms, probe: str) -> Known:
+        """Ask whether a delivery may run now; ``probe`` is the name under which its end is reported."""
+        return self._run(name, terms, "admit", probe)
+
+    def report(self, name: str, terms: Terms, ended: Ended, probe: str = "") -> Known:
+        """Tell how runs ended."""
+        return self._run(name, terms, "report", probe, ended)
+
+    def open_ones(self, names: Collection[str]) -> dict[str, Known]:
+        """Return those that are not closed, of these; changes nothing."""
+        with self._ledger.asking("read which breakers are open") as pipe:
+            for name in names:
+                pipe.hmget(self._keys(name)[0], ["state", "since", "opened", "until", "probe", "why"])
+            rows = pipe.execute()
+        found = {name: _known(row) for name, row in zip(names, rows, strict=True)}
+        return {name: known for name, known in found.items() if not known.is_closed}
+
+    def _run(self, name: str, terms: Terms, act: str, probe: str = "", ended: Ended = Ended()) -> Known:  # noqa: B008
+        args = ("", act, probe, *terms.args, *ended.args)
+        answer = self._ledger.run(f"{act} for the breaker {name!r}", BREAKER, self._keys(name), args)
+        return known_of(answer)
+
+    def _keys(self, name: str) -> list[str]:
+        return keys_of(self._ledger.group, name)
+
+
+def bring_in_line(gates: Gates, gate: str, known: Known) -> None:
+    """Have the gate of a dependency be as what is known of it says. Raises redis-py's errors."""
+    passing = gates.allowed(gate)
+    if known.is_closed:
+        if passing is not None:
+            gates.open(gate)
+        return
+    if passing is None:
+        gates.shut(gate, known.why)
+    if known.allowed != (passing or 0):
+        gates.allow(gate, known.allowed)
+
+
+def keys_of(group: str, name: str) -> list[str]:
+    """The keys of a dependency: its hash, and what failed and what died of late."""
+    start = key("", group, "breaker", name)
+    return [start, f"{start}:failed", f"{start}:dead"]
+
+
+def known_of(answer: Sequence[Any]) -> Known:
+    """What the script answered."""
+    before, state, since, opened, until, probe, why, granted, allowed = map(_text, answer)
+    times = (float(since), float(opened), float(until), float(probe))
+    return Known(_state(before), _state(state), *times, why, granted == "1", int(allowed))
+
+
+def _known(row: Sequence[bytes | None]) -> Known:
+    state, since, opened, until, probe, why = [_text(each or b"") for each in row]
+    times = (float(since or 0), float(opened or 0), float(until or 0), float(probe or 0))
+    return Known(_state(state), _state(state), *times, why)
+
+
+def _state(written: str) -> State:
+    return cast(State, written or "closed")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,159 @@
+-- What is known of one dependency, and whether deliveries that need it may run. KEYS: its hash, and the sorted sets of
+-- the deliveries that failed, and that died, of late (by when they last did). ARGV: the time in seconds ('': the
+-- server's), what to do ("report", "admit", "look"), the probe's name ('': none), the terms (see breakers.py): failures,
+-- ratio, window, dead letters, seconds to the first probe and at most, seconds that a probe may take, seconds of the
+-- ramp; and of a report: how many runs succeeded, whether one ended without telling anything, how many failed, their
+-- deliveries, how many died, theirs.
+--
+-- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
+-- times, why, whether it is admitted, and how many messages a shut gate may let through now.
+local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN = 1, 600, 1000, 86400, 5, 10, 3
+local hash, failed, dead = KEYS[1], KEYS[2], KEYS[3]
+local now, act, probe = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] + time[2] / 1e6
+end
+local failures, ratio, window, deaths = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local first_pause, last_pause = tonumber(ARGV[8]), tonumber(ARGV[9])
+local lease, ramp = tonumber(ARGV[10]), tonumber(ARGV[11])
+
+local s, found = {}, redis.call('HGETALL', hash)
+for i = 1, #found, 2 do s[found[i]] = found[i + 1] end
+local state, before = s.state or 'closed', s.state or 'closed'
+local function number(name) return tonumber(s[name] or 0) end
+local changed = {}
+local function set(name, value)
+  if type(value) == 'number' then value = string.format('%.17g', value) end
+  s[name], changed[name] = value, value
+end
+local function count(key, from) return redis.call('ZCOUNT', key, string.format('%.17g', from), '+inf') end
+
+local function open(why, since, pause)
+  state = 'open'
+  set('since', since)
+  set('opened', now)
+  set('why', why)
+  set('pause', pause)
+  set('probe', now + pause)
+  redis.call('DEL', failed, dead)
+end
+local function close()
+  state = 'closed'
+  set('until', now)
+  set('begun', now)
+  set('first', 0)
+  set('good', 0)
+  redis.call('DEL', failed, dead)
+end
+local function admitted_by(at)  -- deliveries from the ramp's beginning until then
+  return math.floor(START * 2 ^ (DOUBLINGS * (at - number('ramp')) / ramp))
+end
+
+if state == 'ramping' and now >= number('ramp') + ramp then close() end
+if state == 'probing' and now >= number('lease') then
+  state = 'open'
+  set('probe', now)
+end
+
+local function notes(key, at, many)
+  for i = at + 1, at + many do redis.call('ZADD', key, string.format('%.17g', now), ARGV[i]) end
+  if many > 0 then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.17g', now - MEMORY))
+    redis.call('ZREMRANGEBYRANK', key, 0, -MOST - 1)
+    redis.call('EXPIRE', key, KEPT)
+  end
+end
+
+local function judge()
+  if now - number('begun') < SETTLE then return end
+  local first = number('first')
+  local lately, good = count(failed, now - window), number('good')
+  if first > 0 and now - first >= SETTLE then
+    local many, died = count(failed, first), count(dead, first)
+    if many >= failures then
+      return open(string.format('%d deliveries failed, and none succeeded between', many), first, first_pause)
+    end
+    if many + died >= deaths then
+      return open(string.format('%d deliveries failed or died, and none succeeded between', many + died), first,
+        first_pause)
+    end
+  end
+  if lately >= failures and lately >= ratio * (lately + good) then
+    open(string.format('%d deliveries of %d failed within %d s', lately, lately + math.floor(good), window),
+      now - window, first_pause)
+  end
+end
+
+local function report()
+  local good, unclear, bad = tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[14])
+  local died = tonumber(ARGV[15 + bad])
+  if state == 'closed' then
+    if number('begun') == 0 then set('begun', now) end
+    local at = number('good_at')
+    if good > 0 or at > 0 then
+      set('good', number('good') * math.exp(-math.max(0, now - at) / window) + good)
+      set('good_at', now)
+    end
+    if good > 0 then set('first', 0) end
+    if bad + died > 0 and number('first') == 0 then set('first', now) end
+    notes(failed, 14, bad)
+    notes(dead, 15 + bad, died)
+    if bad + died > 0 then judge() end
+  elseif state == 'probing' and probe ~= '' and probe == s.prober then
+    if good > 0 then
+      state = 'ramping'
+      set('ramp', now)
+      set('admitted', 0)
+      set('good', good)
+      redis.call('DEL', failed, dead)
+    elseif bad + died > 0 then
+      local pause = math.min(number('pause') * 2, last_pause)
+      state = 'open'
+      set('pause', pause)
+      set('probe', now + pause)
+    elseif unclear then
+      state = 'open'
+      set('probe', now)
+    end
+  elseif state == 'ramping' and probe ~= '' then
+    set('good', number('good') + good)
+    notes(failed, 14, bad)
+    notes(dead, 15 + bad, died)
+    local wrong = count(failed, 0) + count(dead, 0)
+    if bad + died > 0 and wrong >= AGAIN and wrong >= ratio * (wrong + number('good')) then
+      open(string.format('%d deliveries of %d failed as it was tried again', wrong, wrong + number('good')),
+        number('since'), last_pause)
+    end
+  end
+end
+
+local granted = 0
+if act == 'report' then report()
+elseif act == 'admit' then
+  if state == 'closed' then granted = 1
+  elseif state == 'open' and now >= number('probe') then
+    granted, state = 1, 'probing'
+    set('prober', probe)
+    set('lease', now + lease)
+  elseif state == 'ramping' and number('admitted') < admitted_by(now) then
+    granted = 1
+    set('admitted', number('admitted') + 1)
+  end
+end
+
+local allowed = 0
+if state == 'open' and now >= number('probe') then allowed = 1
+elseif state == 'ramping' then allowed = math.max(1, admitted_by(now + 1) - number('admitted')) end
+if state ~= before then set('state', state) end
+if next(changed) then
+  local fields = {}
+  for name, value in pairs(changed) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  redis.call('HSET', hash, unpack(fields))
+  redis.call('EXPIRE', hash, KEPT)
+end
+local function text(name) return s[name] or '0' end
+return {before, state, text('since'), text('opened'), text('until'), text('probe'), s.why or '', granted, allowed}

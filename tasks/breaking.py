@@ -1,0 +1,187 @@
+"""One run of a batch of a handler that needs something: whether it is there, and what the run says of that.
+
+While all is well it costs a process two short trips to Redis a second, whatever it handles. What Redis does not answer
+changes nothing: deliveries run, fail and are retried as without a breaker.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+from celery import Celery
+
+from bridge import settings
+from bridge.errors import BridgeError
+from bridge.ledger import Ledger
+from bridge.ledger.breakers import Breakers, Ended, Known, bring_in_line
+from bridge.records.gates import needs_gate
+from bridge.records.message import Delivery
+from lossless.transport.channel import Channel
+from lossless.transport.gates import Gates
+from tasks import observing
+from tasks.breaker import Breaker
+from tasks.policy import Again, Decision
+from tasks.running import MessageTask
+
+logger = observing.log(__name__)
+
+#: Seconds for which what was heard holds, and after which successes are told.
+HOLDS: Final = 1.0
+TELL_EVERY: Final = 0.5
+#: Seconds after which a delivery that may not run comes again: its gate keeps it longer.
+PAUSE: Final = 1.0
+#: Seconds for Redis's answer.
+ANSWER_WITHIN: Final = 1.0
+
+
+@dataclass
+class Seen:
+    """What this process knows of a dependency, and has not told yet."""
+
+    known: Known = field(default_factory=Known)
+    asked_at: float = float("-inf")
+    told_at: float = float("-inf")
+    refused_at: float = float("-inf")
+    good: int = 0
+
+
+class Breaking:
+    """The breaker of one run.
+
+    Parameters:
+        breakers: `None` where there is no Redis for it: then all may run, and nothing is told.
+        gates: does something with the broker's gates, where it has any.
+    """
+
+    _of_group: ClassVar[dict[tuple[int, str], Breakers | None]] = {}
+    _seen: ClassVar[dict[tuple[int, str, str], Seen]] = {}
+
+    def __init__(
+        self,
+        breaker: Breaker | None,
+        group: str,
+        breakers: Breakers | None,
+        gates: Callable[[Callable[[Gates], None]], None],
+    ) -> None:
+        self._breaker, self._group, self._breakers, self._gates = breaker, group, breakers, gates
+        self._probe = ""
+        name = breaker.dependency if breaker else ""
+        self._seen_here = self._seen.setdefault((os.getpid(), group, name), Seen())
+
+    @classmethod
+    def of(cls, task: MessageTask[..., Any], group: str) -> "Breaking":
+        """That of a task's deliveries that a group has handed off."""
+        if task.breaker is None or not group:
+            return cls(None, group, None, lambda _: None)
+        # A connection must not be shared with the process that this one was forked from.
+        key = (os.getpid(), group)
+        if key not in cls._of_group:
+            cls._of_group[key] = _breakers(task.app, group)
+        return cls(task.breaker, group, cls._of_group[key], lambda act: _with_gates(task.app, act))
+
+    def admits(self) -> bool:
+        """Whether the next delivery may run."""
+        breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
+        self._probe = ""
+        if breaker is None or breakers is None:
+            return True
+        now = time.monotonic()
+        if now - seen.asked_at >= HOLDS:
+            self._ask(lambda: breakers.look({breaker.dependency: breaker.terms})[breaker.dependency])
+        if seen.known.is_closed:
+            return True
+        if now - seen.refused_at < PAUSE / 2:
+            return False
+        probe = uuid.uuid4().hex
+        known = self._ask(lambda: breakers.admit(breaker.dependency, breaker.terms, probe))
+        if known.granted:
+            self._probe = probe
+        else:
+            seen.refused_at = now
+        return known.granted
+
+    def forgiven(self, delivery: Delivery) -> Delivery:
+        """The delivery with what failed in the last outage counted as postponed: it was not its fault."""
+        failed, first = delivery.attempts.failed, delivery.first_failed_at
+        if self._breaker is None or first is None or not self._seen_here.known.covers(first / 1000):
+            return delivery
+        attempts = delivery.attempts.plus(failed=-failed, postponed=failed)
+        return replace(delivery, attempts=attempts, first_failed_at=None)
+
+    def good(self) -> None:
+        """A run has succeeded."""
+        if self._breaker is None:
+            return
+        self._seen_here.good += 1
+        if self._probe or time.monotonic() - self._seen_here.told_at >= TELL_EVERY:
+            self._tell()
+
+    def judged(self, delivery: Delivery, error: BaseException, decision: Decision) -> Decision:
+        """What becomes of a delivery that failed: while what it needs is down that spends nothing."""
+        if self._breaker is None:
+            return decision
+        says = self._breaker.says(error, decision)
+        identity = delivery.identity
+        if says == "nothing":
+            if self._probe:
+                self._tell(unclear=True)
+            return decision
+        known = self._tell(**{says: (identity,)})
+        return decision if known.is_closed else Again(PAUSE, spent=False)
+
+    def _tell(self, **ended: Any) -> Known:
+        breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
+        assert breaker is not None
+        if breakers is None:
+            return seen.known
+        good, seen.good, seen.told_at = seen.good, 0, time.monotonic()
+        probe, self._probe = self._probe, ""
+        told = Ended(good, **ended)
+        return self._ask(lambda: breakers.report(breaker.dependency, breaker.terms, told, probe))
+
+    def _ask(self, ask: Callable[[], Known]) -> Known:
+        """What is known now; without an answer all may run."""
+        seen = self._seen_here
+        seen.asked_at = time.monotonic()
+        try:
+            seen.known = ask()
+        except BridgeError as error:
+            logger.debug("%s", error)
+            seen.known = Known()
+        self._act(seen.known)
+        return seen.known
+
+    def _act(self, known: Known) -> None:
+        breaker = self._breaker
+        if breaker is None or known.before == known.state:
+            return
+        say(breaker.dependency, known)
+        gate = needs_gate(self._group, breaker.dependency)
+        self._gates(lambda gates: bring_in_line(gates, gate, known))
+
+
+def say(dependency: str, known: Known) -> None:
+    """One line, by whoever has seen it change."""
+    if line := known.words(dependency):
+        logger.log(*line)
+
+
+def _breakers(app: Celery, group: str) -> Breakers | None:
+    chosen = settings.load(app, os.environ)
+    if chosen.ledger_url is None:
+        return None
+    return Breakers(Ledger(chosen.ledger_url, "", group, timeout=ANSWER_WITHIN, named=chosen.ledger_named))
+
+
+def _with_gates(app: Celery, act: Callable[[Gates], None]) -> None:
+    """A bridge does it too, within a second: what goes wrong here is no fault."""
+    try:
+        with app.producer_or_acquire() as producer:
+            channel: Any = producer.channel
+            if isinstance(channel, Channel):
+                act(Gates(channel.bare_client(), channel.keys.prefix))
+    except Exception as error:
+        logger.debug("gates: %r", error)

@@ -1,0 +1,101 @@
+"""The breakers' script on every Redis: it decides as the model does, whatever happens in whatever order."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.ledger import Ledger
+from bridge.ledger.breakers import Breakers, Ended, Known, Terms, keys_of, known_of
+from bridge.ledger.script import BREAKER
+from tests.breaker_model import Model
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+ENDED = st.builds(
+    Ended,
+    good=st.integers(0, 4),
+    unclear=st.booleans(),
+    failed=st.lists(NAMES, max_size=4, unique=True),
+    dead=st.lists(NAMES, max_size=4, unique=True),
+)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 8.0, 31.0, 700.0]),
+        st.sampled_from(["look", "admit", "report", "report", "report"]),
+        st.sampled_from(["", "one", "two"]),
+        ENDED,
+    ),
+    max_size=60,
+)
+TERMS = st.builds(
+    Terms,
+    failures=st.integers(1, 5),
+    ratio=st.sampled_from([0.25, 0.5, 1.0]),
+    window=st.sampled_from([4.0, 30.0]),
+    dead_letters=st.integers(1, 8),
+)
+
+
+@pytest.fixture
+def breakers(redis_url: str) -> Iterator[Breakers]:
+    with closing(Ledger(redis_url, "cluster", "bridge")) as ledger:
+        yield Breakers(ledger)
+
+
+def ask(client: Any, name: str, now: float, act: str, probe: str, terms: Terms, ended: Ended) -> Known:
+    return known_of(BREAKER.run(client, keys_of("bridge", name), [repr(now), act, probe, *terms.args, *ended.args]))
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(terms=TERMS, steps=STEPS)
+def test_the_script_decides_as_the_model_does(redis_url: str, terms: Terms, steps: Any) -> None:
+    model, now, name = Model(terms), 1_000_000.0, uuid.uuid4().hex
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        for wait, act, probe, ended in steps:
+            now += wait
+            granted = False
+            if act == "look":
+                model.advance(now)
+            elif act == "admit":
+                granted = model.admit(now, probe)
+            else:
+                model.report(now, ended, probe)
+            known = ask(client, name, now, act, probe, terms, ended)
+            assert known.state == model.state
+            assert known.granted is granted
+            assert (known.since, known.opened, known.until) == (model.since, model.opened, model.until)
+            assert known.allowed == model.allowed(now)
+
+
+def test_a_dependency_that_nobody_has_told_of_is_there(breakers: Breakers) -> None:
+    assert breakers.look({"bank": Terms()})["bank"].is_closed
+    assert breakers.admit("bank", Terms(), "x").granted
+    assert breakers.open_ones(["bank"]) == {}
+
+
+def test_an_outage_is_seen_by_all_and_says_why(breakers: Breakers, redis_url: str) -> None:
+    terms = Terms(failures=2)
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        seconds = float(client.time()[0])
+        ask(client, "bank", seconds - 5, "report", "", terms, Ended(failed=["1"]))
+    known = breakers.report("bank", terms, Ended(failed=["2"]))
+    assert (known.before, known.state) == ("closed", "open")
+    assert known.why == "2 deliveries failed, and none succeeded between"
+    assert known.since == seconds - 5
+    assert breakers.open_ones(["bank", "mail"]).keys() == {"bank"}
+    assert not breakers.admit("bank", terms, "x").granted
+
+
+def test_a_wiped_redis_has_all_closed(breakers: Breakers, redis_url: str) -> None:
+    terms = Terms(failures=1)
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        ask(client, "bank", 1000.0, "report", "", terms, Ended(failed=["1"]))
+        ask(client, "bank", 1002.0, "report", "", terms, Ended(failed=["1"]))
+        assert breakers.open_ones(["bank"])
+        client.delete(*keys_of("bridge", "bank"))
+    assert breakers.admit("bank", terms, "x").granted

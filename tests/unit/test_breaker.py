@@ -1,0 +1,202 @@
+"""`Breaker` at a handler: what it refuses, what an error says of a dependency, and what becomes of deliveries."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from bridge.errors import LedgerUnavailable
+from bridge.ledger.breakers import Ended, Known, Terms
+from bridge.records.attempts import Attempts
+from bridge.records.message import Delivery, Message
+from tasks import Breaker, DeadLetter, HandlerError, RetryLater, StopConsuming
+from tasks.breaking import PAUSE, Breaking
+from tasks.declaring import declare
+from tasks.errors import Undecodable
+from tasks.policy import EXHAUSTED, PERMANENT, Again, Bury, Policy
+
+DOWN = Known(before="open", state="open", since=1000.0, granted=False)
+DELIVERY = Delivery(Message("orders", 0, 1), "charge")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dependency": ""}, "letters, digits"),
+        ({"dependency": "the bank"}, "letters, digits"),
+        ({"dependency": None}, "letters, digits"),
+        ({"failures": 1}, "failures takes a whole number from 2 to 500; not 1"),
+        ({"failures": 2.5}, "failures takes a whole number"),
+        ({"ratio": 0}, "ratio takes a number from 0.01 to 1"),
+        ({"ratio": True}, "ratio takes a number"),
+        ({"window": float("nan")}, "window takes a number from 1 to 600"),
+        ({"probe_every": "10"}, "probe_every takes a number"),
+        ({"ramp": 0}, "ramp takes a number from 1 to 3,600"),
+        ({"failures_of": ()}, "classes of exceptions"),
+        ({"failures_of": "ConnectionError"}, "classes of exceptions"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_at_import(given: dict[str, Any], said: str):
+    with pytest.raises(HandlerError, match=said):
+        Breaker(**{"dependency": "bank", **given})
+
+
+def test_two_handlers_may_not_give_one_dependency_different_numbers():
+    app = Celery("breakers", set_as_current=False)
+    declare(app, ["orders"], {"name": "one", "breaker": Breaker("bank")})(print_it)
+    declare(app, ["orders"], {"name": "two", "breaker": Breaker("bank", failures_of=OSError)})(print_it)
+    declare(app, ["orders"], {"name": "three", "breaker": Breaker("mail", failures=3)})(print_it)
+    with pytest.raises(HandlerError, match="four: Breaker\\('bank'\\) has other numbers at another handler"):
+        declare(app, ["orders"], {"name": "four", "breaker": Breaker("bank", failures=3)})(print_it)
+    with pytest.raises(HandlerError, match="breaker takes a Breaker"):
+        declare(app, ["orders"], {"name": "five", "breaker": "bank"})(print_it)
+    task: Any = app.tasks["one"]
+    assert task.needs == ("bank",)
+
+
+def print_it(order: object) -> None:
+    print(order)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ConnectionError(), "failed"),
+        (KeyError(), "dead"),
+        (DeadLetter("of this one"), "nothing"),
+        (Undecodable("what is this"), "nothing"),
+        (RetryLater(5), "nothing"),
+        (StopConsuming("stop"), "nothing"),
+    ],
+)
+def test_what_a_retry_may_cure_speaks_of_the_dependency_and_what_is_said_of_one_message_does_not(
+    error: Exception, says: str
+):
+    policy = Policy(dead_letter_for=(KeyError,))
+    assert Breaker("bank").says(error, policy.decide(error, 0)) == says
+
+
+def test_a_failure_that_was_the_last_retry_is_a_failure():
+    assert Breaker("bank").says(ConnectionError(), Bury(EXHAUSTED)) == "failed"
+    assert Breaker("bank").says(KeyError(), Bury(PERMANENT)) == "dead"
+
+
+def test_where_classes_are_named_no_other_error_counts():
+    breaker = Breaker("bank", failures_of=ConnectionError)
+    assert breaker.says(ConnectionError(), Again(1)) == "failed"
+    assert breaker.says(ValueError(), Again(1)) == "nothing"
+    assert breaker.says(ValueError(), Bury(PERMANENT)) == "nothing"
+
+
+class FakeBreakers:
+    """Answers what it is told to, and keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self.told: list[tuple[Ended, str]] = []
+        self.silent = False
+        self.asked = 0
+
+    def look(self, terms: dict[str, Terms]) -> dict[str, Known]:
+        self.asked += 1
+        if self.silent:
+            raise LedgerUnavailable("no answer")
+        return dict.fromkeys(terms, self.known)
+
+    def admit(self, name: str, terms: Terms, probe: str) -> Known:
+        return self.look({name: terms})[name]
+
+    def report(self, name: str, terms: Terms, ended: Ended, probe: str = "") -> Known:
+        self.told.append((ended, probe))
+        return self.look({name: terms})[name]
+
+
+@pytest.fixture
+def breakers() -> FakeBreakers:
+    return FakeBreakers()
+
+
+@pytest.fixture
+def breaking(breakers: FakeBreakers, monkeypatch: pytest.MonkeyPatch) -> Breaking:
+    monkeypatch.setattr(Breaking, "_seen", {})
+    made: Any = breakers
+    return Breaking(Breaker("bank"), "bridge", made, lambda _: None)
+
+
+def test_while_all_is_well_nobody_is_asked_for_each_message(breaking: Breaking, breakers: FakeBreakers):
+    for _ in range(1000):
+        assert breaking.admits()
+        breaking.good()
+    assert breakers.asked <= 4
+
+
+def test_while_it_is_down_a_failure_spends_nothing(breaking: Breaking, breakers: FakeBreakers):
+    decision = breaking.judged(DELIVERY, ConnectionError(), Again(60))
+    assert decision == Again(60)
+    breakers.known = DOWN
+    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(PAUSE, spent=False)
+    assert breaking.judged(DELIVERY, ConnectionError(), Bury(EXHAUSTED)) == Again(PAUSE, spent=False)
+    assert breaking.judged(DELIVERY, DeadLetter("broken"), Bury(PERMANENT)) == Bury(PERMANENT)
+    assert [ended.failed for ended, _ in breakers.told] == [(DELIVERY.identity,)] * 3
+
+
+def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: Breaking, breakers: FakeBreakers):
+    breakers.known = DOWN._replace(granted=True)
+    assert breaking.admits()
+    breaking.judged(DELIVERY, DeadLetter("broken"), Bury(PERMANENT))
+    ((ended, probe),) = breakers.told
+    assert ended.unclear
+    assert probe
+
+
+def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: Breaking, breakers: FakeBreakers):
+    breakers.known = DOWN
+    assert not any(breaking.admits() for _ in range(500))
+    assert breakers.asked == 2
+
+
+def test_without_redis_all_runs_as_without_a_breaker(breaking: Breaking, breakers: FakeBreakers):
+    breakers.silent = True
+    assert breaking.admits()
+    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(60)
+    breaking.good()
+
+
+@pytest.mark.parametrize(
+    ("first", "attempts"),
+    [(999.0, Attempts(failed=3, lost=1)), (1001.0, Attempts(lost=1, postponed=3)), (None, Attempts(failed=3, lost=1))],
+)
+def test_what_failed_in_the_outage_before_it_was_known_is_given_back(
+    breaking: Breaking, first: float | None, attempts: Attempts
+):
+    breaking._seen_here.known = DOWN
+    failing = replace(
+        DELIVERY, attempts=Attempts(failed=3, lost=1), first_failed_at=None if first is None else int(first * 1000)
+    )
+    assert breaking.forgiven(failing).attempts == attempts
+
+
+def test_a_handler_without_a_breaker_asks_nobody():
+    breaking = Breaking(None, "bridge", None, lambda _: None)
+    assert breaking.admits()
+    breaking.good()
+    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(60)
+    assert breaking.forgiven(DELIVERY) is DELIVERY
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "said"),
+    [
+        ("closed", "open", "bank is held to be down: 10 deliveries failed"),
+        ("open", "probing", "one delivery tries"),
+        ("probing", "open", "still down"),
+        ("probing", "ramping", "there again"),
+        ("ramping", "closed", "runs again, after 60 s"),
+    ],
+)
+def test_each_change_is_one_line_of_the_log(before: Any, state: Any, said: str):
+    found = Known(before, state, since=1000.0, until=1060.0, why="10 deliveries failed").words("bank")
+    assert found is not None
+    assert said in found[1]
+    assert Known(state, state).words("bank") is None

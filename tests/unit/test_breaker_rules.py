@@ -1,0 +1,195 @@
+"""When a dependency is held to be down, how it is tried, and how it comes back: the rules, without a Redis."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.ledger.breakers import Ended, Known, Terms
+from tests.breaker_model import Model
+
+T0 = 1_000_000.0
+
+
+def good(count: int = 1) -> Ended:
+    return Ended(good=count)
+
+
+def bad(*names: str) -> Ended:
+    return Ended(failed=names)
+
+
+def opened(terms: Terms | None = None) -> Model:
+    """One that has just opened, 2 s after T0."""
+    model = Model(terms or Terms())
+    model.report(T0, bad("0"))
+    model.report(T0 + 2, bad(*map(str, range(1, 10))))
+    assert model.state == "open"
+    return model
+
+
+def test_when_nothing_succeeds_any_more_it_opens_and_says_since_when():
+    model = Model()
+    model.report(T0 - 100, good(50))
+    for number in range(9):
+        model.report(T0 + number / 4, bad(str(number)))
+        assert model.state == "closed"
+    model.report(T0 + 3, bad("9"))
+    assert (model.state, model.since, model.opened) == ("open", T0, T0 + 3)
+
+
+def test_few_deliveries_over_a_long_time_open_it_too():
+    model = Model()
+    for number in range(10):
+        model.report(T0 + 50 * number, bad(str(number)))
+    assert model.state == "open"
+
+
+def test_half_of_many_failing_opens_it_a_third_does_not():
+    failing, limping = Model(), Model()
+    for number in range(30):
+        failing.report(T0 + number / 10, Ended(good=1, failed=(str(number),)))
+        limping.report(T0 + number / 10, Ended(good=2, failed=(str(number),)))
+    assert (failing.state, limping.state) == ("open", "closed")
+
+
+@given(st.integers(1, 9), st.lists(st.booleans(), min_size=1, max_size=200))
+def test_a_few_broken_messages_among_good_ones_never_open_it_however_often_they_are_retried(
+    broken: int, order: Sequence[bool]
+):
+    model = Model()
+    for at, is_good in enumerate(order):
+        model.report(T0 + at, good() if is_good else bad(str(at % broken)))
+        assert model.state == "closed"
+
+
+def test_a_message_that_is_retried_alone_for_an_hour_never_opens_it():
+    model = Model()
+    for at in range(3600):
+        model.report(T0 + at, bad("1"))
+    assert model.state == "closed"
+
+
+def test_nothing_but_dead_letters_opens_it():
+    model = Model()
+    for number in range(19):
+        model.report(T0 + number, Ended(dead=(str(number),)))
+        assert model.state == "closed"
+    model.report(T0 + 19, Ended(dead=("19",)))
+    assert model.state == "open"
+
+
+def test_what_is_told_a_moment_late_by_others_opens_nothing():
+    """Successes are told up to half a second late, failures at once."""
+    model = Model()
+    model.report(T0, bad(*map(str, range(500))))
+    model.report(T0 + 0.5, good(10_000))
+    model.report(T0 + 0.9, bad("500"))
+    assert model.state == "closed"
+
+
+def test_one_probe_at_a_time_tests_it():
+    model = opened()
+    assert not model.admit(T0 + 2.9, "early")
+    assert model.allowed(T0 + 3) == 1
+    assert model.admit(T0 + 3, "one")
+    assert not model.admit(T0 + 3, "two")
+    assert model.allowed(T0 + 4) == 0
+
+
+def test_a_probe_that_fails_is_followed_by_another_after_a_growing_pause():
+    model = opened()
+    at, pauses = T0 + 3, []
+    for number in range(6):
+        assert model.admit(at, str(number))
+        model.report(at, bad("x"), str(number))
+        assert model.state == "open"
+        pauses.append(model.probe - at)
+        at = model.probe
+    assert pauses == [2, 4, 8, 10, 10, 10]
+
+
+def test_a_probe_whose_worker_dies_is_replaced():
+    model = opened()
+    assert model.admit(T0 + 3, "dies")
+    assert not model.admit(T0 + 32, "next")
+    assert model.admit(T0 + 33, "next")
+    model.report(T0 + 34, good(), "dies")
+    assert model.state == "probing"
+
+
+def test_a_probe_that_tells_nothing_is_replaced_at_once():
+    model = opened()
+    assert model.admit(T0 + 3, "one")
+    model.report(T0 + 4, Ended(unclear=True), "one")
+    assert model.admit(T0 + 4, "two")
+
+
+def test_what_ran_since_before_it_opened_changes_nothing():
+    model = opened()
+    model.report(T0 + 3, good(1000))
+    model.report(T0 + 3, bad("late"))
+    assert model.state == "open"
+
+
+def test_after_a_success_more_and_more_may_run_until_all_may():
+    model = opened()
+    model.admit(T0 + 3, "one")
+    model.report(T0 + 3.1, good(), "one")
+    assert model.state == "ramping"
+    ran = []
+    for second in range(1, 10):
+        count = 0
+        while model.admit(T0 + 3.1 + second, "n"):
+            count += 1
+        ran.append(count)
+    assert ran == sorted(ran)
+    assert ran[0] <= 10
+    assert ran[-1] > 1000
+    assert model.admit(T0 + 13.2, "n")
+    assert model.until == T0 + 13.2
+
+
+def test_failing_again_as_it_is_tried_it_opens_again_and_one_broken_message_does_not_do_that():
+    model = opened()
+    model.admit(T0 + 3, "one")
+    model.report(T0 + 3, good(), "one")
+    for _ in range(10):
+        model.report(T0 + 4, bad("broken"), "n")
+    assert model.state == "ramping"
+    model.report(T0 + 4, bad("a", "b"), "n")
+    assert (model.state, model.since, model.probe) == ("open", T0, T0 + 14)
+
+
+@given(st.data())
+def test_however_it_goes_it_is_closed_again_once_all_succeeds(data: st.DataObject):
+    model, now = Model(Terms(failures=3)), T0
+    for number in range(data.draw(st.integers(0, 40))):
+        now += data.draw(st.sampled_from([0.0, 0.3, 1.0, 7.0, 31.0]))
+        if model.admit(now, str(number)):
+            ended = data.draw(
+                st.sampled_from([good(), bad(str(number)), Ended(dead=(str(number),)), Ended(unclear=True)])
+            )
+            model.report(now, ended, str(number))
+    since = now
+    while model.state != "closed":
+        now += 0.5
+        if model.admit(now, f"n{now}"):
+            model.report(now, good(), f"n{now}")
+    # A probe that somebody holds, the pause, the ramp.
+    assert now - since <= 30 + 10 + 10 + 2
+
+
+@pytest.mark.parametrize(
+    ("known", "at", "covered"),
+    [
+        (Known(), T0, False),
+        (Known(state="open", since=T0), T0 - 1, False),
+        (Known(state="open", since=T0), T0 + 9999, True),
+        (Known(state="closed", since=T0, until=T0 + 60), T0 + 60, True),
+        (Known(state="closed", since=T0, until=T0 + 60), T0 + 61, False),
+    ],
+)
+def test_failures_of_an_outage_are_told_from_those_before_and_after(known: Known, at: float, covered: bool):
+    assert known.covers(at) is covered
