@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from bridge.commands.opened import opened
+from bridge.commands.parked import Search, Tier
 from bridge.errors import UnknownTopic
 from bridge.handlers import Routes
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
@@ -70,6 +71,7 @@ class Audit:
     lines: list[Line]
     deaths: list[Deaths] = field(default_factory=list)
     log_changes: list[LogChange] = field(default_factory=list)
+    tiers: list[Tier] = field(default_factory=list)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -79,7 +81,7 @@ class Audit:
     @property
     def clean(self) -> bool:
         """Whether nothing is unaccounted for, forgotten or taken unread, and every dead letter lies where it should."""
-        if any(change.lost for change in self.log_changes):
+        if any(change.lost for change in self.log_changes) or any(tier.unaccounted for tier in self.tiers):
             return False
         return not any(line.unaccounted or line.forgotten or line.letters_missing for line in self.lines)
 
@@ -94,6 +96,7 @@ class Audit:
             "clean": self.clean,
             "deaths": deaths,
             "log_changes": changes,
+            "tiers": [tier.to_data() for tier in self.tiers],
             "lines": lines,
         }
 
@@ -106,7 +109,7 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
     """
     imported = [handler.name for handler in routes.of(topic)]
-    lines, dead = [], []
+    lines, dead, accounts = [], [], []
     logs: dict[int, str] = {}
     with opened(settings, [topic]) as (ledger, catalog):
         changes = _log_changes(ledger, topic)
@@ -128,11 +131,13 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
                 made = line(ledger, account, extent, account in now, wiped_below)
                 _show_ages(ledger, account, made)
                 lines.append(made)
+                accounts.append(account)
                 unread = max(unread, _unread(ledger, account, extent) if account in now else 0)
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
             # A bridge that has told of it may not have committed yet.
             if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
                 changes.insert(0, _taken(extent, unread))
+        tiers = _look_for_parked(Search(settings, ledger, catalog, topic), dict(zip(accounts, lines, strict=True)))
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
     read = dead_letters(settings, topic)
     there = {
@@ -144,7 +149,16 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
         names = (each.handler, *_before(settings, topic, each.handler))
         each.letters_missing = _missing(runs, each.partition, names, there) if read.whole else []
     deaths = _deaths(there, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
-    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes)
+    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers)
+
+
+def _look_for_parked(search: Search, lines: Mapping[Account, Line]) -> list[Tier]:
+    """What is parked must lie in a retry or replay topic; what lies in none is unaccounted for."""
+    for account, offsets in search.missing(lines).items():
+        lines[account].unaccounted += len(offsets)
+        lines[account].parked_nowhere = sorted(offsets)[:NAMED]
+    search.count_unaccounted()
+    return search.by_delay()
 
 
 def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:

@@ -1,13 +1,14 @@
 """`bridge find`: where one record stands for each handler, and where it lies now."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from celery import Celery
 
 from bridge.commands.opened import opened
+from bridge.commands.parked import Lies, Search
+from bridge.commands.whereabouts import Whereabouts, iso
 from bridge.errors import HandoffFailed
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
@@ -19,6 +20,7 @@ from bridge.ledger.carried import named_alone, noted
 from bridge.ledger.handed import STEP, handed_at
 from bridge.records.dead_letter import DeadLetter
 from bridge.records.failure import cut
+from bridge.records.parked import Parked, read
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -111,16 +113,30 @@ def _standing(
         before = _before(ledger, asked, standing)
         since = _since(ledger, [(account, offset) for account, offset in asked], standing, found)
         ran = _ran(ledger, routes, asked, standing)
+        parked = _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, standing)
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
+    wanted |= {which for which, (lies, _) in parked.items() if lies.fate is Fate.HANDED}
     carriers, why = _carriers(app, routes, topic, wanted)
     logs = {account.partition: account.topic_id for account, _ in asked}
     letters = _letters(settings, topic, standing, logs)
+    known = Whereabouts(
+        topic,
+        TopicNames.of(settings).dead_letters(topic),
+        settings.file.kafka_stuck_after,
+        since,
+        before,
+        carriers,
+        why,
+        letters,
+        parked,
+        queues,
+    )
     return [
         {
             "record": _record(topic, place, record),
             "deliveries": [
-                _delivery(settings, topic, which, standing[which], since, carriers, letters, queues, why, before)
+                known.of(which, standing[which])
                 | {"task": carriers[which].task_id if which in carriers else ran.get(which)}
                 for name in names
                 for which in [(*place, name)]
@@ -208,6 +224,21 @@ def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tu
     return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
 
 
+def _parked(
+    search: Search, accounts: Container[Account], standing: Mapping[Which, Fate]
+) -> dict[Which, tuple[Lies, Parked]]:
+    """Of those that are parked, the records in which they lie."""
+    wanted = {which for which, fate in standing.items() if fate is Fate.PARKED}
+    if not wanted:
+        return {}
+    found = {}
+    for lies in search.look():
+        which = (lies.origin.partition, lies.origin.offset, lies.origin.handler)
+        if which in wanted and lies.account in accounts and (held := read(lies.record, "", "")) is not None:
+            found[which] = (lies, held)
+    return found
+
+
 def _letters(
     settings: Settings, topic: str, standing: Mapping[Which, Fate], logs: Mapping[int, str]
 ) -> dict[Which, DeadLetter]:
@@ -236,81 +267,6 @@ def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[s
     }
 
 
-def _delivery(
-    settings: Settings,
-    topic: str,
-    which: Which,
-    fate: Fate,
-    since: Mapping[Which, float],
-    carriers: Mapping[Which, Carrier],
-    letters: Mapping[Which, DeadLetter],
-    queues: Mapping[str, str],
-    why: str | None,
-    before: Collection[Which],
-) -> dict[str, Any]:
-    attempts: dict[str, int | None] = dict.fromkeys(("failed", "lost", "postponed", "replayed"))
-    where: str | None = None
-    error: str | None = None
-    at = since.get(which)
-    match fate:
-        case Fate.OPEN:
-            why_not = "before this handler joined" if which in before else "not handed off"
-            where = f"{topic}-{which[0]}, {why_not}"
-        case Fate.PARKED:
-            where = "a retry topic"
-        case Fate.HANDED:
-            carrier = carriers.get(which)
-            if carrier is not None:
-                where, error = _lies(carrier), carrier.error or None
-                attempts.update(carrier.attempts._asdict())
-            elif why:
-                where = why
-            else:
-                queue = queues.get(which[2], "its queue")
-                again = settings.file.kafka_stuck_after
-                where = (
-                    f"in no message of {queue}: just taken, or lost; handed off again {again:g} s after its hand-off"
-                )
-        case Fate.DEAD:
-            letter = letters.get(which)
-            where = letter.place if letter else TopicNames.of(settings).dead_letters(topic)
-            if letter:
-                at, error = letter.failed_at, f"{letter.reason}: {letter.error}"
-                if letter.attempts is not None:
-                    attempts.update(letter.attempts._asdict())
-                else:
-                    attempts["lost" if letter.reason == "poison" else "failed"] = letter.runs
-    return {
-        "handler": which[2],
-        "fate": fate.name.lower(),
-        "where": where,
-        "since": None if at is None else _iso(at, "seconds" if fate is Fate.HANDED else "milliseconds"),
-        "attempts": attempts,
-        "last_error": error,
-    }
-
-
-def _lies(carrier: Carrier) -> str:
-    lies = _place(carrier)
-    return f"{lies}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else lies
-
-
-def _place(carrier: Carrier) -> str:
-    match carrier.where:
-        case "waiting":
-            until = f" until {_iso(carrier.due)}" if carrier.due else ""
-            return f"queue {carrier.queue}, waits{until}"
-        case "taken":
-            return f"queue {carrier.queue}, taken by a worker: it runs or is next"
-        case "aside":
-            return f"queue {carrier.queue}, set aside until what it needs is there again (bridge status)"
-    return f"queue {carrier.queue}"
-
-
-def _iso(at: float, precision: str = "milliseconds") -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)
-
-
 def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What was found, for people: keys and errors are others' texts, and end no line."""
     yield from map(printable, _lines(found))
@@ -320,7 +276,7 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in found:
         record = each["record"]
         key = "" if record["key"] is None else f", key {record['key']}"
-        at = "?" if record["timestamp"] is None else _iso(record["timestamp"] / 1000)
+        at = "?" if record["timestamp"] is None else iso(record["timestamp"] / 1000)
         yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
         for delivery in each["deliveries"]:
             roughly = "about " if delivery["fate"] == "handed" else ""

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bridge.commands.audit import Audit
 from bridge.commands.check import Finding
+from bridge.commands.parked import Tier
 from bridge.commands.topics import Listed
 from bridge.ledger.tally import Line
 from bridge.records.printable import printable
@@ -41,6 +42,8 @@ def print_audit(console: Console, audit: Audit) -> None:
     _show(console, table)
     for line in audit.lines:
         _print_line(console, f"{audit.topic}-{line.partition} {line.handler}", line)
+    for tier in audit.tiers:
+        _print_tier(console, tier)
     for deaths in audit.deaths:
         _say(
             console,
@@ -59,6 +62,14 @@ def print_audit(console: Console, audit: Audit) -> None:
         _say(console, "nothing is unaccounted for", "green")
 
 
+def _print_tier(console: Console, tier: Tier) -> None:
+    if tier.parked or tier.handed:
+        wait = f", {tier.delay} s" if tier.delay else ""
+        _say(console, f"{tier.topic}: {tier.parked:,} wait there{wait}; {tier.handed:,} of it are handed off")
+    if tier.unaccounted:
+        _say(console, f"{tier.topic}: {tier.unaccounted:,} records are committed, and were never handed off", "red")
+
+
 def _print_line(console: Console, place: str, line: Line) -> None:
     if not line.imported:
         _say(console, f"{place}: no handler here has this name; asked for as far as it came", "yellow")
@@ -74,6 +85,13 @@ def _print_line(console: Console, place: str, line: Line) -> None:
         )
     if line.unaccounted:
         _say(console, f"{place}: unaccounted for: {line.unaccounted:,}, from {_shown(line.unaccounted_at)}", "red")
+    if line.parked_nowhere:
+        _say(
+            console,
+            f"{place}: parked, but in no retry topic: {_shown(line.parked_nowhere)}; "
+            "`bridge reset` to there with --again lets them run",
+            "red",
+        )
     if line.letters_missing:
         _say(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
 

@@ -32,6 +32,8 @@ class Line:
         unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
         oldest: the oldest offsets in flight, and `oldest_since`, about when the first of these was handed off
             (ISO 8601; up to ten seconds early).
+        parked_nowhere: offsets that are parked, and of which no retry or replay topic has a record any more; they count
+            as unaccounted.
         letters_missing: offsets that are dead, but have no dead letter in the topic.
     """
 
@@ -55,6 +57,7 @@ class Line:
     unaccounted_at: list[int] = field(default_factory=list)
     oldest: list[int] = field(default_factory=list)
     oldest_since: str | None = None
+    parked_nowhere: list[int] = field(default_factory=list)
     letters_missing: list[int] = field(default_factory=list)
 
     @property

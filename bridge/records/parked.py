@@ -6,7 +6,7 @@ the delivery that it was, of the one handler that it names.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bridge.kafka import Record, headers_of
 from bridge.records.added import RecordHeaders, added, apart, needed, number
@@ -45,6 +45,17 @@ class Parked:
     topic_id: str
     due: int
     failed_at: int
+
+
+class Origin(NamedTuple):
+    """Whose a record is: where its message first lay, the handler, the consumer group."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    handler: str
+    group: str
 
 
 def headers(
@@ -94,6 +105,18 @@ def read(record: Record, cluster: str, topic_id: str) -> Parked | None:
         return _parked(found, record.key(), record.value(), via, cluster)
     except Exception:
         # Another client's, which Python's cannot read; or a number that is none.
+        return None
+
+
+def origin_of(record: Record) -> Origin | None:
+    """Whose a record of a retry or replay topic is: less than `read`, for whoever looks at a million of them."""
+    try:
+        found: Any = dict(headers_of(record))
+        topic, handler, group = (found[name].decode("ascii") for name in ("origin_topic", "handler", "bridge_group"))
+        place = (int(found["origin_partition"]), int(found["origin_offset"]))
+        return Origin(topic, (found.get("origin_topic_id") or b"").decode("ascii"), *place, handler, group)
+    except Exception:
+        # Another client's, which Python's cannot read; or one that lacks what ours have.
         return None
 
 

@@ -27,6 +27,7 @@ NAMES = {
     "oldest",
     "oldest_since",
     "letters_missing",
+    "parked_nowhere",
 }
 
 

@@ -1,0 +1,135 @@
+"""Where one delivery stands, as `bridge find` says it (pure)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.commands.parked import Lies
+from bridge.handoff.carriers import Carrier, Which
+from bridge.ledger import Fate
+from bridge.records.dead_letter import DeadLetter
+from bridge.records.parked import Parked
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """What is known of some deliveries of one topic.
+
+    Attributes:
+        dead_letters: the name of their topic.
+        again: seconds after which what is in no message is handed off again (`kafka_stuck_after`).
+        since: when those were handed off that are under way, about.
+        before: those that began before their handler did.
+        carriers: the Celery messages that carry them; `silent`: why that cannot be told.
+        parked: the records of retry and replay topics in which they lie, and what these hold.
+        queues: by handler.
+    """
+
+    topic: str
+    dead_letters: str
+    again: float
+    since: Mapping[Which, float]
+    before: Collection[Which]
+    carriers: Mapping[Which, Carrier]
+    silent: str | None
+    letters: Mapping[Which, DeadLetter]
+    parked: Mapping[Which, tuple[Lies, Parked]]
+    queues: Mapping[str, str]
+
+    def of(self, which: Which, fate: Fate) -> dict[str, Any]:
+        """Where one stands, as JSON-able data."""
+        said = self._said(which, fate)
+        attempts = dict.fromkeys(("failed", "lost", "postponed", "replayed")) | said.pop("attempts", {})
+        at, until = said.pop("at", None), said.pop("until", None)
+        return {
+            "handler": which[2],
+            "fate": fate.name.lower(),
+            "where": said.get("where"),
+            "since": None if at is None else iso(at, "seconds" if fate is Fate.HANDED else "milliseconds"),
+            "until": None if until is None else iso(until),
+            "attempts": attempts,
+            "last_error": said.get("error"),
+        }
+
+    def _said(self, which: Which, fate: Fate) -> dict[str, Any]:
+        match fate:
+            case Fate.OPEN:
+                why_not = "before this handler joined" if which in self.before else "not handed off"
+                return {"where": f"{self.topic}-{which[0]}, {why_not}"}
+            case Fate.PARKED:
+                return self._parked(which)
+            case Fate.HANDED:
+                return {"at": self.since.get(which), **self._handed(which)}
+            case Fate.DEAD:
+                return self._dead(which)
+        return {}
+
+    def _handed(self, which: Which) -> dict[str, Any]:
+        if (carrier := self.carriers.get(which)) is not None:
+            return {
+                "where": _lies(carrier),
+                "error": carrier.error or None,
+                "attempts": carrier.attempts._asdict(),
+                "until": carrier.due if carrier.where == "waiting" else None,
+            }
+        if self.silent:
+            return {"where": self.silent}
+        queue = self.queues.get(which[2], "its queue")
+        return {
+            "where": f"in no message of {queue}: just taken, or lost; handed off again {self.again:g} s after its "
+            "hand-off"
+        }
+
+    def _parked(self, which: Which) -> dict[str, Any]:
+        """In a record of a retry or replay topic, or on its way from there."""
+        if which not in self.parked:
+            return {"where": f"in no retry topic: run just now, or lost (`bridge audit {self.topic}` tells)"}
+        lies, held = self.parked[which]
+        delivery = held.delivery
+        by = f"{lies.place[0]}-{lies.place[1]}-{lies.offset}"
+        said = {
+            "at": held.failed_at / 1000 if held.failed_at else None,
+            "error": delivery.error or None,
+            "attempts": delivery.attempts._asdict(),
+        }
+        if lies.fate is Fate.HANDED:
+            under_way = {name: value for name, value in self._handed(which).items() if value is not None}
+            return {**said, **under_way, "where": f"{under_way['where']} (by {by})"}
+        until = max(held.due / 1000, delivery.due or 0.0)
+        waits = f", waits until {iso(until)}" if until else ""
+        return {**said, "where": f"{by}{waits}", "until": until or None}
+
+    def _dead(self, which: Which) -> dict[str, Any]:
+        letter = self.letters.get(which)
+        if letter is None:
+            return {"where": self.dead_letters}
+        attempts: dict[str, int] = {}
+        if letter.attempts is not None:
+            attempts = letter.attempts._asdict()
+        else:
+            attempts["lost" if letter.reason == "poison" else "failed"] = letter.runs
+        error = f"{letter.reason}: {letter.error}"
+        return {"where": letter.place, "at": letter.failed_at, "error": error, "attempts": attempts}
+
+
+def _lies(carrier: Carrier) -> str:
+    lies = _place(carrier)
+    return f"{lies}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else lies
+
+
+def _place(carrier: Carrier) -> str:
+    match carrier.where:
+        case "waiting":
+            until = f" until {iso(carrier.due)}" if carrier.due else ""
+            return f"queue {carrier.queue}, waits{until}"
+        case "taken":
+            return f"queue {carrier.queue}, taken by a worker: it runs or is next"
+        case "aside":
+            return f"queue {carrier.queue}, set aside until what it needs is there again (bridge status)"
+    return f"queue {carrier.queue}"
+
+
+def iso(at: float, precision: str = "milliseconds") -> str:
+    """A Unix time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)

@@ -1,0 +1,114 @@
+"""What is parked lies somewhere: the audit looks for it, and find names the record."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook, Mark
+from bridge.records.attempts import Attempts
+from bridge.records.failure import Failure
+from bridge.records.message import Delivery, Message
+from bridge.records.parked import headers
+from tests.processes import Stack
+from tests.promises import audit, choose, command, json_of, ledger
+
+TIER = "orders.retry.5m"
+FAILURE = Failure("builtins.ConnectionError", "the bank is away", "", 1_700_000_000_000)
+
+
+def delivery(account: Account, offset: int, **changes: Any) -> Delivery:
+    message = Message(account.topic, account.partition, offset, origin=f"c g {account.topic_id}")
+    given = {"number": 1, "runs": 3, "attempts": Attempts(failed=2, lost=1), "error": str(FAILURE), **changes}
+    return Delivery(message, account.handler, **given)
+
+
+def park(stack: Stack, account: Account, offsets: Sequence[int], due: float, group: str = "", tier: str = TIER) -> None:
+    """Write the records of deliveries to a retry topic."""
+    for offset in offsets:
+        said = headers(
+            delivery(account, offset), group or stack.environ["BRIDGE_GROUP"], due=int(due * 1000), failure=FAILURE
+        )
+        stack.produce(tier, b"{}", headers=said)
+
+
+def own(stack: Stack, fates: Ledger, tier: str = TIER) -> Account:
+    """Where the records of a tier have their own fates."""
+    with ledger(stack, tier) as (_, account):
+        return Account(OWN, account.topic, LogBook(fates).log_id(account.topic, account.topic_id, 0), 0)
+
+
+def lines(stack: Stack, code: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The audit's only line, and its only tier."""
+    found = audit(stack, code=code)
+    (line,) = found["lines"]
+    return line, {tier["topic"]: tier for tier in found["tiers"]}[stack.topic(TIER)]
+
+
+def test_what_is_parked_is_counted_by_tier_and_found_where_it_lies(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", TIER)
+    stack.produce("orders", *range(6))
+    due = time.time() + 300
+    with ledger(stack, "orders") as (fates, account):
+        park(stack, account, range(4), due)
+        # Another group's lies there too, and is none of ours.
+        park(stack, account, [4, 5], due, group="another")
+        fates.write([Mark(account, range(4), Fate.PARKED)])
+        fates.write([Mark(own(stack, fates), [1], Fate.HANDED), Mark(own(stack, fates), [2], Fate.DONE)])
+        fates.write([Mark(account, [2], Fate.DONE)])
+    line, tier = lines(stack)
+    assert (line["parked"], line["done"], line["unaccounted"], line["parked_nowhere"]) == (3, 1, 0, [])
+    assert (tier["kind"], tier["delay"]) == ("retry", 300)
+    assert (tier["parked"], tier["handed"], tier["unaccounted"]) == (2, 1, 0)
+    assert f"{stack.topic(TIER)}: 2 wait there, 300 s; 1 of it are handed off" in command(
+        stack, "audit", stack.topic("orders")
+    )
+
+    (found,) = json_of(stack, "find", f"{stack.topic('orders')}-0-3")["deliveries"]
+    assert found["where"].startswith(f"{stack.topic(TIER)}-0-3, waits until 20")
+    assert (found["fate"], found["since"]) == ("parked", "2023-11-14T22:13:20.000+00:00")
+    assert found["until"] in found["where"]
+    assert found["attempts"] == {"failed": 2, "lost": 1, "postponed": 0, "replayed": 0}
+    assert found["last_error"] == "builtins.ConnectionError: the bank is away"
+    (found,) = json_of(stack, "find", f"{stack.topic('orders')}-0-1")["deliveries"]
+    assert found["where"].endswith(f"(by {stack.topic(TIER)}-0-1)")
+    assert "in no message of" in found["where"]
+
+
+def test_what_is_parked_and_lies_nowhere_is_unaccounted_for(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", TIER)
+    stack.produce("orders", *range(6))
+    with ledger(stack, "orders") as (fates, account):
+        park(stack, account, range(3), time.time() + 300)
+        park(stack, account, [3], time.time() + 300, group="another")
+        fates.write([Mark(account, range(5), Fate.PARKED)])
+        # Its run was over, and its origin was not told.
+        fates.write([Mark(own(stack, fates), [2], Fate.DONE)])
+        line, tier = lines(stack, code=1)
+        assert (line["unaccounted"], line["parked_nowhere"]) == (3, [2, 3, 4])
+        assert (tier["parked"], tier["unaccounted"]) == (2, 0)
+        said = command(stack, "audit", stack.topic("orders"), code=1)
+        assert "parked, but in no retry topic: 2, 3, 4" in said
+        (found,) = json_of(stack, "find", f"{stack.topic('orders')}-0-4")["deliveries"]
+        assert "in no retry topic" in found["where"]
+        fates.write([Mark(account, [2, 3, 4], Fate.DONE)])
+        line, _ = lines(stack)
+        assert line["unaccounted"] == 0
+
+
+def test_a_record_of_a_retry_topic_that_is_committed_and_was_never_handed_off_is_unaccounted_for(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", TIER)
+    stack.produce("orders", *range(3))
+    with ledger(stack, "orders") as (fates, account):
+        park(stack, account, range(3), time.time() + 300)
+        fates.write([Mark(account, range(3), Fate.PARKED)])
+        there = own(stack, fates)
+        Accounts(fates).join(there, 0)
+        fates.write([Mark(there, [0], Fate.HANDED), Mark(there, [2], Fate.DISCARDED)])
+        command(stack, "reset", stack.topic(TIER), "--to", "latest")
+        line, tier = lines(stack, code=1)
+    # What is handed off may be committed before it is settled; what is open would never be read again.
+    assert (tier["handed"], tier["parked"], tier["unaccounted"]) == (1, 0, 1)
+    assert line["parked_nowhere"] == [1, 2]
