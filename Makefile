@@ -69,6 +69,7 @@ slow: $(INSTALLED) $(REAL_KAFKA)
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # One at a time: what is killed and what is measured has the machine for itself.
+# CHAOS_SEED and CHAOS_MINUTES choose another schedule of faults and a longer one: docs/chaos.md.
 chaos: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest -m chaos --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 

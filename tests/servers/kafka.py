@@ -44,12 +44,22 @@ def missing() -> str | None:
 class KafkaServer(Server):
     """A Kafka. Topics are not made on first use unless `auto_create_topics`; `settings` are further lines of
     server.properties.
+
+    With `behind` it has a second listener, on `behind_port`, for clients that come in by a proxy on the port `behind`:
+    they are told that address for all that follows.
     """
 
-    def __init__(self, *, auto_create_topics: bool = False, settings: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        *,
+        auto_create_topics: bool = False,
+        settings: Mapping[str, str] | None = None,
+        behind: int | None = None,
+    ):
         super().__init__("kafka")
         self._controller_port = free_port()
         self._settings = {"auto.create.topics.enable": str(auto_create_topics).lower(), **(settings or {})}
+        self.behind, self.behind_port = behind, free_port()
         self._formatted = False
         libs = jars()
         if libs is None:
@@ -139,6 +149,18 @@ class KafkaServer(Server):
             # After kill -9 the controller keeps the dead broker's seat for this long.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            **self._listener_of_a_proxy(),
             **self._settings,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+    def _listener_of_a_proxy(self) -> dict[str, str]:
+        if self.behind is None:
+            return {}
+        here, controller = f"PLAINTEXT://{self.bootstrap_servers}", f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        return {
+            "listeners": f"{here},PROXIED://127.0.0.1:{self.behind_port},{controller}",
+            "advertised.listeners": f"{here},PROXIED://127.0.0.1:{self.behind}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }

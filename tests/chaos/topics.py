@@ -1,0 +1,44 @@
+"""The topics of the load: every way to commit, to order and to batch, and which handlers each has."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+COMPLETION: Final = {"commit": "completion"}
+
+
+class Topic(NamedTuple):
+    """A topic without its prefix: its handlers (tests/handlers/load.py), its entry in `kafka_topics`, its partitions.
+
+    `ordered` is what it keeps in order, "key", "partition" or nothing; `whole` says that no fault takes its log.
+    """
+
+    handlers: tuple[str, ...]
+    options: Mapping[str, Any] = {}
+    partitions: int = 2
+    whole: bool = True
+
+    @property
+    def ordered(self) -> str:
+        return str(self.options.get("order", ""))
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        return tuple(self.options.get("sequence", ()))
+
+    @property
+    def completion(self) -> bool:
+        return self.options.get("commit") == "completion"
+
+
+TOPICS: Final[Mapping[str, Topic]] = {
+    "auto": Topic(("auto",)),
+    "fixed": Topic(("fixed",)),
+    "single": Topic(("single",), COMPLETION),
+    "both": Topic(("both", "both_too"), COMPLETION),
+    "keyed": Topic(("keyed",), {**COMPLETION, "order": "key"}),
+    "keyed_fixed": Topic(("keyed_fixed",), {**COMPLETION, "order": "key"}),
+    "line": Topic(("line",), {**COMPLETION, "order": "partition"}, partitions=6),
+    "steps": Topic(("first", "second"), {**COMPLETION, "order": "key", "sequence": ("first", "second")}),
+    "again": Topic(("again",), COMPLETION, whole=False),
+    "cut": Topic(("cut",), COMPLETION, whole=False),
+}

@@ -1,0 +1,154 @@
+"""All that the chaos suite runs, and breaks: a Kafka, a Redis with a replica, the network, bridges and workers."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import redis
+
+from tests.chaos.network import Network
+from tests.chaos.schedule import DEAD_AFTER, LANES
+from tests.chaos.topics import TOPICS
+from tests.processes import ROOT, Process, Served, Stack
+from tests.promises import choose
+from tests.servers.kafka import KafkaServer
+from tests.servers.redis import RedisServer
+
+#: The newest version before this one whose workers may stand beside the new ones.
+OLD: Final = "300721a"
+MEMBERS: Final = tuple(name for name in LANES if name.startswith(("bridge", "worker")))
+SETTINGS: Final[dict[str, Any]] = {
+    "broker_transport_options": {"dead_after": DEAD_AFTER, "socket_timeout": 3, "socket_connect_timeout": 2},
+    "kafka_stuck_after": 5,
+    "lost_pauses": (0.2, 0.5),
+}
+
+
+class AppendOnly(NamedTuple):
+    """How long the append-only file of a Redis was at a time."""
+
+    at: float
+    file: Path
+    length: int
+
+
+@dataclass
+class Pair:
+    """Two Redis, of which one is the master, and how long its file was in the last seconds."""
+
+    servers: list[RedisServer]
+    lengths: list[AppendOnly] = field(default_factory=list)
+
+    @property
+    def master(self) -> RedisServer:
+        return self.servers[0]
+
+    @property
+    def replica(self) -> RedisServer:
+        return self.servers[1]
+
+    def follow(self) -> None:
+        """Have the second replicate the first."""
+        with self.replica.client() as client:
+            client.replicaof("127.0.0.1", str(self.master.port))
+
+    def measure(self) -> None:
+        """Note how long the master's file is now."""
+        with suppress(OSError, ValueError):
+            file = max((self.master.folder / "appendonlydir").glob("*.incr.aof"), key=lambda each: each.stat().st_mtime)
+            self.lengths.append(AppendOnly(time.time(), file, file.stat().st_size))
+            del self.lengths[:-200]
+
+
+class World(Stack):
+    """The processes of the chaos suite on servers of their own, by a network of their own.
+
+    Attributes:
+        members: bridges and workers by the name of their lane.
+        exits: what ended without being told or killed, which nothing here may.
+    """
+
+    def __init__(self, kafka: KafkaServer, pair: Pair, network: Network, prefix: str, folder: Path) -> None:
+        broker = f"redis://127.0.0.1:{network.ports['redis']}/0"
+        super().__init__(f"127.0.0.1:{network.ports['kafka']}", broker, prefix, folder, "")
+        # The test itself looks from beside the network.
+        self.kafka, self.server, self.pair, self.network = kafka.bootstrap_servers, kafka, pair, network
+        self.book = folder / "book"
+        self.book.touch()
+        choose(self, {name: {**topic.options} for name, topic in TOPICS.items()}, **SETTINGS)
+        self.environ |= {
+            "HANDLERS": "tests.handlers.load",
+            "BOOK": str(self.book),
+            "PYTHONPATH": str(ROOT),
+            "KAFKA_RECONNECT_BACKOFF_MAX_MS": "1000",
+        }
+        self.members: dict[str, Served] = {}
+        self.exits: list[str] = []
+        self.old: Path | None = None
+        self.ending = threading.Event()
+
+    def start_member(self, name: str, old: bool = False) -> None:
+        """Start a bridge or a worker in the place of this name; an old one where there is an old version."""
+        start = self.bridge if name.startswith("bridge") else self.worker
+        where = {"cwd": self.old} if old and self.old else {}
+        self.members[name] = start(wait=False, **where)
+
+    def alive(self, name: str) -> Served | None:
+        """The process in a place; none, and a new one, if it has ended of itself."""
+        process = self.members[name]
+        if process.exit_code is None:
+            return process
+        self.exits.append(f"{process.log.name}: {process.exit_code}")
+        self.start_member(name)
+        return None
+
+    def direct(self) -> "redis.Redis":
+        """A client of the master, beside the network."""
+        return self.pair.master.client()
+
+    def watch(self) -> None:
+        """Note how long the append-only file is, four times a second."""
+        while not self.ending.wait(0.25):
+            self.pair.measure()
+
+
+@contextmanager
+def world(prefix: str, folder: Path) -> Iterator[World]:
+    """Servers, network and topics; no bridge and no worker yet."""
+    with ExitStack() as block:
+        quick = {"appendfsync": "everysec", "repl_diskless_sync_delay": "0", "auto_aof_rewrite_percentage": "0"}
+        pair = Pair([block.enter_context(RedisServer(**quick)) for _ in range(2)])
+        network = Network("kafka", "redis")
+        kafka = block.enter_context(KafkaServer(behind=network.ports["kafka"]))
+        block.enter_context(network.before(kafka=kafka.behind_port, redis=pair.master.port))
+        pair.follow()
+        made = block.enter_context(World(kafka, pair, network, prefix, folder))
+        for name, topic in TOPICS.items():
+            made.make_topics(name, partitions=topic.partitions)
+        watching = threading.Thread(target=made.watch, daemon=True)
+        watching.start()
+        block.callback(made.ending.set)
+        yield made
+
+
+def signal_all(process: Process, number: int) -> None:
+    """Signal a process and its children."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def old_version(folder: Path) -> Path | None:
+    """The old version's files, in a folder; None where this repository's history is not here."""
+    place = folder / "old"
+    place.mkdir()
+    packed = subprocess.run(["git", "archive", OLD], cwd=ROOT, capture_output=True)
+    if packed.returncode:
+        return None
+    subprocess.run(["tar", "x"], cwd=place, input=packed.stdout, check=True)
+    return place

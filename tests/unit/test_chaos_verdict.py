@@ -1,0 +1,106 @@
+"""What the chaos suite holds against a run: a loss, a wrong end, a repeat that nothing excuses, disorder."""
+
+import pytest
+
+from tests.chaos.topics import Topic
+from tests.chaos.verdict import Entry, Happened, Letter, Record, Verdict, judge
+
+PLAIN = Topic(("work",))
+KEYED = Topic(("work",), {"commit": "completion", "order": "key"})
+STEPS = Topic(("first", "second"), {"commit": "completion", "sequence": ("first", "second")})
+
+
+def record(uid: str, offset: int = 0, do: str = "ok", who: str = "") -> Record:
+    return Record(uid, do, who, b"k", 0, offset)
+
+
+def done(uid: str, at: float = 10.0, handler: str = "work", pid: int = 1, begun: float | None = None) -> list[Entry]:
+    entry = Entry(handler, uid, "t-0-0", "done", at, pid)
+    return [entry._replace(outcome="begun", at=at - 0.1 if begun is None else begun), entry]
+
+
+def letter(uid: str, reason: str, handler: str = "work", at: float = 10.0) -> Letter:
+    return Letter(handler, uid, "t-0-0", reason, at)
+
+
+def happened(
+    kind: str, begun: float, lane: str = "worker 1", pids: tuple[int, ...] = (1,), lasts: float = 0
+) -> Happened:
+    return Happened(lane, kind, begun, begun + lasts, frozenset(pids))
+
+
+def test_each_record_that_ended_as_it_should_is_no_fault():
+    records = [record("a"), record("b", do="dead"), record("c", do="fail 99")]
+    found = judge(PLAIN, records, done("a"), [letter("b", "permanent"), letter("c", "exhausted")], [])
+    assert found == Verdict(deliveries=3)
+
+
+def test_what_is_neither_done_nor_dead_is_lost():
+    begun, _ = done("a")
+    assert len(judge(PLAIN, [record("a")], [begun], [], []).lost) == 1
+
+
+@pytest.mark.parametrize(("do", "reason"), [("dead", "exhausted"), ("undecodable", "permanent"), ("kill 99", "")])
+def test_another_end_than_its_own_is_wrong(do: str, reason: str):
+    letters = [letter("a", reason)] if reason else []
+    assert len(judge(PLAIN, [record("a", do=do)], [] if reason else done("a"), letters, []).wrong) == 1
+
+
+def test_what_died_although_nothing_was_wrong_with_it_is_counted_as_buried():
+    assert len(judge(PLAIN, [record("a")], [], [letter("a", "poison")], []).buried) == 1
+
+
+def test_what_comes_after_the_dead_in_a_sequence_ends_with_it():
+    records = [record("a", do="dead", who="first"), record("b", do="dead", who="second"), record("c", do="ok")]
+    book = [*done("b", handler="first"), *done("c", handler="first")]
+    letters = [letter("a", "permanent", "first"), letter("b", "permanent", "second")]
+    found = judge(STEPS, records, book, letters, [])
+    assert [words.partition(" ")[0] for words in found.lost] == ["c"]
+    assert found.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        ([], None),
+        ([happened("killed", 10.05)], "worker killed"),
+        ([happened("killed", 10.05, pids=(7,))], None),
+        ([happened("killed", 19)], None),
+        ([happened("killed", 19), happened("silent", 9, "link redis", (), 11)], "worker killed, and the ledger"),
+        ([happened("parent frozen", 9, pids=(1, 2), lasts=3)], "worker parent frozen"),
+        ([happened("wiped", 15, "redis", ())], "redis wiped"),
+        ([happened("wiped", 25, "redis", ())], None),
+        ([happened("goes back", 12, "redis", ())], "redis goes back"),
+        ([happened("goes back", 19, "redis", ())], None),
+        ([happened("silent", 9, "link redis", (), 1)], None),
+        ([happened("silent", 9, "link redis", (), 3)], "no sign of life for dead_after"),
+        ([happened("log goes back", 15, "kafka", ())], None),
+    ],
+)
+def test_what_was_done_twice_needs_a_cause_that_the_documentation_names(faults: list[Happened], why: str | None):
+    found = judge(PLAIN, [record("a")], [*done("a", 10), *done("a", 20, pid=2)], [], faults)
+    assert [words.startswith(str(why)) for words in found.twice] == ([True] if why else [])
+    assert len(found.unexplained) == (not why)
+
+
+def test_two_dead_letters_of_a_delivery_need_a_cause_too():
+    letters = [letter("a", "permanent"), letter("a", "permanent", at=20)]
+    assert len(judge(PLAIN, [record("a", do="dead")], [], letters, []).unexplained) == 1
+    wiped = [happened("wiped", 15, "redis", ())]
+    assert judge(PLAIN, [record("a", do="dead")], [], letters, wiped).twice == {"dead letter: redis wiped": 1}
+
+
+def test_what_was_begun_before_what_is_before_it_was_done_is_disorder():
+    records = [record("a", 0), record("b", 1)]
+    assert judge(KEYED, records, [*done("a", 10), *done("b", 12)], [], []).disorder == []
+    assert len(judge(KEYED, records, [*done("a", 10), *done("b", 12, begun=9)], [], []).disorder) == 1
+    assert len(judge(KEYED, records, [*done("b", 10), *done("a", 12)], [], []).disorder) == 1
+
+
+def test_other_keys_and_a_second_run_are_no_disorder():
+    records = [record("a", 0), record("b", 1)._replace(key=b"other")]
+    assert judge(KEYED, records, [*done("b", 10), *done("a", 12)], [], []).disorder == []
+    again = [*done("a", 10), *done("b", 12), *done("a", 14)]
+    assert (
+        judge(KEYED, [record("a", 0), record("b", 1)], again, [], [happened("wiped", 13, "redis", ())]).disorder == []
+    )
