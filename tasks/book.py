@@ -3,14 +3,14 @@
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from celery import Celery
 
 from bridge import settings
 from bridge.errors import LedgerUnavailable
-from bridge.ledger import Account, Fate, Ledger, Mark, to_skip
+from bridge.ledger import OWN, Account, Fate, Ledger, Mark, to_skip
 from bridge.ledger.carried import Note
 from bridge.ledger.riding import fate_in
 from bridge.ledger.underway import note_waiting
@@ -32,6 +32,8 @@ ALONG_WITHIN: Final = 2.0
 MARK_FOR: Final = 5.0
 #: Seconds between two tries.
 MARK_EVERY: Final = 0.5
+#: Fates of a delivery that those behind it in its order need not wait for any more.
+OVER: Final = frozenset({Fate.DONE, Fate.DEAD, Fate.DISCARDED, Fate.GAP})
 
 
 class Book:
@@ -40,6 +42,9 @@ class Book:
     Parameters:
         ledger: `None` where there is no Redis for it: nothing is known, nothing is marked.
         other_names: that the handler has besides: what was settled under one of them is settled.
+
+    What came by a record of a retry or replay topic is settled where that record is, and where its origin is done; both
+    are marked in one step.
     """
 
     _ledgers: ClassVar[dict[tuple[int, str, str], Ledger | None]] = {}
@@ -50,6 +55,11 @@ class Book:
         self._ledger = ledger
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
         self._others = [Account(name, batch.topic, batch.topic_id, batch.partition) for name in other_names]
+        #: Where the records by which they came have fates of their own, and at which offset each.
+        self._own = (
+            None if batch.via is None else Account(OWN, batch.via.topic, batch.via.topic_id, batch.via.partition)
+        )
+        self._own_offsets = {each.message.offset: each.via.offset for each in batch.deliveries if each.via is not None}
         self._unwritten: dict[int, Fate] = {}
         self._writing = threading.Lock()
         self._marked_at = time.monotonic()
@@ -86,20 +96,50 @@ class Book:
         if self._ledger is None:
             return set()
         on_their_way = [offset for offset in offsets if self._is_on_its_way(offset)]
-        own, *others = self._ledger.fates_of([(account, offsets) for account in (self._account, *self._others)])
-        settled = {offset for offset, fate in zip(offsets, own, strict=True) if to_skip(Fate(fate))}
-        for fates in others:
-            for offset, fate in zip(offsets, fates, strict=True):
-                if offset not in settled and to_skip(Fate(fate)):
-                    # The bridge asks for what it handed off, under the name that it handed it off by.
-                    self._unwritten[offset] = Fate(fate)
-                    settled.add(offset)
+        settled, elsewhere = self._looked_up(self._ledger, offsets)
+        for offset, fate in elsewhere.items():
+            if offset not in settled:
+                # The bridge asks for what it handed off, where it has handed it off.
+                self._unwritten[offset] = fate
+                settled.add(offset)
         for offset in on_their_way:
             if offset not in settled:
                 self._unwritten[offset] = Fate.DONE
                 settled.add(offset)
         self.flush()
         return settled
+
+    def _looked_up(self, ledger: Ledger, offsets: Sequence[int]) -> tuple[set[int], dict[int, Fate]]:
+        """Those of these that are settled where they were handed off; and what is settled elsewhere, with how."""
+        names = (self._account, *self._others)
+        if self._own is None:
+            here, *others = ledger.fates_of([(account, offsets) for account in names])
+            return {offset for offset, fate in zip(offsets, here, strict=True) if to_skip(Fate(fate))}, {
+                offset: Fate(fate)
+                for fates in others
+                for offset, fate in zip(offsets, fates, strict=True)
+                if to_skip(Fate(fate))
+            }
+        own_offsets = sorted(self._own_offsets[offset] for offset in offsets)
+        own, *origins = ledger.fates_of([(self._own, own_offsets), *((account, offsets) for account in names)])
+        own_fates = {offset: Fate(fate) for offset, fate in zip(own_offsets, own, strict=True)}
+        return {offset for offset in offsets if to_skip(own_fates[self._own_offsets[offset]])}, {
+            offset: Fate(fate)
+            for fates in origins
+            for offset, fate in zip(offsets, fates, strict=True)
+            if to_skip(Fate.OPEN, Fate(fate))
+        }
+
+    def over(self, offsets: Sequence[int]) -> set[int]:
+        """Those of these offsets (ascending) for which nothing waits that comes after them in their order.
+
+        Raises:
+            LedgerUnavailable: it is not known.
+        """
+        if self._ledger is None:
+            return set(offsets)
+        found = self._ledger.fates_of([(account, offsets) for account in (self._account, *self._others)])
+        return {offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in OVER}
 
     def _is_on_its_way(self, offset: int) -> bool:
         """Whether a delivery was done here a moment ago: the main process may not have had Redis mark it yet."""
@@ -186,7 +226,15 @@ class Book:
         Raises:
             LedgerUnavailable: as `flush`.
         """
-        self._unwritten[offset] = fate
+        self.mark_all([offset], fate)
+
+    def mark_all(self, offsets: Iterable[int], fate: Fate) -> None:
+        """Mark deliveries, at once and in one step.
+
+        Raises:
+            LedgerUnavailable: as `flush`.
+        """
+        self._unwritten.update(dict.fromkeys(offsets, fate))
         self.flush()
 
     def flush(self, patience: float = MARK_FOR) -> None:
@@ -216,6 +264,10 @@ class Book:
             by_fate: dict[Fate, list[int]] = {}
             for offset in sorted(fates):
                 by_fate.setdefault(fates[offset], []).append(offset)
-            self._ledger.write([Mark(self._account, offsets, fate) for fate, offsets in by_fate.items()])
+            marks = [Mark(self._account, offsets, fate) for fate, offsets in by_fate.items()]
+            if self._own is not None:
+                # Whatever has become of them, the records by which they came have had their run; and in one step.
+                marks.append(Mark(self._own, sorted(self._own_offsets[offset] for offset in fates), Fate.DONE))
+            self._ledger.write(marks)
         for offset in fates:
             self._unwritten.pop(offset, None)

@@ -4,27 +4,31 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from kombu.exceptions import KombuError
 
-from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed
+from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed, RecordTooLarge
 from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
+from bridge.topics.names import tier
+from bridge.topics.publisher import Clone
 from lossless.worker.ending import ComeBack
 from tasks import aftermath, metrics, observing, pace, progress, telling
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.breaking import PAUSE, Breaking
 from tasks.ends import Ends
-from tasks.errors import DeadLettered, RetryAsked
-from tasks.later import Later
+from tasks.errors import DeadLettered, Failed, RetryAsked
+from tasks.later import Later, Wait
 from tasks.limits import watchdog
 from tasks.logs import about
 from tasks.pace import Laps
+from tasks.parking import Parking
 from tasks.policy import Again, Bury, Decision, Drop, Hold
 from tasks.policy_in_force import policy_in_force
 from tasks.resending import publish_delay, retry_batch, send_on
@@ -39,6 +43,8 @@ LEDGER_DELAY: Final = 5.0
 WITHIN: Final = 0.05
 #: What a message has cost that has cost nothing.
 NO_PAST: Final[Mapping[str, Any]] = MappingProxyType({})
+#: Seconds, at the most, after which it is looked again whether what comes before a delivery in its order has ended.
+BEHIND: Final = 60.0
 #: Retries that travel together, at the most, where nobody has said how large a batch is to be.
 MOST: Final = 500
 
@@ -50,7 +56,7 @@ def execute(task: MessageTask[..., Any], header: object) -> Any:
         what the handler returned; for several deliveries, how many ended how.
 
     Raises:
-        Retry: the only delivery was sent again, to run later.
+        Retry: the only delivery was sent again, or parked, to run later.
         DeadLettered: Kafka has the dead letters of all that died, and all else is settled or sent on.
         ComeBack: they could not all be settled; the message comes again with those that are not.
         Reject: the header is none that this version can read; the message comes again as it is.
@@ -98,6 +104,10 @@ class Execution:
         self._runs = metrics.Runs(task.name, batch.group)
         self._attempts = Attempts(task, batch, self._last_will)
         self._later = Later(batch.order)
+        self._parking = Parking(task, batch)
+        self._failures: dict[int, Failure] = {}
+        #: Of those that others come after in their order: what has ended.
+        self._over: set[int] = set()
         self._ends = Ends(batch.topic, batch.partition)
         #: The mark of a single delivery is not put off for others.
         self._progress = None if self._alone else progress.begin(str(task.request.id))
@@ -164,9 +174,12 @@ class Execution:
 
     def _unsettled(self) -> list[Delivery]:
         deliveries = sorted(self._batch.deliveries, key=lambda delivery: delivery.message.offset)
-        if self._settling.is_new(deliveries[0], self._task.request.properties):
+        behind = sorted({delivery.after for delivery in deliveries if delivery.after is not None})
+        if not behind and self._settling.is_new(deliveries[0], self._task.request.properties):
             return deliveries
         try:
+            if behind:
+                self._over = self._book.over(behind)
             settled = self._book.settled([delivery.message.offset for delivery in deliveries])
         except LedgerUnavailable as error:
             retry_batch(self._task, self._batch, LEDGER_DELAY, str(error), ran=False)
@@ -201,20 +214,22 @@ class Execution:
                 self._ends.add("put back", delivery.message.offset)
             return
         for delivery in todo:
-            self._later.put_off(delivery, self._later.delay_of(delivery) or 0.0)
+            self._later.put_off(delivery, self._later.wait_of(delivery) or Wait(0.0))
 
     def _one(self, delivery: Delivery) -> None:
         about(delivery)
         if self._progress is not None:
             self._progress.running(delivery.message.offset)
-        delay = self._later.delay_of(delivery)
+        wait = self._later.wait_of(delivery)
         if delivery.ended:
             self._end_again(delivery)
-        elif delay is not None:
+        elif wait is not None:
             # A message before it in its order runs again first.
-            self._later.put_off(delivery, delay)
-        elif delivery.due is not None and (wait := delivery.due - time.time()) > 0:
-            self._again(delivery, wait, "its time has not come")
+            self._later.put_off(delivery, wait)
+        elif delivery.due is not None and (left := delivery.due - time.time()) > 0:
+            self._put_off(delivery, left, "its time has not come")
+        elif delivery.after is not None and delivery.after not in self._over:
+            self._stay_behind(delivery)
         elif delivery.dead is not None:
             self._bury(delivery, delivery.dead)
         elif not self._breaking.admits():
@@ -227,8 +242,18 @@ class Execution:
         """It ended in an earlier run, which could not tell the ledger."""
         self._ends.add(delivery.ended, delivery.message.offset)
         self._settling.ended_before(delivery)
+        if delivery.ended != "parked":
+            self._over.add(delivery.message.offset)
+
+    def _stay_behind(self, delivery: Delivery) -> None:
+        """The one before it in its order, behind which it was parked, has not ended: so it waits, ever longer."""
+        delay = min(2.0**delivery.publish_tries, BEHIND)
+        again = replace(delivery, publish_tries=delivery.publish_tries + 1)
+        self._put_off(again, delay, f"offset {delivery.after}, before it in its order, has not ended")
 
     def _handle(self, delivery: Delivery) -> None:
+        if delivery.after is not None or delivery.publish_tries:
+            delivery = replace(delivery, after=None, publish_tries=0)
         ended = self._attempts.at(delivery)
         self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
         if self._task.batch == "auto":
@@ -245,6 +270,7 @@ class Execution:
             self._progress.done(delivery.message.offset)
         self._ends.add("done", delivery.message.offset)
         self._settling.done(delivery)
+        self._over.add(delivery.message.offset)
 
     def _act(self, delivery: Delivery, error: BaseException) -> None:
         now = time.time()
@@ -257,8 +283,8 @@ class Execution:
             case Again(delay, spent):
                 again = delivery.failed(failure, spent=spent)
                 metrics.retried(self._task.name, self._batch.group, "failed" if spent else "postponed")
-                telling.again(again, delay, failure)
-                self._again(again, delay, str(failure))
+                self._failures[delivery.message.offset] = failure
+                self._put_off(again, delay, str(failure), failure)
             case Hold(delay):
                 metrics.retried(self._task.name, self._batch.group, "held")
                 telling.held(delivery, delay, failure)
@@ -271,22 +297,34 @@ class Execution:
         policy = policy_in_force(self._task, self._batch.group)
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:
-            return policy.decide(error, delivery.attempts.failed, age)
+            return policy.decide(error, delivery.attempts.failed, age, real=self._parking.real)
         return self._attempts.judged(
             lambda: policy.decide(
                 error,
                 delivery.attempts.failed,
                 age,
+                real=self._parking.real,
                 message=delivery.message,
                 report=lambda fault: telling.not_taken(delivery, fault),
             )
         )
 
+    def _put_off(self, delivery: Delivery, delay: float, words: str, failure: Failure | None = None) -> None:
+        """It runs later: by a retry topic, where one is for so long a wait; else it waits in Celery."""
+        if not self._parking.parks(delay):
+            if failure is not None:
+                telling.again(delivery, delay, failure)
+            self._again(delivery, delay, words)
+            return
+        self._left[delivery.message.offset] = replace(delivery, due=time.time() + delay)
+        self._later.again(replace(delivery, due=None), Wait(delay, parked=True))
+
     def _again(self, delivery: Delivery, delay: float, words: str) -> None:
+        """It waits in Celery."""
         self._left[delivery.message.offset] = replace(delivery, due=time.time() + delay)
         if self._alone:
             retry_batch(self._task, self._batch.holding([replace(delivery, due=None)]), delay, words)
-        self._later.again(delivery, delay)
+        self._later.again(replace(delivery, due=None), Wait(delay))
 
     def _bury(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write its dead letter; as long as Kafka cannot take it, later again."""
@@ -303,10 +341,12 @@ class Execution:
         finally:
             self._burying += time.monotonic() - since
         self._ends.add("dead", delivery.message.offset)
+        self._over.add(delivery.message.offset)
         self._dead = self._dead or dead
 
     def _end(self) -> Any:
-        """Send on what runs later: what is due together goes together."""
+        """Park, or send on, what runs later: what is due together goes together."""
+        parked = self._park()
         for delay, deliveries in self._later.take():
             self._send_on(deliveries, delay)
             for delivery in deliveries:
@@ -314,7 +354,48 @@ class Execution:
         if self._dead is not None:
             # A task with a dead letter is a failed one for Flower, however many of its batch were done.
             raise DeadLettered(self._epitaph(self._dead))
+        if self._alone and parked:
+            # For Flower, too, it is a task that runs again; only that it is not Celery that sends it.
+            due = datetime.fromtimestamp(parked[0].due / 1000, UTC)
+            raise Retry(parked[0].delivery.error, Failed(parked[0].delivery.error), due)
         return self._result if self._alone else str(self._ends)
+
+    def _park(self) -> list[Clone]:
+        """Write what waits in retry topics there; what Kafka does not take stays in Celery, and spends nothing."""
+        waits = self._later.take_parked()
+        if not waits:
+            return []
+        clones = [
+            self._parking.clone(delivery, delay, self._failures.get(delivery.message.offset))
+            for delay, delivery in waits
+        ]
+        parked = []
+        failures = self._settling.park(clones, self._parking.delays)
+        for (delay, delivery), clone, failed in zip(waits, clones, failures, strict=True):
+            if failed is None:
+                parked.append(clone)
+                self._left.pop(delivery.message.offset)
+                self._ends.add("parked", delivery.message.offset)
+                metrics.parked(self._task.name, self._batch.group, tier(clone.delay))
+                telling.parked(clone.delivery, self._parking.topic(clone), clone.until or clone.due, clone.failure)
+            else:
+                self._stay_in_celery(delivery, delay, failed)
+        return parked
+
+    def _stay_in_celery(self, delivery: Delivery, delay: float, failed: PublishFailed) -> None:
+        """Kafka did not take it: it is tried again later. What is too large for its topic waits in Celery whole."""
+        pause = delay if isinstance(failed, RecordTooLarge) else min(delay, publish_delay(delivery.publish_tries))
+        telling.unparked(delivery, pause, failed)
+        metrics.retried(self._task.name, self._batch.group, "not_parked")
+        # What must come before it may not have been parked either, and is put off likewise.
+        self._left[delivery.message.offset] = again = replace(
+            delivery,
+            due=self._left[delivery.message.offset].due,
+            publish_tries=delivery.publish_tries + 1,
+        )
+        if self._alone:
+            retry_batch(self._task, self._batch.holding([again]), pause, str(failed))
+        self._later.put_off(again, Wait(pause))
 
     def _epitaph(self, first: Dead) -> str:
         if self._alone:
@@ -328,7 +409,7 @@ class Execution:
 
     def _send_on(self, deliveries: list[Delivery], delay: float, past: Mapping[str, Any] = NO_PAST) -> None:
         task = self._task
-        batch = self._batch.holding(replace(delivery, due=None) for delivery in deliveries)
+        batch = self._batch.holding(deliveries)
         send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past)
         for delivery in deliveries:
             self._left.pop(delivery.message.offset, None)

@@ -32,6 +32,7 @@ class _Metrics(NamedTuple):
     dead_lettered: "Counter"
     duration: "Histogram"
     skipped: "Counter"
+    parked: "Counter"
 
 
 #: Why deliveries are sent again, and why they die.
@@ -117,6 +118,12 @@ class Runs:
 def retried(handler: str, group: str, reason: str) -> None:
     """A delivery was sent again."""
     _made().retried.labels(handler, group, reason).inc()
+
+
+@_counting
+def parked(handler: str, group: str, tier: str) -> None:
+    """A delivery was written to a retry topic."""
+    _made().parked.labels(handler, group, tier).inc()
 
 
 @_counting
@@ -278,4 +285,7 @@ def _make() -> _Metrics:
             buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
         ),
         counter("worker_skipped", "Deliveries that were settled already and not run again.", ["handler", "group"]),
+        counter(
+            "worker_parked", "Deliveries that Kafka has in a retry topic, by its delay.", ["handler", "group", "tier"]
+        ),
     )

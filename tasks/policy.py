@@ -137,6 +137,7 @@ class Policy:
         failures: int,
         age: float = 0.0,
         *,
+        real: Callable[[float], float] = float,
         message: Message | None = None,
         report: Callable[[str], None] | None = None,
     ) -> Decision:
@@ -146,6 +147,7 @@ class Policy:
             error: what the handler raised.
             failures: how many of its runs before this one spent a retry.
             age: seconds since its first failure.
+            real: seconds after which a retry really starts that is to start after so many: those of its retry topic.
             message: for `retry_when`, which is not asked without one.
             report: told why an answer of `retry_when` was not taken.
         """
@@ -156,7 +158,11 @@ class Policy:
                 report(answer.fault)
             decision = self._answered(answer, failures)
         decision = decision or self._listed(error) or self._counted(failures)
-        if isinstance(decision, Again) and self._too_late(age + decision.delay):
+        if (
+            isinstance(decision, Again)
+            and self.give_up_after is not None
+            and self._too_late(age + real(decision.delay))
+        ):
             return Bury(EXPIRED)
         return decision
 

@@ -1,19 +1,20 @@
 """How a delivery ends: publish, wait for the acknowledgement, mark the ledger; its Celery message is acknowledged last.
 
-The one place that marks a delivery done and that writes its dead letter, for the child that runs handlers
-(tasks/execution.py) and for what the main process gave up (tasks/burial.py). A crash between two of the steps repeats
-one, and never skips one.
+The one place that marks a delivery done, that parks it and that writes its dead letter, for the child that runs
+handlers (tasks/execution.py) and for what the main process gave up (tasks/burial.py). A crash between two of the steps
+repeats one, and never skips one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from celery import Celery, Task
 
+from bridge.errors import PublishFailed
 from bridge.ledger import Fate
 from bridge.records.message import Batch, Dead, Delivery
-from bridge.topics.publisher import Publisher
+from bridge.topics.publisher import Clone, Publisher
 from lossless.transport.riding import LOOKED
 from lossless.worker.along import is_heard
 from tasks import metrics, telling
@@ -21,7 +22,7 @@ from tasks.between import is_followed, keeps_success
 from tasks.book import Book
 
 #: How a delivery has ended, in the word that travels with it until the ledger has the mark.
-ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead"}
+ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead", Fate.PARKED: "parked"}
 #: Headers of a message that was in a worker's hands before (lossless.worker.request, lossless.worker.consumer).
 _AFTER_A_LOSS: Final = ("lost", "restored")
 
@@ -62,10 +63,11 @@ class Settling:
         """Of the message that a task has in hand."""
         headers = task.request.headers or {}
         lost = follows_a_loss(headers)
+        # What came by a retry topic has two fates, of which the taking looks at none.
         alone = len(batch.deliveries) == 1
         again = lost or bool(headers.get("redelivered"))
         # Under threads and solo what was taken at once may have ended before it runs, and nobody would know here.
-        looked = alone and not again and is_heard() and LOOKED in (task.request.properties or {})
+        looked = alone and batch.via is None and not again and is_heard() and LOOKED in (task.request.properties or {})
         along = looked and not keeps_success(task) and not is_followed(task)
         return cls(task.app, batch, book, comes_again=again, at_once=alone or lost, looked=looked, along=along)
 
@@ -105,6 +107,45 @@ class Settling:
         self._mark(delivery, Fate.DEAD)
         metrics.dead_lettered(delivery.handler, group, dead.reason)
         telling.dead(delivery, dead, cause)
+
+    def park(self, clones: Sequence[Clone], delays: Sequence[int]) -> list[PublishFailed | None]:
+        """Write deliveries to their retry topics, wait until Kafka has acknowledged, and mark them parked.
+
+        Parameters:
+            delays: of the retry topics in which they may lie from an earlier run.
+
+        Returns:
+            for each why Kafka did not take it, or `None`: it is parked.
+
+        Raises:
+            LedgerUnavailable: as `done`.
+        """
+        publisher = Publisher.of(self._app)
+        try:
+            there = [self._was_parked(publisher, clone.delivery, delays) for clone in clones]
+        except PublishFailed as error:
+            return [error] * len(clones)
+        written = iter(
+            publisher.park(
+                [clone for clone, is_there in zip(clones, there, strict=True) if not is_there], self._batch.group
+            )
+        )
+        failures = [None if is_there else next(written) for is_there in there]
+        parked = [clone for clone, failed in zip(clones, failures, strict=True) if failed is None]
+        if parked:
+            offsets = [clone.delivery.message.offset for clone in parked]
+            # First of all: until the ledger has taken the marks, they travel with the message.
+            self._ended.update(offsets)
+            self._book.mark_all(offsets, Fate.PARKED)
+        return failures
+
+    def _was_parked(self, publisher: Publisher, delivery: Delivery, delays: Sequence[int]) -> bool:
+        """Whether it lies in a retry topic from an earlier run."""
+        group = self._batch.group
+        if self._comes_again and publisher.is_parked(delivery, delays, group):
+            return True
+        forgot_at = self._book.forgot_at(delivery.message)
+        return forgot_at is not None and publisher.is_parked(delivery, delays, group, forgot_at)
 
     def ended_before(self, delivery: Delivery) -> None:
         """Mark a delivery as it ended in an earlier run, which could not tell the ledger (`delivery.ended`).

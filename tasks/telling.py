@@ -4,6 +4,7 @@ A handler's error is logged with its traceback once, when its delivery is dead, 
 of errors groups it by that. Where thousands end alike they are summed up.
 """
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -68,6 +69,43 @@ def not_taken(delivery: Delivery, fault: str) -> None:
             "%s: retry_when has given no answer, so that the handler's other options decide: %s. Mend the function.",
             delivery.identity,
             fault,
+        )
+
+
+@harmless
+def parked(delivery: Delivery, topic: str, due: int, failure: Failure | None) -> None:
+    """Kafka has a delivery in a retry topic, until `due` (ms since the epoch)."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.warning("%d more deliveries of %s were parked in %s.", count, handler, topic)
+
+    if _sums.admits(("parked", handler, topic), more):
+        logger.warning(
+            "%s: run %d, and parked in %s until %s (attempts: %s): %s",
+            delivery.identity,
+            delivery.runs,
+            topic,
+            datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec="seconds"),
+            str(delivery.attempts),
+            str(failure) if failure is not None else delivery.error,
+        )
+
+
+@harmless
+def unparked(delivery: Delivery, delay: float, why: Exception) -> None:
+    """Kafka did not take what was to be parked."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.error("%d more deliveries of %s could not be parked, and wait in Celery.", count, handler)
+
+    if _sums.admits(("unparked", handler), more):
+        logger.error(
+            "%s is to wait in a retry topic, but Kafka did not take it; it waits in Celery, for %.3g s: %s",
+            delivery.identity,
+            delay,
+            str(why),
         )
 
 

@@ -189,6 +189,8 @@ def _more(delivery: Delivery) -> _Json:
     more: _Json = {name: value for name in _MORE if (value := getattr(delivery, name))}
     if delivery.via is not None:
         more["via"] = delivery.via.offset
+    if delivery.after is not None:
+        more["after"] = delivery.after
     if delivery.runs or any(delivery.attempts):
         failed, lost, postponed, replayed = delivery.attempts
         counts = {"attempts": delivery.runs, "failures": failed, "lost": lost, "replayed": replayed}
@@ -424,6 +426,7 @@ def _delivery(message: Message, handler: str, runs: int, more: Mapping[str, Any]
         ended=str(more.get("ended") or ""),
         due=float(more["due"]) if more.get("due") else None,
         via=None if via is None else via._replace(offset=int(more["via"])),
+        after=int(more["after"]) if more.get("after") is not None else None,
     )
 
 

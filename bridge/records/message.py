@@ -137,6 +137,8 @@ class Delivery:
         ended: "done" or "dead" when it has ended so, until the ledger has the mark: it does not run again.
         due: seconds since the epoch before which it must not run again.
         via: the record of a retry or replay topic by which it came; `None`: straight from its source.
+        after: on an ordered topic, the offset of the one before it in its order, which had not ended when this one was
+            parked behind it: it does not run before that.
     """
 
     message: Message
@@ -151,6 +153,7 @@ class Delivery:
     ended: str = ""
     due: float | None = None
     via: Via | None = None
+    after: int | None = None
 
     @property
     def identity(self) -> str:
@@ -180,6 +183,10 @@ class Delivery:
             first_failed_at=self.first_failed_at or failure.failed_at,
             error=cut(str(failure), ERROR_LENGTH),
         )
+
+    def parked(self) -> "Delivery":
+        """This delivery as it is parked: with a number of its own, and nothing of its way through Celery."""
+        return replace(self, number=self.number + 1, dead=None, publish_tries=0, ended="", due=None)
 
     def lost(self, times: int) -> "Delivery":
         """This delivery after so many runs of which no process came back."""

@@ -19,7 +19,15 @@ MESSAGE: Final = 500
 _NAMES: Final = frozenset(
     {
         *("origin_topic", "origin_partition", "origin_offset", "origin_timestamp", "origin_topic_id"),
-        *("handler", "bridge_group", "delivery_number", "retry_number", "retry_timestamp", "retry_until"),
+        *(
+            "handler",
+            "bridge_group",
+            "delivery_number",
+            "retry_number",
+            "retry_timestamp",
+            "retry_until",
+            "retry_after",
+        ),
         *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
         *("error_class", "error_message", "first_failed_at", "failed_at"),
     }
@@ -83,6 +91,7 @@ def headers(
         "retry_number": str(delivery.runs),
         "retry_timestamp": str(due) if due else "",
         "retry_until": "" if until is None else str(until),
+        "retry_after": "" if delivery.after is None else str(delivery.after),
         **attempts_said(delivery),
         "error_class": failure.error_class if failure else error_class,
         "error_message": cut(failure.error_message if failure else error_message, MESSAGE),
@@ -159,6 +168,7 @@ def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: st
         error=_error(ours.get("error_class", ""), ours.get("error_message", "")),
         due=until / 1000 if until > due else None,
         via=via,
+        after=number(ours, "retry_after") if "retry_after" in ours else None,
     )
     return Parked(delivery, group, source_id, due, number(ours, "failed_at"))
 

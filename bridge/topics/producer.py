@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.errors import PublishFailed, RecordTooLarge
 from bridge.kafka import Fatal, KafkaError, KafkaException, Producer, Record, producer_client
@@ -16,6 +16,21 @@ logger = logging.getLogger(__name__)
 #: Seconds to wait for Kafka's acknowledgement; more than librdkafka's own `message.timeout.ms`,
 #: so that a record is either acknowledged or given up by it, never still in flight.
 ACKNOWLEDGED_WITHIN: Final = 20.0
+
+
+class Letter(NamedTuple):
+    """A delivery's key and value on their way to a topic of ours.
+
+    Attributes:
+        partition: -1 where that is the partitioner's to say.
+        what: what it is, for errors.
+    """
+
+    topic: str
+    partition: int
+    delivery: Delivery
+    headers: RecordHeaders
+    what: str = "its dead letter"
 
 
 class AcknowledgedProducer:
@@ -33,39 +48,57 @@ class AcknowledgedProducer:
             RecordTooLarge: the topic does not take a record of this size.
             PublishFailed: Kafka did not acknowledge it; it may or may not be there.
         """
-        outcome: list[KafkaError | None] = []
+        partition = self._partition(topic, delivery.message.partition)
+        (failed,) = self.publish_all([Letter(topic, partition, delivery, headers)])
+        if failed is not None:
+            raise failed
+
+    def publish_all(self, letters: Sequence[Letter]) -> list[PublishFailed | None]:
+        """Write many, and wait for all their acknowledgements: for each why it failed, or `None`."""
+        answers: list[list[KafkaError | None]] = [[] for _ in letters]
+        refused = [self._produce(letter, answers[at]) for at, letter in enumerate(letters)]
+        # flush() returns 0 although all records failed: only the callback says what became of each.
+        fatal = self._flush() if None in refused else None
+        for answer in (fatal, *(answer for some in answers for answer in some)):
+            if self._renew_if_fatal(answer):
+                break
+        return [
+            why if why is not None else self._failure(letter, [*([] if fatal is None else [fatal]), *some])
+            for letter, why, some in zip(letters, refused, answers, strict=True)
+        ]
+
+    def _produce(self, letter: Letter, answers: list[KafkaError | None]) -> PublishFailed | None:
+        message = letter.delivery.message
 
         def acknowledged(error: KafkaError | None, record: Record) -> None:
-            outcome.append(error)
+            answers.append(error)
 
-        message = delivery.message
         try:
             self._producer.produce(
-                topic,
+                letter.topic,
                 value=message.value,
                 key=message.key,
-                headers=headers,
-                partition=self._partition(topic, message.partition),
+                headers=letter.headers,
+                partition=letter.partition,
                 on_delivery=acknowledged,
             )
         except KafkaException as error:
             self._renew_if_fatal(error.args[0])
-            raise _failed(topic, delivery, error.args[0]) from None
+            return _failed(letter, error.args[0])
         except BufferError:
-            raise PublishFailed(f"{delivery}: the producer's queue is full: Kafka has not answered for long.") from None
-        # flush() returns 0 although all records failed: only the callback says what became of this one.
-        fatal = self._flush()
-        self._check(topic, delivery, [fatal, *outcome] if fatal is not None else outcome)
+            return PublishFailed(f"{letter.delivery}: the producer's queue is full: Kafka has not answered for long.")
+        return None
 
-    def _check(self, topic: str, delivery: Delivery, answers: Sequence[KafkaError | None]) -> None:
-        """What the client said of itself, and of the record if it said so: the last counts."""
-        for answer in answers:
-            self._renew_if_fatal(answer)
+    def _failure(self, letter: Letter, answers: Sequence[KafkaError | None]) -> PublishFailed | None:
+        """From what the client said of itself, and of the record if it said so: the last counts."""
         if not answers:
-            raise PublishFailed(f"{delivery}: no answer from Kafka for {topic!r} in {ACKNOWLEDGED_WITHIN:g} s.")
-        if answers[-1] is not None:
-            self._partitions.pop(topic, None)
-            raise _failed(topic, delivery, answers[-1])
+            return PublishFailed(
+                f"{letter.delivery}: no answer from Kafka for {letter.topic!r} in {ACKNOWLEDGED_WITHIN:g} s."
+            )
+        if answers[-1] is None:
+            return None
+        self._partitions.pop(letter.topic, None)
+        return _failed(letter, answers[-1])
 
     def _flush(self) -> KafkaError | None:
         """Wait for the acknowledgement; return why the producer cannot go on, if so."""
@@ -81,11 +114,13 @@ class AcknowledgedProducer:
             return error.__cause__.args[0]  # type: ignore[no-any-return]
         return fatal.error
 
-    def _renew_if_fatal(self, error: KafkaError | None) -> None:
+    def _renew_if_fatal(self, error: KafkaError | None) -> bool:
         """Nothing gets out of an idempotent producer any more after a fatal error: a log that lost its end is one."""
-        if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
-            logger.error("the producer cannot go on and is made anew: %s", error.str())
-            self._producer = producer_client(self._settings.kafka)
+        if error is None or not (error.fatal() or error.code() == KafkaError._FATAL):
+            return False
+        logger.error("the producer cannot go on and is made anew: %s", error.str())
+        self._producer = producer_client(self._settings.kafka)
+        return True
 
     def _partition(self, topic: str, source: int) -> int:
         """The source's partition number where the topic has it, else one that is always the same."""
@@ -99,11 +134,12 @@ class AcknowledgedProducer:
         return source % count if count else -1
 
 
-def _failed(topic: str, delivery: Delivery, error: KafkaError) -> PublishFailed:
+def _failed(letter: Letter, error: KafkaError) -> PublishFailed:
+    delivery, topic = letter.delivery, letter.topic
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         size = len(delivery.message.value or b"") + len(delivery.message.key or b"")
         return RecordTooLarge(
-            f"{delivery}: its dead letter ({size} bytes of key and value) is larger than {topic!r} takes: "
+            f"{delivery}: {letter.what} ({size} bytes of key and value) is larger than {topic!r} takes: "
             "raise that topic's max.message.bytes."
         )
-    return PublishFailed(f"{delivery}: {topic!r} did not take its dead letter: {error.str()}.")
+    return PublishFailed(f"{delivery}: {topic!r} did not take {letter.what}: {error.str()}.")

@@ -1,24 +1,50 @@
-"""Writes dead letters to Kafka; returns after Kafka has acknowledged."""
+"""Writes dead letters and what is parked to Kafka; returns after Kafka has acknowledged."""
 
 import os
 import threading
 import time
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Final, NamedTuple
 
 from celery import Celery
 
 from bridge import settings
 from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
-from bridge.records import dead_letter
+from bridge.records import dead_letter, parked
 from bridge.records.dead_letter import Whose
+from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery
 from bridge.settings import Settings
 from bridge.topics.dead_letters import dead_letters
+from bridge.topics.extents import extents
 from bridge.topics.names import TopicNames
-from bridge.topics.producer import AcknowledgedProducer
+from bridge.topics.producer import AcknowledgedProducer, Letter
+from bridge.topics.readback import records
+from bridge.topics.retries import RetryTopics
 
 #: How many of the last records of a partition are looked through for a letter that may have just been written.
 JUST_WRITTEN: Final = 10_000
+
+
+class Clone(NamedTuple):
+    """A delivery on its way to a retry topic.
+
+    Attributes:
+        delivery: as it is parked, with its new number.
+        delay: of the topic, in seconds.
+        due, until: as bridge.records.parked has them.
+    """
+
+    delivery: Delivery
+    delay: int
+    due: int
+    until: int | None = None
+    failure: Failure | None = None
+
+
+#: A record of a retry topic: the identity, group and number of its delivery.
+Held = tuple[str, str, int]
 
 
 class Publisher:
@@ -35,6 +61,8 @@ class Publisher:
         self._settings = chosen
         self._producer = AcknowledgedProducer(chosen)
         self._letters: dict[tuple[str, str, int], tuple[float, set[Whose]]] = {}
+        self._parked: dict[tuple[str, str, int], tuple[float, set[Held]]] = {}
+        self.retries = RetryTopics(chosen)
 
     @classmethod
     def of(cls, app: Celery) -> "Publisher":
@@ -89,7 +117,83 @@ class Publisher:
             self._letters[place] = (read_at, found)
         return any(whose in found for whose in Whose.those_of(delivery))
 
+    def park(self, clones: Sequence[Clone], group: str) -> list[PublishFailed | None]:
+        """Write many to their retry topics, and wait until every in-sync replica has them: for each why not, or `None`.
+
+        One that is too large for its topic goes without the words of its failure.
+        """
+        failures: list[PublishFailed | None] = []
+        letters: list[tuple[int, Letter]] = []
+        for at, clone in enumerate(clones):
+            letter = self._letter(clone, group)
+            failures.append(letter if isinstance(letter, PublishFailed) else None)
+            if isinstance(letter, Letter):
+                letters.append((at, letter))
+        for said in (True, False):
+            if not said:
+                letters = [(at, _shorter(each, clones[at], group)) for at, each in letters if _is_large(failures[at])]
+            for (at, _), failed in zip(letters, self._producer.publish_all([each for _, each in letters]), strict=True):
+                failures[at] = failed
+        if any(failed is not None and not _is_large(failed) for failed in failures):
+            self.retries.forget()
+        return failures
+
+    def _letter(self, clone: Clone, group: str) -> Letter | PublishFailed:
+        message = clone.delivery.message
+        try:
+            topic = self.retries.ready(message.topic, clone.delay, group)
+        except KafkaUnavailable as error:
+            return PublishFailed(f"{clone.delivery}: {error}")
+        if topic is None:
+            return PublishFailed(f"{clone.delivery}: there is no retry topic of {clone.delay} s for {message.topic!r}.")
+        headers = parked.headers(clone.delivery, group, due=clone.due, until=clone.until, failure=clone.failure)
+        partition = self.retries.partition(topic, message.partition)
+        return Letter(topic, partition, clone.delivery, headers, "its retry")
+
+    def is_parked(
+        self, delivery: Delivery, delays: Sequence[int], group: str, written_before: float | None = None
+    ) -> bool:
+        """Whether a retry topic has this delivery, under the number that it has now: as `has_dead_letter`.
+
+        Parameters:
+            delays: of the topics in which it may be.
+
+        Raises:
+            PublishFailed: Kafka does not tell.
+        """
+        message = delivery.message
+        place = (group, message.topic, message.partition)
+        read_at, found = self._parked.get(place, (0.0, set()))
+        if written_before is None or read_at <= written_before + 1:
+            read_at = time.time()
+            try:
+                found = self._recently_parked(group, message.topic, message.partition, delays)
+            except KafkaUnavailable as error:
+                raise PublishFailed(f"{delivery}: {error}") from None
+            self._parked[place] = (read_at, found)
+        return (delivery.identity, group, delivery.number) in found
+
+    def _recently_parked(self, group: str, topic: str, partition: int, delays: Sequence[int]) -> set[Held]:
+        names = self.retries.existing(topic, delays, group)
+        there = extents(self._settings.of_group(group), names)
+        chosen = [each for each in there if each.partition == self.retries.partition(each.topic, partition)]
+        starts = {each.place: max(each.first, each.end - JUST_WRITTEN) for each in chosen}
+        ends = {each.place: each.end for each in chosen}
+        read = map(parked.whose, records(self._settings.of_group(group), starts, ends))
+        return {held for held in read if held is not None}
+
     def _recent(self, group: str, topic: str, partition: int) -> set[Whose]:
         """Whose the last dead letters for a partition are."""
         read = dead_letters(self._settings.of_group(group), topic, JUST_WRITTEN, partition)
         return {letter.whose for letter in read.letters}
+
+
+def _is_large(failed: PublishFailed | None) -> bool:
+    return isinstance(failed, RecordTooLarge)
+
+
+def _shorter(letter: Letter, clone: Clone, group: str) -> Letter:
+    """The same with nothing said of its failure but its class."""
+    said = None if clone.failure is None else dead_letter.shorter_and_shorter(clone.failure)[-1]
+    bare = replace(clone.delivery, error=clone.delivery.error.partition(": ")[0])
+    return letter._replace(headers=parked.headers(bare, group, due=clone.due, until=clone.until, failure=said))

@@ -21,6 +21,30 @@ class Tier(NamedTuple):
     again: bool = False
 
 
+class Waits(NamedTuple):
+    """Where waits go: to Celery, or to a retry topic.
+
+    Attributes:
+        park_after: seconds; shorter waits are Celery's (`kafka_park_after`).
+        delays: of the tiers that may be parked into, ascending.
+    """
+
+    park_after: float
+    delays: tuple[int, ...] = ()
+
+    def tier(self, wait: float) -> Tier | None:
+        """The tier for a wait; `None` where it is Celery's."""
+        return tier_for(wait, self.delays) if wait >= self.park_after else None
+
+    def real(self, wait: float) -> float:
+        """Seconds after which a retry really starts that is to start after `wait`: rounded up to its tiers."""
+        if wait < self.park_after or not self.delays:
+            return wait
+        rounds, rest = divmod(wait, self.delays[-1])
+        tier = self.tier(rest)
+        return rounds * self.delays[-1] + (rest if tier is None else tier.delay)
+
+
 def tier_for(wait: float, delays: Iterable[int]) -> Tier | None:
     """The next tier that is long enough; the longest, again and again, for more; `None` where there is none.
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import pickle
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from celery.exceptions import Reject, Retry
 
-from bridge.errors import LedgerUnavailable, PublishFailed
+from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
 from bridge.ledger import Account, Fate, Mark
 from bridge.ledger.breakers import Known
 from bridge.records.attempts import NONE, Attempts
@@ -18,10 +19,10 @@ from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import Batch, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
-from bridge.topics.publisher import Publisher
+from bridge.topics.publisher import Clone, Publisher
 from lossless.worker.ending import ComeBack
-from tasks import Breaker, DeadLetter, StopConsuming, app, attempt, execution, handler, metrics, resending
-from tasks.book import Book
+from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, attempt, execution, handler, metrics, resending
+from tasks.book import OVER, Book
 from tasks.breaking import Breaking
 from tasks.errors import DeadLettered
 from tests.memory_ledger import MemoryLedger
@@ -67,6 +68,13 @@ class FakeBook:
         self.unwritten[offset] = fate
         self.flush()
 
+    def mark_all(self, offsets: list[int], fate: Fate) -> None:
+        self.unwritten.update(dict.fromkeys(offsets, fate))
+        self.flush()
+
+    def over(self, offsets: list[int]) -> set[int]:
+        return {offset for offset in offsets if self.fates.get(offset) in OVER}
+
     def flush(self, patience: float = 0) -> None:
         if self.silent and self.unwritten:
             raise LedgerUnavailable("no answer")
@@ -92,7 +100,11 @@ class World:
         self.batches: list[Batch] = []
         self.pasts: list[dict[str, Any]] = []
         self.most = 0
-        self.kafka_down = False
+        self.kafka_down = self.too_large = False
+        self.clones: list[Clone] = []
+        self.there: set[tuple[str, int]] = set()
+        self.tiers: tuple[int, ...] | None = None
+        self.retries = self
         self.book = FakeBook(set())
         monkeypatch.setattr(Book, "of", lambda app, batch: self.book)
         monkeypatch.setattr(Publisher, "of", lambda app: self)
@@ -106,6 +118,20 @@ class World:
 
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         return any(offset == delivery.message.offset for offset, _ in self.letters)
+
+    def usable(self, source: str, delays: Any, group: str) -> tuple[int, ...]:
+        return tuple(delays) if self.tiers is None else self.tiers
+
+    def park(self, clones: list[Clone], group: str) -> list[PublishFailed | None]:
+        if self.kafka_down:
+            return [PublishFailed("Kafka is away") for _ in clones]
+        if self.too_large:
+            return [RecordTooLarge("too large") for _ in clones]
+        self.clones += clones
+        return [None for _ in clones]
+
+    def is_parked(self, delivery: Delivery, delays: Any, group: str, written_before: float | None = None) -> bool:
+        return (delivery.identity, delivery.number) in self.there
 
     def send_on(
         self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1, past: Any = None
@@ -498,3 +524,209 @@ def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(monkeypa
     assert [each.message.offset for each in sent.deliveries] == [0, 1, 2, 3]
     assert [each.attempts for each in sent.deliveries] == [Attempts(postponed=1), NONE, NONE, NONE]
     assert not world.letters
+
+
+# Long waits go through retry topics
+
+
+class Busy(Exception):
+    """Asks for a long wait."""
+
+
+@handler("orders", name="unit.notify", codec=int, batch=9, retry_delays=(300, 1_800, 5), give_up_after=10_000)
+def notify(number: int) -> str:
+    ran.append(number)
+    if number == 7:
+        raise RetryLater(70)
+    if number == 8:
+        raise RetryLater(100_000)
+    if number < 0:
+        raise Busy("no line")
+    return "sent"
+
+
+def to_notify(*values: int, order: str | None = None, keys: str = "", **known: Any) -> Batch:
+    deliveries = tuple(
+        Delivery(
+            Message("orders", 0, offset, key=keys[offset].encode() if keys else None, value=b"%d" % value),
+            "unit.notify",
+            **known,
+        )
+        for offset, value in enumerate(values)
+    )
+    return Batch("unit.notify", "orders", 0, deliveries, "c", "g", "t", order)
+
+
+def run_notify(batch: Batch, **headers: Any) -> Any:
+    header = to_header(batch)
+    task: Any = notify
+    task.push_request(headers={HEADER: header, **headers}, called_directly=False, delivery_info={}, id="x")
+    try:
+        return execution.execute(notify, header)
+    finally:
+        notify.pop_request()
+
+
+def test_a_long_wait_is_parked_and_not_sent_to_celery(world: World) -> None:
+    assert run_notify(to_notify(-1, 2, -3)) == "1 done, 2 parked; parked: orders-0-0 orders-0-2"
+    assert world.sent == []
+    assert world.book.fates == {0: Fate.PARKED, 1: Fate.DONE, 2: Fate.PARKED}
+    first, second = world.clones
+    now = time.time()
+    for clone, offset in ((first, 0), (second, 2)):
+        assert (clone.delivery.message.offset, clone.delay, clone.until) == (offset, 300, None)
+        assert (clone.delivery.number, clone.delivery.runs, clone.delivery.attempts) == (1, 1, Attempts(failed=1))
+        assert now + 290 < clone.due / 1000 <= now + 300
+        assert clone.failure is not None
+        assert str(clone.failure) == "tests.unit.test_execution.Busy: no line"
+
+
+def test_the_only_delivery_of_a_message_that_is_parked_is_a_task_that_runs_again(world: World) -> None:
+    with pytest.raises(Retry, match="no line"):
+        run_notify(to_notify(-1))
+    assert world.book.fates == {0: Fate.PARKED}
+    assert world.sent == []
+
+
+def test_the_next_delay_of_an_explicit_list_is_parked_in_its_own_topic_and_a_short_one_is_celerys(world: World) -> None:
+    with pytest.raises(Retry):
+        run_notify(to_notify(-1, attempts=Attempts(failed=1)))
+    assert world.clones[0].delay == 1_800
+    run_notify(to_notify(-1, -1, attempts=Attempts(failed=2)))
+    assert [delay for delay, _ in world.sent] == [5]
+    assert len(world.clones) == 1
+
+
+def test_a_wait_that_somebody_asks_for_is_rounded_up_and_spends_no_retry(world: World) -> None:
+    with pytest.raises(Retry):
+        run_notify(to_notify(7))
+    (clone,) = world.clones
+    assert (clone.delay, clone.delivery.attempts) == (120, Attempts(postponed=1))
+
+
+def test_what_would_start_after_the_budget_is_expired_by_the_tiers_real_delay(world: World) -> None:
+    hours_ago = int((time.time() - 9_930) * 1000)
+    with pytest.raises(DeadLettered):
+        # 70 s are left, and it asks for 70; but its topic holds it for 120.
+        run_notify(to_notify(7, first_failed_at=hours_ago))
+    assert world.letters == [(0, "expired")]
+    assert world.clones == []
+
+
+def test_what_waits_longer_than_every_topic_is_parked_again_without_running(world: World) -> None:
+    monkey: Any = notify
+    before, monkey.policy = monkey.policy, replace(monkey.policy, give_up_after=None)
+    try:
+        with pytest.raises(Retry):
+            run_notify(to_notify(8))
+        (clone,) = world.clones
+        assert clone.until is not None
+        assert (clone.delay, 99_990 < clone.until / 1000 - time.time() <= 100_000) == (86_400, True)
+        ran.clear()
+        world.book.fates.clear()
+        # Its time in the topic is over, and the wait is not.
+        with pytest.raises(Retry):
+            run_notify(to_notify(8, due=time.time() + 13_600, number=1, runs=1, attempts=Attempts(postponed=1)))
+        assert ran == []
+        again = world.clones[1]
+        assert (again.delay, again.until, again.delivery.number) == (21_600, None, 2)
+        assert (again.delivery.runs, again.delivery.attempts) == (1, Attempts(postponed=1))
+    finally:
+        monkey.policy = before
+
+
+def test_what_kafka_does_not_take_stays_in_celery_is_tried_again_and_spends_nothing_more(world: World) -> None:
+    world.kafka_down = True
+    run_notify(to_notify(-1, 2))
+    (again,) = world.batches[0].deliveries
+    assert [delay for delay, _ in world.sent] == [2]
+    assert again.due is not None
+    assert (again.publish_tries, again.number, again.attempts) == (1, 0, Attempts(failed=1))
+    assert 290 < again.due - time.time() <= 300
+    assert world.book.fates == {1: Fate.DONE}
+    # Tried again, the handler does not run.
+    ran.clear()
+    world.kafka_down = False
+    with pytest.raises(Retry):
+        run_notify(world.batches[0])
+    assert ran == []
+    (clone,) = world.clones
+    assert (clone.delay, clone.delivery.number, clone.delivery.attempts) == (300, 1, Attempts(failed=1))
+    assert world.book.fates == {0: Fate.PARKED, 1: Fate.DONE}
+
+
+def test_what_is_too_large_for_its_topic_waits_in_celery_as_long(world: World) -> None:
+    world.too_large = True
+    run_notify(to_notify(-1, 2))
+    assert [round(delay) for delay, _ in world.sent] == [300]
+    assert world.book.fates == {1: Fate.DONE}
+
+
+def test_without_a_topic_to_wait_in_it_waits_in_celery(world: World) -> None:
+    world.tiers = ()
+    run_notify(to_notify(-1, 2))
+    assert [delay for delay, _ in world.sent] == [300]
+    assert world.clones == []
+
+
+def test_what_kafka_had_before_a_crash_is_not_written_again(world: World) -> None:
+    world.there = {("orders-0-0:unit.notify", 1)}
+    with pytest.raises(Retry):
+        run_notify(to_notify(-1), redelivered=True)
+    assert world.clones == []
+    assert world.book.fates == {0: Fate.PARKED}
+
+
+def test_what_is_parked_and_not_marked_travels_as_that_and_is_not_run_again(world: World) -> None:
+    world.book.silent = True
+    with pytest.raises(ComeBack) as caught:
+        run_notify(to_notify(-1))
+    back = from_header("unit.notify", caught.value.headers[HEADER])
+    assert [each.ended for each in back.deliveries] == ["parked"]
+    ran.clear()
+    world.book.silent = False
+    run_notify(back)
+    assert (ran, len(world.clones), world.book.fates) == ([], 1, {0: Fate.PARKED})
+
+
+def test_what_comes_after_it_in_its_order_is_parked_behind_it_and_not_run(world: World) -> None:
+    run_notify(to_notify(-1, 2, 3, -4, 5, order="key", keys="abaaa"))
+    assert ran == [-1, 2]
+    parked = [(each.delivery.message.offset, each.delivery.after, each.delivery.runs) for each in world.clones]
+    assert parked == [(0, None, 1), (2, 0, 0), (3, 2, 0), (4, 3, 0)]
+    assert len({clone.due for clone in world.clones}) <= 2
+    assert world.book.fates == {0: Fate.PARKED, 1: Fate.DONE, 2: Fate.PARKED, 3: Fate.PARKED, 4: Fate.PARKED}
+
+
+def one(offset: int, value: int, **known: Any) -> Delivery:
+    return Delivery(Message("orders", 0, offset, key=b"a", value=b"%d" % value), "unit.notify", **known)
+
+
+def test_what_was_parked_behind_another_does_not_run_before_that_has_ended(world: World) -> None:
+    batch = replace(to_notify(1), order="key")
+    world.book.fates = {0: Fate.PARKED}
+    run_notify(batch.holding([one(4, 5, after=0), one(5, 6, after=4)]))
+    assert ran == []
+    assert world.sent == [(1, [4, 5])]
+    assert [each.after for each in world.batches[0].deliveries] == [0, 4]
+    for fate in (Fate.DONE, Fate.DEAD, Fate.DISCARDED):
+        ran.clear()
+        world.book.fates = {0: fate}
+        run_notify(world.batches[0])
+        assert ran == [5, 6]
+
+
+def test_what_waits_behind_another_looks_ever_more_seldom_and_is_parked_in_the_end(world: World) -> None:
+    batch = replace(to_notify(1), order="key")
+    world.book.fates = {0: Fate.PARKED}
+    batch = batch.holding([one(4, 5, after=0), one(5, 6, after=4)])
+    for _ in range(6):
+        run_notify(batch)
+        batch = world.batches[-1]
+    run_notify(batch)
+    assert [delay for delay, _ in world.sent] == [1, 2, 4, 8, 16, 32]
+    assert [(each.delay, each.delivery.after, each.delivery.attempts) for each in world.clones] == [
+        (60, 0, Attempts()),
+        (60, 4, Attempts()),
+    ]
+    assert ran == []

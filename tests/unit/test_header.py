@@ -47,6 +47,7 @@ def batches(draw: st.DrawFn) -> Batch:
             ended=draw(st.sampled_from(["", "done", "dead"])),
             due=draw(st.none() | st.floats(1, 1e12)),
             via=None if via is None else via._replace(offset=draw(st.integers(0, 2**63 - 1))),
+            after=draw(st.none() | st.integers(0, 2**63 - 1)),
         )
         for offset in sorted(offsets)
     )

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.records.message import Delivery, Message
-from tasks.later import Later
+from tasks.later import Later, Wait
 
 
 def delivery(offset: int, key: bytes | None = None) -> Delivery:
@@ -14,7 +14,7 @@ def delivery(offset: int, key: bytes | None = None) -> Delivery:
 def test_what_is_due_together_goes_together_in_the_order_it_came():
     later = Later(None)
     for offset, delay in ((1, 4.0), (2, 8.0), (3, 4.0)):
-        later.again(delivery(offset), delay)
+        later.again(delivery(offset), Wait(delay))
     taken = [(delay, [each.message.offset for each in found]) for delay, found in later.take()]
     assert taken == [(4.0, [1, 3]), (8.0, [2])]
     assert list(later.take()) == []
@@ -22,8 +22,8 @@ def test_what_is_due_together_goes_together_in_the_order_it_came():
 
 def test_what_could_not_be_sent_is_still_there():
     later = Later(None)
-    later.again(delivery(1), 4.0)
-    later.again(delivery(2), 8.0)
+    later.again(delivery(1), Wait(4.0))
+    later.again(delivery(2), Wait(8.0))
     taking = later.take()
     next(taking)
     next(taking)
@@ -34,21 +34,52 @@ def test_what_could_not_be_sent_is_still_there():
 @given(st.lists(st.sampled_from([b"a", b"b", None])), st.sampled_from([b"a", b"b", None]))
 def test_a_key_that_waits_holds_back_itself_and_nothing_else(keys, failing):
     later = Later("key")
-    later.again(delivery(0, failing), 4.0)
+    later.again(delivery(0, failing), Wait(4.0))
     for offset, key in enumerate(keys, 1):
         held = failing is not None and key == failing
-        assert later.delay_of(delivery(offset, key)) == (4.0 if held else None)
+        assert later.wait_of(delivery(offset, key)) == (Wait(4.0) if held else None)
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", None]), min_size=1))
 def test_a_partition_in_order_waits_as_a_whole_and_one_without_an_order_for_nothing(keys):
-    for order, expected in (("partition", 4.0), (None, None)):
+    for order, expected in (("partition", Wait(4.0)), (None, None)):
         later = Later(order)
-        later.again(delivery(0, b"c"), 4.0)
-        assert {later.delay_of(delivery(offset, key)) for offset, key in enumerate(keys, 1)} == {expected}
+        later.again(delivery(0, b"c"), Wait(4.0))
+        assert {later.wait_of(delivery(offset, key)) for offset, key in enumerate(keys, 1)} == {expected}
 
 
 def test_what_was_only_put_off_holds_nothing_back():
     later = Later("key")
-    later.put_off(delivery(1, b"a"), 0.0)
-    assert later.delay_of(delivery(2, b"a")) is None
+    later.put_off(delivery(1, b"a"), Wait(0.0))
+    assert later.wait_of(delivery(2, b"a")) is None
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"a", b"b", None]), st.booleans()), max_size=8),
+    st.sampled_from(["key", "partition", None]),
+)
+def test_what_is_parked_together_knows_behind_which_it_stays(put_off, order):
+    later = Later(order)
+    for offset, (key, fails) in enumerate(put_off):
+        each = delivery(offset, key)
+        wait = later.wait_of(each)
+        if wait is not None:
+            later.put_off(each, wait)
+        elif fails:
+            later.again(each, Wait(300.0, parked=True))
+    parked = [each for _, each in later.take_parked()]
+    lanes: dict[object, int] = {}
+    for each in parked:
+        key = each.message.key if order == "key" else None
+        free = order is None or (order == "key" and key is None)
+        assert each.after == (None if free else lanes.get(key))
+        lanes[key] = each.message.offset
+    assert list(later.take()) == []
+
+
+def test_what_waits_in_celery_is_not_parked():
+    later = Later(None)
+    later.again(delivery(1), Wait(4.0))
+    later.again(delivery(2), Wait(4.0, parked=True))
+    assert [each.message.offset for _, each in later.take_parked()] == [2]
+    assert [(delay, [each.message.offset for each in some]) for delay, some in later.take()] == [(4.0, [1])]

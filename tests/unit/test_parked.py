@@ -82,6 +82,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         first_failed_at=draw(st.none() | st.integers(1, 2**53)),
         error=draw(st.sampled_from(["", "shop.Declined", "OSError: no: really"])),
         via=VIA,
+        after=draw(st.none() | st.integers(0, 2**53)),
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.settings.values import FileSettings
-from bridge.topics.tiers import Tier, explicit, needed, possible, tier_for
+from bridge.topics.tiers import Tier, Waits, explicit, needed, possible, tier_for
 
 STANDARD = FileSettings().kafka_retry_tiers
 
@@ -80,3 +80,25 @@ def test_whatever_a_handlers_delays_are_each_that_is_parked_has_a_tier_of_its_ow
             assert tier is not None
             assert delay <= tier.delay < delay + 1
             assert not tier.again
+
+
+@pytest.mark.parametrize(
+    ("wait", "real"),
+    [
+        (59.9, 59.9),
+        (60, 60),
+        (61, 120),
+        (3_601, 21_600),
+        (86_401, 86_401),
+        (86_470, 86_520),
+        (200_000, 172_800 + 86_400),
+    ],
+)
+def test_a_retry_starts_when_its_tiers_are_over(wait: float, real: float):
+    assert Waits(60, STANDARD).real(wait) == pytest.approx(real)
+    assert Waits(60).real(wait) == wait
+
+
+@given(st.floats(0, 1e7), st.floats(0.1, 1e5), st.lists(st.integers(1, 10**5), max_size=5))
+def test_no_retry_starts_before_its_time(wait, park_after, delays):
+    assert Waits(park_after, tuple(sorted(delays))).real(wait) >= wait - 1e-6

@@ -1,0 +1,147 @@
+"""Which retry topics there are and may be parked into, as a worker's process knows it; what is missing is made.
+
+A topic that drops its records before they are due, by age or because another has its key, is not parked into.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from bridge.errors import KafkaUnavailable
+from bridge.kafka import AdminClient, KafkaException, admin_client
+from bridge.settings import Settings
+from bridge.topics.making import ANSWER_WITHIN, MOCK, configs, make, shape_of
+from bridge.topics.names import TopicNames, topic_fault
+from bridge.topics.ours import Kind, Ours, Shape, too_short
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which it is known which topics there are, and how they are configured.
+KNOWN_FOR: Final = 60.0
+#: The same for one that was just made.
+NEW_FOR: Final = 5.0
+#: Seconds before a topic that could not be made is tried again.
+AGAIN_AFTER: Final = 600.0
+
+
+class RetryTopics:
+    """The retry topics of one process. It must not cross a fork, as its client does not.
+
+    Parameters:
+        clock: gives seconds.
+    """
+
+    def __init__(self, settings: Settings, clock: Any = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._admin: AdminClient | None = None
+        self._lock = threading.Lock()
+        self._known: dict[str, Shape] = {}
+        self._mock = False
+        self._known_at = float("-inf")
+        #: Why a topic may not be parked into (empty: it may), and when that was looked up.
+        self._faults: dict[str, tuple[float, str]] = {}
+        self._refused: dict[str, float] = {}
+        self._said: set[tuple[str, str]] = set()
+
+    def usable(self, source: str, delays: Iterable[int], group: str) -> tuple[int, ...]:
+        """Those of these tiers that may be parked into, ascending; what is missing and may be made is one of them.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        with self._lock:
+            self._know()
+            named = {delay: self._ours(source, delay, group) for delay in sorted(set(delays))}
+            self._look([ours for ours in named.values() if ours.name in self._known])
+            return tuple(delay for delay, ours in named.items() if self._is_usable(ours.name))
+
+    def ready(self, source: str, delay: int, group: str) -> str | None:
+        """The name of the topic, which is there; `None` if it is not, and could not be made.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        with self._lock:
+            self._know()
+            ours = self._ours(source, delay, group)
+            if not self._is_usable(ours.name):
+                return None
+            return ours.name if ours.name in self._known or self._make(ours) else None
+
+    def existing(self, source: str, delays: Iterable[int], group: str) -> list[str]:
+        """The retry topics of these tiers that there are.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        with self._lock:
+            self._know()
+            named = (self._ours(source, delay, group).name for delay in delays)
+            return [name for name in named if name in self._known]
+
+    def partition(self, name: str, number: int) -> int:
+        """The partition for records of the source's partition `number`; -1 where that is the partitioner's to say."""
+        shape = self._known.get(name)
+        return number % shape.partitions if shape and shape.partitions else -1
+
+    def forget(self) -> None:
+        """Look anew: what was known did not hold."""
+        self._known_at = float("-inf")
+
+    def _ours(self, source: str, delay: int, group: str) -> Ours:
+        name = TopicNames.of(self._settings.of_group(group)).retry(source, delay)
+        return Ours(name, Kind.RETRY, source, delay)
+
+    def _know(self) -> None:
+        if self._clock() - self._known_at < KNOWN_FOR:
+            return
+        if self._admin is None:
+            self._admin = admin_client(self._settings.kafka)
+        try:
+            # Of all topics: asked for one that is missing, a broker may make it as it pleases.
+            found = self._admin.list_topics(timeout=ANSWER_WITHIN)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+        self._mock = str(found.cluster_id).startswith(MOCK)
+        self._known = {name: shape_of(topic) for name, topic in found.topics.items() if topic.error is None}
+        self._known_at = self._clock()
+
+    def _is_usable(self, name: str) -> bool:
+        if name in self._known:
+            return not self._faults.get(name, (0.0, ""))[1]
+        if topic_fault(name) is not None:
+            return False
+        # librdkafka's mock of a cluster has no CreateTopics, and makes what is written to.
+        makes = self._settings.file.kafka_create_topics or self._mock
+        return makes and self._clock() - self._refused.get(name, float("-inf")) >= AGAIN_AFTER
+
+    def _make(self, ours: Ours) -> bool:
+        source = self._known.get(ours.source)
+        if self._mock:
+            return True
+        if self._admin is None or source is None:
+            return False
+        if not make(self._admin, [ours], {ours.source: source}):
+            self._refused[ours.name] = self._clock()
+            return False
+        self._known[ours.name] = source
+        # If another was faster, it may be of another shape, which is seen soon.
+        self._known_at = self._clock() - KNOWN_FOR + NEW_FOR
+        return True
+
+    def _look(self, topics: Sequence[Ours]) -> None:
+        """Look how these topics keep their records, as far as that is not known."""
+        now = self._clock()
+        unknown = [ours for ours in topics if now - self._faults.get(ours.name, (float("-inf"), ""))[0] >= KNOWN_FOR]
+        if not unknown or self._mock or self._admin is None:
+            return
+        # Who may write to a topic may perhaps not see how it keeps what is written: then nothing is known against it.
+        found = configs(self._admin, [ours.name for ours in unknown])
+        for ours in unknown:
+            fault = too_short(ours, found.get(ours.name, {})) or ""
+            self._faults[ours.name] = (now, fault)
+            if fault and (ours.name, fault) not in self._said:
+                self._said.add((ours.name, fault))
+                logger.error("Nothing is parked there, but in the next longer topic, or in Celery: %s", fault)

@@ -1,0 +1,38 @@
+"""The handlers of parking.py in a process that kills itself (kill -9) between two steps of parking."""
+
+import os
+import signal
+import sys
+from typing import Any
+
+from bridge.ledger import Fate
+from bridge.topics.publisher import Publisher
+from tasks.book import Book
+from tests.handlers.parking import charge
+
+__all__ = ["charge"]
+
+_park, _mark = Publisher.park, Book.mark_all
+
+
+def _kill() -> None:
+    print("kills itself", file=sys.stderr, flush=True)
+    # The whole worker: a child that is lost alone comes back through its main process.
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _parked(self: Publisher, *args: Any) -> Any:
+    found = _park(self, *args)
+    if os.environ["TEST_KILL_AFTER"] == "acknowledged":
+        _kill()
+    return found
+
+
+def _marked(self: Book, offsets: Any, fate: Fate) -> None:
+    _mark(self, offsets, fate)
+    if fate is Fate.PARKED:
+        _kill()
+
+
+Publisher.park = _parked  # type: ignore[method-assign, assignment]
+Book.mark_all = _marked  # type: ignore[method-assign]

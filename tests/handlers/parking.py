@@ -1,0 +1,25 @@
+"""Handlers whose waits are long enough for a retry topic, in tests whose `kafka_park_after` is short."""
+
+import os
+import time
+from typing import Any
+
+from tasks import DeadLetter, Message, RetryLater, handler
+from tests.handlers.notes import note, topic
+
+DELAYS = tuple(float(delay) for delay in os.environ.get("TEST_DELAYS", "1,2").split(","))
+
+
+@handler(topic("orders"), retry_delays=DELAYS)
+def charge(order: Any, message: Message) -> None:
+    """`{"fail": n}` fails so often; `{"later": s}` asks once for another time; `{"dead": true}` dies."""
+    said = order if isinstance(order, dict) else {}
+    note("charge", message, order, "begun")
+    time.sleep(float(said.get("sleep", 0)))
+    if said.get("dead"):
+        raise DeadLetter("no such card")
+    if "later" in said and message.attempt == 1:
+        raise RetryLater(said["later"])
+    if message.attempts.failed < said.get("fail", 0):
+        raise ConnectionError("no line")
+    note("charge", message, order)

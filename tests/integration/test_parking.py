@@ -1,0 +1,129 @@
+"""Long waits: the worker writes the clone to a retry topic, waits for Kafka, marks, acknowledges; in that order."""
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from bridge.ledger import Fate
+from bridge.records import parked
+from bridge.records.attempts import Attempts
+from tests.processes import Stack, eventually, headers_of
+from tests.promises import audit, choose, ledger
+
+NAME = "tests.handlers.parking.charge"
+
+
+def parking(stack: Stack, park_after: float = 60, **settings: Any) -> Stack:
+    choose(stack, {"orders": {"commit": "completion"}}, kafka_park_after=park_after, **settings)
+    stack.environ |= {"HANDLERS": "tests.handlers.parking", "TEST_DELAYS": "300,1800"}
+    return stack
+
+
+def waits_in(stack: Stack, delay: str, count: int, within: float = 30) -> list[Any]:
+    """Wait until a retry topic of `orders` has so many records."""
+    found: list[Any] = eventually(
+        lambda: records if len(records := stack.records(f"orders.retry.{delay}")) >= count else None, within
+    )
+    assert len(found) == count
+    return found
+
+
+def change(stack: Stack, topic: str, name: str, value: str) -> None:
+    """Set a topic's configuration."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, stack.topic(topic), incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def fate_of(stack: Stack, offset: int = 0) -> Fate:
+    with ledger(stack, "orders") as (book, account):
+        return Fate(book.fates(account._replace(handler=NAME), offset, offset)[0])
+
+
+def test_a_long_wait_goes_to_a_retry_topic_that_is_made_for_it(stack: Stack):
+    parking(stack)
+    stack.make_topics("orders", partitions=2)
+    bridge, worker = stack.bridge(), stack.worker()
+    (failed,) = stack.produce(
+        "orders", {"fail": 9}, key=b"k", headers=[("handler", b"theirs"), ("trace", b"1")], partition=1
+    )
+    (later,) = stack.produce("orders", {"later": 70}, key=b"l", partition=0)
+    before = time.time()
+    (record,) = waits_in(stack, "5m", 1)
+    (asked,) = waits_in(stack, "2m", 1)
+    assert (record.key(), record.value(), record.partition()) == (b"k", b'{"fail": 9}', 1)
+    assert headers_of(record)[:2] == [("handler", b"theirs"), ("trace", b"1")]
+    held = parked.read(record, "c", "r")
+    assert held is not None
+    assert held.delivery.identity == f"{failed}:{NAME}"
+    assert held.delivery.message.headers == (("handler", b"theirs"), ("trace", b"1"))
+    assert (held.delivery.number, held.delivery.runs, held.delivery.attempts) == (1, 1, Attempts(failed=1))
+    assert held.delivery.error == "ConnectionError: no line"
+    assert held.group == stack.environ["BRIDGE_GROUP"]
+    assert abs(held.due / 1000 - before - 300) < 20
+    other = parked.read(asked, "c", "r")
+    assert other is not None
+    assert (other.delivery.identity, other.delivery.attempts) == (f"{later}:{NAME}", Attempts(postponed=1))
+    # Neither Redis nor a worker has anything of it.
+    eventually(lambda: stack.held_ids() == [] and stack.waiting() == 0, 10)
+    found = audit(stack)
+    assert (found["parked"], found["unaccounted"]) == (2, 0)
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    metadata = admin.list_topics(timeout=10).topics[stack.topic("orders.retry.5m")]
+    assert len(metadata.partitions) == 2
+    said = worker.says(f"{failed}:{NAME}: run 1, and parked in {stack.topic('orders.retry.5m')} until 20")
+    assert "(attempts: 1 failed): ConnectionError: no line" in said
+    assert worker.metric("worker_parked_total", handler=NAME, tier="5m") == 1
+    assert bridge.exit_code is None
+
+
+@pytest.mark.parametrize("after", ["acknowledged", "marked"])
+def test_killed_after_kafka_has_it_and_before_the_next_step_it_is_there_once_and_settled_once(stack: Stack, after: str):
+    parking(stack)
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker("-c", "1", TEST_KILL_AFTER=after, HANDLERS="tests.handlers.killed")
+    (coordinates,) = stack.produce("orders", {"fail": 9})
+    worker.says("kills itself")
+    worker.kill()
+    assert fate_of(stack) == (Fate.HANDED if after == "acknowledged" else Fate.PARKED)
+    worker = stack.worker("-c", "1")
+    eventually(lambda: fate_of(stack) == Fate.PARKED and stack.held_ids() == [], 30)
+    waits_in(stack, "5m", 1)
+    runs = stack.runs(coordinates=coordinates)
+    assert len(runs) == (2 if after == "acknowledged" else 1)
+    assert audit(stack)["parked"] == 1
+
+
+def test_a_retry_topic_that_would_lose_what_waits_is_not_parked_into(stack: Stack):
+    parking(stack, kafka_retry_tiers=[300, 3600])
+    stack.make_topics("orders")
+    stack.bridge()
+    change(stack, "orders.retry.5m", "retention.ms", "60000")
+    worker = stack.worker("-c", "1")
+    stack.produce("orders", {"fail": 9}, {"later": 100})
+    waits_in(stack, "30m", 2)
+    worker.says("keeps records for 60 s (retention.ms), and they wait there for 300 s")
+    assert stack.records("orders.retry.5m") == []
+
+
+def test_while_kafka_takes_nothing_it_waits_in_celery_and_is_parked_when_it_does(stack: Stack):
+    """Here: the topic is there and takes no record of this size."""
+    parking(stack)
+    stack.make_topics("orders")
+    stack.bridge()
+    change(stack, "orders.retry.5m", "max.message.bytes", "300")
+    worker = stack.worker("-c", "1")
+    (coordinates,) = stack.produce("orders", {"fail": 9, "padding": "x" * 500})
+    worker.says("is to wait in a retry topic, but Kafka did not take it; it waits in Celery, for 300 s")
+    assert stack.records("orders.retry.5m") == []
+    eventually(lambda: stack.held_ids() == [f"{coordinates}:{NAME}"], 10)
+    assert fate_of(stack) == Fate.HANDED

@@ -1,0 +1,88 @@
+"""The worker's side of two fates: that of a record of a retry topic, and that of its origin."""
+
+from typing import Any
+
+import pytest
+
+from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.records.message import Batch, Delivery, Message, Via
+from tasks.book import Book
+from tests.memory_ledger import MemoryLedger
+
+ORIGIN = Account("charge", "orders", "t", 3)
+OWNS = Account(OWN, "orders.retry.5m", "r", 3)
+
+
+def came(*pairs: tuple[int, int]) -> Batch:
+    """A batch of deliveries: the offset of each origin, and of the record by which it came."""
+    deliveries = tuple(
+        Delivery(Message("orders", 3, offset), "charge", number=1, via=Via("orders.retry.5m", 3, own, "r"))
+        for offset, own in pairs
+    )
+    return Batch("charge", "orders", 3, deliveries, "c", "g", "t")
+
+
+def book(ledger: MemoryLedger, batch: Batch, other_names: tuple[str, ...] = ()) -> Book:
+    return Book(ledger, batch, other_names)  # type: ignore[arg-type]
+
+
+def fates(ledger: MemoryLedger, account: Account, *offsets: int) -> list[Fate]:
+    return [Fate(ledger.fates(account, offset, offset)[0]) for offset in offsets]
+
+
+@pytest.mark.parametrize(
+    ("own", "origin", "skipped"),
+    [
+        (Fate.HANDED, Fate.PARKED, False),
+        (Fate.OPEN, Fate.PARKED, False),
+        (Fate.HANDED, Fate.HANDED, False),
+        (Fate.HANDED, Fate.OPEN, False),
+        (Fate.HANDED, Fate.DEAD, False),
+        (Fate.DONE, Fate.PARKED, True),
+        (Fate.DONE, Fate.DONE, True),
+        (Fate.HANDED, Fate.DONE, True),
+        (Fate.HANDED, Fate.DISCARDED, True),
+    ],
+)
+def test_what_came_by_a_retry_topic_is_skipped_where_that_had_its_run_or_its_origin_is_done(
+    own: Fate, origin: Fate, skipped: bool
+) -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(OWNS, [9], own), Mark(ORIGIN, [7], origin)])
+    assert book(ledger, came((7, 9))).settled([7]) == ({7} if skipped else set())
+    # What is skipped is settled where it was handed off: its bridge asks there.
+    assert fates(ledger, OWNS, 9) == ([Fate.DONE] if skipped else [own])
+    assert fates(ledger, ORIGIN, 7) == [origin]
+
+
+def test_what_was_done_under_another_name_of_the_handler_is_skipped() -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(OWNS, [9], Fate.HANDED), Mark(ORIGIN._replace(handler="old"), [7], Fate.DONE)])
+    assert book(ledger, came((7, 9)), ("old",)).settled([7]) == {7}
+    assert fates(ledger, OWNS, 9) == [Fate.DONE]
+
+
+@pytest.mark.parametrize("fate", [Fate.DONE, Fate.DEAD, Fate.PARKED])
+def test_every_end_is_marked_at_the_origin_and_at_the_record_in_one_step(fate: Fate) -> None:
+    ledger = MemoryLedger()
+    # Retry topics are in the order of their due times, and not of the origins' offsets.
+    ledger.write([Mark(OWNS, [2, 9], Fate.HANDED), Mark(ORIGIN, [7, 8], Fate.PARKED)])
+    writes: list[int] = []
+    write = ledger.write
+
+    def written(items: Any) -> Any:
+        writes.append(len(items))
+        return write(items)
+
+    ledger.write = written  # type: ignore[method-assign]
+    book(ledger, came((7, 9), (8, 2))).mark_all([7, 8], fate)
+    assert (fates(ledger, ORIGIN, 7, 8), fates(ledger, OWNS, 2, 9)) == ([fate] * 2, [Fate.DONE] * 2)
+    assert writes == [2]
+
+
+def test_what_comes_after_another_in_its_order_waits_until_that_has_ended() -> None:
+    ledger = MemoryLedger()
+    named = [Fate.DONE, Fate.DEAD, Fate.DISCARDED, Fate.GAP, Fate.PARKED, Fate.HANDED]
+    ledger.write([Mark(ORIGIN, [offset], fate) for offset, fate in enumerate(named)])
+    assert book(ledger, came((8, 9))).over(range(7)) == {0, 1, 2, 3}
+    assert book(ledger, came((8, 9)), ("old",)).over(range(7)) == {0, 1, 2, 3}
