@@ -86,3 +86,7 @@ class RetryAsked(Retry):
     def __init__(self, delay: float, limit: int | None, error: BaseException | None) -> None:
         self.delay, self.limit, self.error = delay, limit, error
         super().__init__(exc=error if isinstance(error, Exception) else None, when=delay)  # type: ignore[arg-type]
+
+
+class GivenAway(Exception):
+    """The message in hand is others' by now, and so is what is not done of it."""

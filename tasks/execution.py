@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -23,7 +24,8 @@ from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.breaking import PAUSE, Breaking
 from tasks.ends import Ends
-from tasks.errors import DeadLettered, Failed, RetryAsked
+from tasks.errors import DeadLettered, Failed, GivenAway, RetryAsked
+from tasks.grip import Grip
 from tasks.later import Later, Wait
 from tasks.limits import watchdog
 from tasks.logs import about
@@ -108,6 +110,7 @@ class Execution:
         self._failures: dict[int, Failure] = {}
         #: Of those that others come after in their order: what has ended.
         self._over: set[int] = set()
+        self._grip = Grip.of(task)
         self._ends = Ends(batch.topic, batch.partition)
         #: The mark of a single delivery is not put off for others.
         self._progress = None if self._alone else progress.begin(str(task.request.id))
@@ -121,6 +124,8 @@ class Execution:
             return self.run()
         except (Retry, DeadLettered, WorkerShutdown, WorkerTerminate):
             raise
+        except GivenAway as gone:
+            return self._give_up(gone)
         except BaseException as error:
             leave_if_told_to(error)
             left = self._left_over()
@@ -135,6 +140,13 @@ class Execution:
             raise ComeBack(why, {HEADER: to_header(self._batch.holding(left)), **past}) from None
         finally:
             self._runs.tell()
+
+    def _give_up(self, gone: GivenAway) -> str:
+        """What is not done is others' to do; what is done is marked, so that they find it so."""
+        logger.warning("%s: %s: what is not done of it is left to others.", str(self._batch), str(gone))
+        with suppress(LedgerUnavailable):
+            self._book.flush()
+        return f"given away: {self._ends}"
 
     def _last_will(self) -> None:
         """What was done before a handler that ends the process is done, and counted."""
@@ -152,6 +164,7 @@ class Execution:
 
     def run(self) -> Any:
         """Run what is not settled; then send on what must run later; then mark, and return."""
+        self._grip.check()
         todo = aftermath.counted(self._unsettled(), self._task.request.headers or {})
         self._left.update({delivery.message.offset: delivery for delivery in todo})
         if self._task.batch == "auto" and pace.follows_new_loss(self._task.request.headers or {}):
@@ -164,6 +177,7 @@ class Execution:
             if number and now > until:
                 self._rest(todo[number:])
                 break
+            self._grip.check()
             try:
                 self._one(delivery)
             finally:
@@ -263,6 +277,7 @@ class Execution:
             self._breaking.good()
             self._done(delivery)
         else:
+            self._grip.check()
             self._act(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
@@ -346,6 +361,7 @@ class Execution:
 
     def _end(self) -> Any:
         """Park, or send on, what runs later: what is due together goes together."""
+        self._grip.check()
         parked = self._park()
         for delay, deliveries in self._later.take():
             self._send_on(deliveries, delay)

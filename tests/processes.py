@@ -155,6 +155,7 @@ class Run:
     handler: str
     coordinates: str
     attempt: int
+    attempts: dict[str, int]
     value: Any
     key: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]

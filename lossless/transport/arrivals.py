@@ -10,7 +10,9 @@ from typing import Any, Protocol
 from kombu.asynchronous import get_event_loop
 from kombu.log import get_logger
 
+from lossless.transport import ownership
 from lossless.transport.holding import Holder
+from lossless.transport.ownership import TAKEN
 from lossless.transport.riding import LOOKED
 from lossless.transport.stored import Keys, decoded, eta_of
 from lossless.transport.yielding import Yielding
@@ -80,6 +82,7 @@ class Arrivals:
             properties["delivery_info"]["routing_key"]
             properties["delivery_tag"] = tag or properties["delivery_tag"]
             properties.pop(LOOKED, None)  # a sender's word is none
+            properties[TAKEN] = ownership.now()
             if tag is not None and looked is not None:
                 properties[LOOKED] = looked
             due = eta_of(message)

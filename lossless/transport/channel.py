@@ -228,6 +228,15 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         if self.holder is not None:
             self.holder.begun(delivery_tag)
 
+    def gave_away(self, delivery_tag: str) -> bool:
+        """Whether what was taken under a tag, by this process or another, was given to others. Raises redis-py's
+        errors.
+        """
+        owner, _, field = delivery_tag.rpartition(".")
+        client = self.bare_client()
+        held = client.hexists(self.keys.taken(owner), field)
+        return not held and bool(client.exists(self.keys.swept(owner)))
+
     def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> Step:
         """Have the rider's step done in one with the acknowledgement of a message, which is to follow.
 

@@ -30,6 +30,10 @@ class Keys:
         """The hash of what each owner has begun with, as far as it has said."""
         return f"{self.prefix}_taken_begun"
 
+    def swept(self, owner: str) -> str:
+        """What is there for a day after what an owner held was given to others."""
+        return f"{self.owners}_swept.{owner}"
+
     def taken(self, owner: str) -> str:
         """The hash of what ``owner`` holds."""
         return f"{self.prefix}_taken.{owner}"

@@ -20,6 +20,7 @@ def note(handler: str, message: Message, value: Any, outcome: str = "done") -> N
         "handler": handler,
         "coordinates": message.coordinates,
         "attempt": message.attempt,
+        "attempts": message.attempts._asdict(),
         "value": value,
         "key": _text(message.key),
         "headers": [(name, _text(raw)) for name, raw in message.headers],

@@ -1,10 +1,11 @@
--- Puts back what an owner that has stopped held, and ends it. KEYS: its hash, the owners. ARGV: owner, the beat it
--- stopped at ('': it is no more among the owners), then three a message, newest first: field, key to push to, message.
--- Returns how many were put back, -1 if the owner lives.
+-- Puts back what an owner that has stopped held, and ends it; for a day there is word of that, should it wake. KEYS: its
+-- hash, the owners. ARGV: owner, the beat it stopped at ('': it is no more among the owners), then three a message,
+-- newest first: field, key to push to, message. Returns how many were put back, -1 if the owner lives.
 
 -- @include end_owner
 if (redis.call('HGET', KEYS[2], ARGV[1]) or '') ~= ARGV[2] then return -1 end
 redis.call('HDEL', KEYS[1], '')
+redis.pcall('SET', KEYS[2] .. '_swept.' .. ARGV[1], '1', 'EX', 86400)
 local n = 0
 for i = 3, #ARGV, 3 do
   if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then

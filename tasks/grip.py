@@ -1,0 +1,55 @@
+"""Whether the message in hand is this worker's still: after a freeze (SIGSTOP, a closed lid) others may have it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from lossless.transport.ownership import TAKEN, is_given_away, now
+from tasks.errors import GivenAway
+
+#: How many times, in the time after which a silent worker is dead, a process asks whether it was taken for that.
+LOOKS: Final = 3
+#: Seconds after which a silent worker is dead, where nothing is set (docs/lossless.md, `dead_after`).
+DEAD_AFTER: Final = 30.0
+
+
+class Grip:
+    """That of one message.
+
+    Parameters:
+        tag: of the message, as the transport delivered it.
+        taken_at: when that was, as `lossless.transport.ownership.now` counts.
+        every: seconds for which an answer holds.
+        is_given_away: asks the broker.
+    """
+
+    def __init__(
+        self,
+        tag: str | None,
+        taken_at: float,
+        every: float,
+        is_given_away: Callable[[str], bool],
+        clock: Callable[[], float] = now,
+    ) -> None:
+        self._tag, self._sure_at, self._every = tag, taken_at, every
+        self._is_given_away, self._clock = is_given_away, clock
+
+    @classmethod
+    def of(cls, task: Any) -> "Grip":
+        """Of the message that a task has in hand."""
+        properties = task.request.properties or {}
+        taken_at = properties.get(TAKEN)
+        tag = properties.get("delivery_tag") if isinstance(taken_at, float) else None
+        every = float((task.app.conf.broker_transport_options or {}).get("dead_after") or DEAD_AFTER) / LOOKS
+        return cls(tag, taken_at or now(), every, lambda held: is_given_away(task.app, held))
+
+    def check(self) -> None:
+        """Go on only with what is this worker's.
+
+        Raises:
+            GivenAway: it is not.
+        """
+        if self._tag is None or self._clock() - self._sure_at < self._every:
+            return
+        self._sure_at = self._clock()
+        if self._is_given_away(self._tag):
+            raise GivenAway("this worker was silent for so long that others have it")
