@@ -31,7 +31,11 @@ class PublishFailed(BridgeError):
     """Kafka did not acknowledge a record in time; nothing may be settled on the strength of it."""
 
 
-class RecordTooLarge(PublishFailed):
+class NeverPublished(PublishFailed):
+    """Kafka will never take the record, however often it is asked."""
+
+
+class RecordTooLarge(NeverPublished):
     """Kafka refuses the record for its size; only a larger limit on the topic can help."""
 
 

@@ -12,7 +12,14 @@ from typing import Any, Final
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 from kombu.exceptions import KombuError
 
-from bridge.errors import BridgeError, LedgerUnavailable, MalformedDelivery, PublishFailed, RecordTooLarge
+from bridge.errors import (
+    BridgeError,
+    LedgerUnavailable,
+    MalformedDelivery,
+    NeverPublished,
+    PublishFailed,
+    RecordTooLarge,
+)
 from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
@@ -31,10 +38,11 @@ from tasks.limits import watchdog
 from tasks.logs import about
 from tasks.pace import Laps
 from tasks.parking import Parking
-from tasks.policy import Again, Bury, Decision, Drop, Hold
+from tasks.policy import PERMANENT, Again, Bury, Decision, Drop, Hold
 from tasks.policy_in_force import policy_in_force
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
+from tasks.sending import Sending, Unsent
 from tasks.settling import Settling, follows_a_loss
 
 logger = observing.log(__name__)
@@ -107,6 +115,9 @@ class Execution:
         self._attempts = Attempts(task, batch, self._last_will)
         self._later = Later(batch.order)
         self._parking = Parking(task, batch)
+        self._sending = Sending(task.app)
+        #: Of these the handlers have succeeded, and what they send is not published yet.
+        self._unsent: list[Unsent] = []
         self._failures: dict[int, Failure] = {}
         #: Of those that others come after in their order: what has ended.
         self._over: set[int] = set()
@@ -183,6 +194,7 @@ class Execution:
             finally:
                 now = self._laps.lap(now, self._burying)
                 self._burying = 0.0
+        self._publish()
         self._book.flush()
         return self._end()
 
@@ -246,6 +258,8 @@ class Execution:
             self._stay_behind(delivery)
         elif delivery.dead is not None:
             self._bury(delivery, delivery.dead)
+        elif delivery.outgoing:
+            self._done(delivery)
         elif not self._breaking.admits():
             metrics.retried(self._task.name, self._batch.group, "postponed")
             self._again(delivery, PAUSE, "what it needs is down")
@@ -281,6 +295,34 @@ class Execution:
             self._act(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
+        """Its handler has succeeded: it is done when what that sends is published."""
+        unsent = Unsent.of(delivery)
+        if unsent is None:
+            self._settle(delivery)
+            return
+        self._unsent.append(unsent)
+        if self._batch.order is not None:
+            # What comes after it in its order may not be sent before it.
+            self._publish()
+
+    def _publish(self) -> None:
+        """Publish what the handlers send, of the whole batch together; what Kafka does not take comes again."""
+        if not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, []
+        for each, failed in zip(unsent, self._sending.publish(unsent), strict=True):
+            if failed is None:
+                self._settle(each.delivery)
+            elif isinstance(failed, NeverPublished):
+                failure = Failure.of(failed, traceback=False)
+                self._bury(each.delivery.failed(failure, spent=True), Dead(PERMANENT, failure), failed)
+            else:
+                delay = publish_delay(each.delivery.publish_tries)
+                metrics.retried(self._task.name, self._batch.group, "unsent")
+                telling.unsent(each.delivery, delay, failed)
+                self._again(replace(each.again, publish_tries=each.delivery.publish_tries + 1), delay, str(failed))
+
+    def _settle(self, delivery: Delivery) -> None:
         if self._progress is not None:
             self._progress.done(delivery.message.offset)
         self._ends.add("done", delivery.message.offset)

@@ -110,6 +110,23 @@ def unparked(delivery: Delivery, delay: float, why: Exception) -> None:
 
 
 @harmless
+def unsent(delivery: Delivery, delay: float, why: Exception) -> None:
+    """Kafka did not take what a handler sends."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.error("%d more deliveries of %s wait until Kafka takes what they send.", count, handler)
+
+    if _sums.admits(("unsent", handler), more):
+        logger.error(
+            "%s: its handler has succeeded, but Kafka did not take what it sends; that is sent again in %d s: %s",
+            delivery.identity,
+            delay,
+            str(why),
+        )
+
+
+@harmless
 def held(delivery: Delivery, delay: float, failure: Failure) -> None:
     """A handler asks to stop the topic."""
     handler = delivery.handler

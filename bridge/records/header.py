@@ -20,6 +20,7 @@ from bridge.errors import MalformedDelivery
 from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure
 from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message, Via
+from bridge.records.outgoing import Outgoing
 from lossless.transport.joining import JOINED, joined, joining
 
 #: A name of its own, so that neither a payload nor a record's header can be taken for one of Celery's own
@@ -191,6 +192,8 @@ def _more(delivery: Delivery) -> _Json:
         more["via"] = delivery.via.offset
     if delivery.after is not None:
         more["after"] = delivery.after
+    if delivery.outgoing:
+        more["outgoing"] = [each.to_data() for each in delivery.outgoing]
     if delivery.runs or any(delivery.attempts):
         failed, lost, postponed, replayed = delivery.attempts
         counts = {"attempts": delivery.runs, "failures": failed, "lost": lost, "replayed": replayed}
@@ -427,6 +430,7 @@ def _delivery(message: Message, handler: str, runs: int, more: Mapping[str, Any]
         due=float(more["due"]) if more.get("due") else None,
         via=None if via is None else via._replace(offset=int(more["via"])),
         after=int(more["after"]) if more.get("after") is not None else None,
+        outgoing=tuple(map(Outgoing.from_data, more.get("outgoing") or ())),
     )
 
 

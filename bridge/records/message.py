@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure, cut
 from bridge.records.naming import batch_id
-from bridge.records.outgoing import Outbox
+from bridge.records.outgoing import Outbox, Outgoing
 
 #: Longest text of a failure that travels with a delivery that runs again.
 ERROR_LENGTH = 300
@@ -139,6 +139,7 @@ class Delivery:
         via: the record of a retry or replay topic by which it came; `None`: straight from its source.
         after: on an ordered topic, the offset of the one before it in its order, which had not ended when this one was
             parked behind it: it does not run before that.
+        outgoing: what its handler, which has succeeded and does not run again, sends, as long as Kafka has not taken it.
     """
 
     message: Message
@@ -154,6 +155,7 @@ class Delivery:
     due: float | None = None
     via: Via | None = None
     after: int | None = None
+    outgoing: tuple[Outgoing, ...] = ()
 
     @property
     def identity(self) -> str:

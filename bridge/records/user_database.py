@@ -43,7 +43,14 @@ Row = Mapping[str, Any]
 
 
 class Home(Protocol):
-    """A user's database, after the handler's transaction: what lies in its outbox."""
+    """A user's database, after the handler's transaction: what lies in its outbox.
+
+    Attributes:
+        name: which database it is; without a password.
+    """
+
+    @property
+    def name(self) -> str: ...
 
     def left(self, mark: str) -> list[str]:
         """What of one delivery lies there, in order."""
@@ -101,6 +108,7 @@ def _is_django(session: Any) -> bool:
 class _EngineHome:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.name = str(engine.url)
 
     def left(self, mark: str) -> list[str]:
         from sqlalchemy import select
@@ -144,6 +152,7 @@ class _EngineHome:
 class _DjangoHome:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self.name = str(connection.alias)
 
     def left(self, mark: str) -> list[str]:
         if not self._has_outbox():

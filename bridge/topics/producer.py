@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from bridge.errors import PublishFailed, RecordTooLarge
+from bridge.errors import NeverPublished, PublishFailed, RecordTooLarge
 from bridge.kafka import Fatal, KafkaError, KafkaException, Producer, Record, producer_client
 from bridge.records.added import RecordHeaders
 from bridge.records.message import Delivery
@@ -18,19 +18,37 @@ logger = logging.getLogger(__name__)
 ACKNOWLEDGED_WITHIN: Final = 20.0
 
 
+#: What no time mends: no topic can have this name.
+_NEVER: Final = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
+
+
 class Letter(NamedTuple):
-    """A delivery's key and value on their way to a topic of ours.
+    """A record on its way to Kafka.
 
     Attributes:
         partition: -1 where that is the partitioner's to say.
-        what: what it is, for errors.
+        whose: the delivery because of which it is written, for errors.
+        what: what it is to that, for errors.
     """
 
     topic: str
     partition: int
-    delivery: Delivery
+    key: bytes | None
+    value: bytes | None
     headers: RecordHeaders
-    what: str = "its dead letter"
+    whose: str
+    what: str
+
+    @classmethod
+    def of(cls, topic: str, partition: int, delivery: Delivery, headers: RecordHeaders, what: str) -> "Letter":
+        """A delivery's own key and value, under these headers."""
+        message = delivery.message
+        return cls(topic, partition, message.key, message.value, headers, str(delivery), what)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key and value."""
+        return len(self.key or b"") + len(self.value or b"")
 
 
 class AcknowledgedProducer:
@@ -49,7 +67,7 @@ class AcknowledgedProducer:
             PublishFailed: Kafka did not acknowledge it; it may or may not be there.
         """
         partition = self._partition(topic, delivery.message.partition)
-        (failed,) = self.publish_all([Letter(topic, partition, delivery, headers)])
+        (failed,) = self.publish_all([Letter.of(topic, partition, delivery, headers, "its dead letter")])
         if failed is not None:
             raise failed
 
@@ -68,16 +86,14 @@ class AcknowledgedProducer:
         ]
 
     def _produce(self, letter: Letter, answers: list[KafkaError | None]) -> PublishFailed | None:
-        message = letter.delivery.message
-
         def acknowledged(error: KafkaError | None, record: Record) -> None:
             answers.append(error)
 
         try:
             self._producer.produce(
                 letter.topic,
-                value=message.value,
-                key=message.key,
+                value=letter.value,
+                key=letter.key,
                 headers=letter.headers,
                 partition=letter.partition,
                 on_delivery=acknowledged,
@@ -86,14 +102,14 @@ class AcknowledgedProducer:
             self._renew_if_fatal(error.args[0])
             return _failed(letter, error.args[0])
         except BufferError:
-            return PublishFailed(f"{letter.delivery}: the producer's queue is full: Kafka has not answered for long.")
+            return PublishFailed(f"{letter.whose}: the producer's queue is full: Kafka has not answered for long.")
         return None
 
     def _failure(self, letter: Letter, answers: Sequence[KafkaError | None]) -> PublishFailed | None:
         """From what the client said of itself, and of the record if it said so: the last counts."""
         if not answers:
             return PublishFailed(
-                f"{letter.delivery}: no answer from Kafka for {letter.topic!r} in {ACKNOWLEDGED_WITHIN:g} s."
+                f"{letter.whose}: no answer from Kafka for {letter.topic!r} in {ACKNOWLEDGED_WITHIN:g} s."
             )
         if answers[-1] is None:
             return None
@@ -135,11 +151,11 @@ class AcknowledgedProducer:
 
 
 def _failed(letter: Letter, error: KafkaError) -> PublishFailed:
-    delivery, topic = letter.delivery, letter.topic
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        size = len(delivery.message.value or b"") + len(delivery.message.key or b"")
         return RecordTooLarge(
-            f"{delivery}: {letter.what} ({size} bytes of key and value) is larger than {topic!r} takes: "
-            "raise that topic's max.message.bytes."
+            f"{letter.whose}: {letter.what} ({letter.size} bytes of key and value) is larger than {letter.topic!r} "
+            "takes: raise that topic's max.message.bytes."
         )
-    return PublishFailed(f"{delivery}: {topic!r} did not take {letter.what}: {error.str()}.")
+    if error.code() in _NEVER:
+        return NeverPublished(f"{letter.whose}: {letter.topic!r} can never take {letter.what}: {error.str()}.")
+    return PublishFailed(f"{letter.whose}: {letter.topic!r} did not take {letter.what}: {error.str()}.")

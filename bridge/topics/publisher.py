@@ -1,4 +1,4 @@
-"""Writes dead letters and what is parked to Kafka; returns after Kafka has acknowledged."""
+"""Writes dead letters, what is parked and what handlers send to Kafka; returns after Kafka has acknowledged."""
 
 import os
 import threading
@@ -12,9 +12,11 @@ from celery import Celery
 from bridge import settings
 from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.records import dead_letter, parked
+from bridge.records.added import RecordHeaders
 from bridge.records.dead_letter import Whose
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery
+from bridge.records.outgoing import ID, Outgoing
 from bridge.settings import Settings
 from bridge.topics.dead_letters import dead_letters
 from bridge.topics.extents import extents
@@ -148,7 +150,15 @@ class Publisher:
             return PublishFailed(f"{clone.delivery}: there is no retry topic of {clone.delay} s for {message.topic!r}.")
         headers = parked.headers(clone.delivery, group, due=clone.due, until=clone.until, failure=clone.failure)
         partition = self.retries.partition(topic, message.partition)
-        return Letter(topic, partition, clone.delivery, headers, "its retry")
+        return Letter.of(topic, partition, clone.delivery, headers, "its retry")
+
+    def send(self, outgoing: Sequence[tuple[str, Outgoing]]) -> list[PublishFailed | None]:
+        """Publish what handlers send, and wait until every in-sync replica has it: for each why not, or `None`.
+
+        Parameters:
+            outgoing: each with the delivery whose handler sends it.
+        """
+        return self._producer.publish_all([_letter_of(whose, each) for whose, each in outgoing])
 
     def is_parked(
         self, delivery: Delivery, delays: Sequence[int], group: str, written_before: float | None = None
@@ -186,6 +196,11 @@ class Publisher:
         """Whose the last dead letters for a partition are."""
         read = dead_letters(self._settings.of_group(group), topic, JUST_WRITTEN, partition)
         return {letter.whose for letter in read.letters}
+
+
+def _letter_of(whose: str, outgoing: Outgoing) -> Letter:
+    headers: RecordHeaders = [*outgoing.headers, (ID, outgoing.id.encode())]
+    return Letter(outgoing.topic, -1, outgoing.key, outgoing.value, headers, whose, "a message that its handler sends")
 
 
 def _is_large(failed: PublishFailed | None) -> bool:

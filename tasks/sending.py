@@ -1,0 +1,97 @@
+"""Publishes what handlers send, once they have succeeded and before their deliveries are settled.
+
+What a handler sends in a transaction of its own database lies there until Kafka has acknowledged it: the run after a
+crash finds it, and what nobody came back for is published by whoever sends by that database later.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from celery import Celery
+
+from bridge.errors import NeverPublished, PublishFailed
+from bridge.records.message import Delivery
+from bridge.records.outgoing import Outgoing
+from bridge.records.user_database import Home
+from bridge.topics.publisher import Publisher
+from tasks import observing
+
+logger = observing.log(__name__)
+
+#: Seconds after which what lies in a database is left behind: longer than any pause before Kafka is tried again.
+LEFT_AFTER: Final = 600.0
+#: Seconds between two looks for it, and how many deliveries one takes up.
+LOOK_EVERY: Final = 60.0
+AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A delivery whose handler has succeeded, and what that sends."""
+
+    delivery: Delivery
+    outgoing: tuple[Outgoing, ...]
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> "Unsent | None":
+        """What is to be published for it; `None`: nothing."""
+        outbox = delivery.message.outbox
+        found = delivery.outgoing if outbox is None else (*delivery.outgoing, *outbox.left())
+        return cls(delivery, tuple(found)) if found else None
+
+    @property
+    def again(self) -> Delivery:
+        """The delivery as it comes again when Kafka has not taken it: what lies in a database is found there."""
+        outbox = self.delivery.message.outbox
+        at_home = outbox is not None and outbox.home is not None
+        kept = self.delivery.outgoing if at_home else self.outgoing
+        return replace(self.delivery, outgoing=kept)
+
+
+class Sending:
+    """What the handlers of one process send."""
+
+    _looked: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def publish(self, unsent: Sequence[Unsent]) -> list[PublishFailed | None]:
+        """Publish it all, and wait until every in-sync replica has it: for each delivery why not, or `None`.
+
+        What of it lies in the user's database is forgotten there. A crash before that publishes it again.
+        """
+        letters = [(str(each.delivery), outgoing) for each in unsent for outgoing in each.outgoing]
+        answers = iter(Publisher.of(self._app).send(letters))
+        found = [_worst([next(answers) for _ in each.outgoing]) for each in unsent]
+        for each, failed in zip(unsent, found, strict=True):
+            outbox = each.delivery.message.outbox
+            if failed is None and outbox is not None:
+                outbox.published()
+                if outbox.home is not None:
+                    self._look_for_left(outbox.home)
+        return found
+
+    def _look_for_left(self, home: Home) -> None:
+        """Publish what lies in a database for long: its delivery was lost, with a Redis that was wiped."""
+        now = time.monotonic()
+        if now - self._looked.get(home.name, -LOOK_EVERY) < LOOK_EVERY:
+            return
+        self._looked[home.name] = now
+        for mark, bodies in home.old(time.time() - LEFT_AFTER, AT_ONCE).items():
+            left = [Outgoing.from_data(json.loads(body)) for body in bodies]
+            failed = _worst(Publisher.of(self._app).send([(each.id, each) for each in left]))
+            if failed is not None:
+                logger.error("%d messages that were left in an outbox could not be published: %s", len(left), failed)
+                continue
+            home.take_out(mark)
+            logger.warning("%s: its worker was lost before it was published; now it is.", ", ".join(e.id for e in left))
+
+
+def _worst(answers: Sequence[PublishFailed | None]) -> PublishFailed | None:
+    """Why not all was published: what no time mends, first."""
+    failed = [answer for answer in answers if answer is not None]
+    return next((each for each in failed if isinstance(each, NeverPublished)), failed[0] if failed else None)
