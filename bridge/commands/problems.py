@@ -3,7 +3,7 @@
 Empty when nothing does. What a bridge or worker mends by itself within a minute is none.
 """
 
-from bridge.commands import standing, unsettled
+from bridge.commands import held, standing, unsettled
 from bridge.upkeep.facts import Facts
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 
@@ -23,6 +23,9 @@ def problems(facts: Facts) -> list[str]:
         *unsettled.lost(facts),
         *unsettled.changed(facts),
         *unsettled.old(facts),
+        *held.unfit(facts),
+        *held.overdue(facts),
+        *held.drained(facts),
         *standing.paused(facts),
         *standing.behind(facts),
         *unsettled.failing(facts),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bridge.partitions.parked import NOT_DUE
 from bridge.pauses.halts import HALTED
 from bridge.upkeep.facts import Facts, Memory, records, when
 
@@ -113,8 +114,8 @@ def paused(facts: Facts) -> Iterator[str]:
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
-            # What is halted is said as that.
-            if facts.now - at >= PAUSED_LONG and why not in ("handoff", HALTED):
+            # What is halted is said as that; what waits for its time is as it should be.
+            if facts.now - at >= PAUSED_LONG and why not in ("handoff", HALTED, NOT_DUE):
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):

@@ -15,6 +15,7 @@ from celery import Celery
 from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
 from bridge.commands.problems import problems
+from bridge.commands.tiers import tiers
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
@@ -30,7 +31,7 @@ from bridge.topics.control import published
 from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
-from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, iso
+from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, TierFacts, iso
 from bridge.upkeep.uncared import unconsumed_queues
 
 #: Seconds for an answer of Redis, which is asked twice.
@@ -71,7 +72,8 @@ def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
         `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`: what each announces, or `None`
         without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`: per topic and handler the
         seconds that the oldest delivery has been under way; `halted`: per topic `why` and `since`, empty when
-        nothing is; `unanswered`: what could not be asked, a sentence each.
+        nothing is; `parked`: what waits in retry and replay topics; `unanswered`: what could not be asked, a sentence
+        each.
 
     Raises:
         NothingAnswers: nothing could be told.
@@ -144,12 +146,12 @@ def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:
         return
     there = asked.ask(lambda: _in_ledger(asked, settings, routes))
     if there is not None:
-        asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2])
+        asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2], tiers=there[3])
 
 
 def _in_ledger(
     asked: _Asked, settings: Settings, routes: Routes
-) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...]]:
+) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...], list[TierFacts]]:
     with opened(settings, routes.topics) as (ledger, catalog):
         letters = tuple(
             each for topic in catalog.topic_ids for each in _dead(settings, ledger, topic, catalog.topic_ids[topic])
@@ -164,7 +166,7 @@ def _in_ledger(
                 where = (account.topic, account.handler)
                 ages[where] = max(ages.get(where, 0.0), found.seconds)
         changes = tuple(each for each in LogBook(ledger).told() if each.topic in catalog.topic_ids)
-        return letters, ages, changes
+        return letters, ages, changes, tiers(settings, routes, ledger, catalog)
 
 
 def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:
@@ -218,9 +220,30 @@ def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
             for (topic, handler), seconds in sorted(facts.oldest.items())
         ],
+        "parked": None if asked.extents is None else _parked(facts),
         "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
         "unanswered": asked.silent,
     }
+
+
+def _parked(facts: Facts) -> list[dict[str, Any]]:
+    """What waits in Kafka for its time, or to be replayed, and what of it is due next, or has been for how long."""
+    found = []
+    for tier in facts.tiers:
+        if tier.kind in ("retry", "replay") and (tier.records or tier.use == "needed"):
+            first = min(tier.first_due.values(), default=None)
+            found.append(
+                {
+                    "source": tier.source,
+                    "topic": tier.topic,
+                    "delay": tier.delay,
+                    "use": tier.use,
+                    "records": tier.records,
+                    "next_due": None if first is None else iso(first),
+                    "late_seconds": 0.0 if first is None else round(max(0.0, facts.now - first), 1),
+                }
+            )
+    return found
 
 
 def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str, Any]]:

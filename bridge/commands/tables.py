@@ -150,10 +150,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     for queue, at in (status["queues"] or {}).items():
         workers = "" if at["workers"] is None else f", {at['workers']} workers"
         _say(console, f"queue {queue}: {at['messages']:,} messages{workers}")
-    for each in status["oldest"]:
-        if each["seconds"]:
-            oldest = "oldest delivery under way for {seconds} s".format(**each)
-            _say(console, f"{each['topic']} {each['handler']}: {oldest}")
+    _print_waits(console, status)
     for name, state in (status["bridges"] or {}).items():
         _print_bridge(console, name, state)
     for name, state in (status["workers"] or {}).items():
@@ -161,6 +158,17 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         _say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers")
     if status["bridges"] is None and not status["unanswered"]:
         _say(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
+
+
+def _print_waits(console: Console, status: dict[str, Any]) -> None:
+    for tier in status.get("parked") or ():
+        if tier["records"]:
+            due = f", the next due at {tier['next_due']}" if tier["next_due"] else ""
+            _say(console, f"{tier['topic']}: {tier['records']:,} wait there{due}")
+    for each in status["oldest"]:
+        if each["seconds"]:
+            oldest = "oldest delivery under way for {seconds} s".format(**each)
+            _say(console, f"{each['topic']} {each['handler']}: {oldest}")
 
 
 def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from bridge.ledger import OWN
 from bridge.upkeep.facts import Facts, records, when
 from bridge.upkeep.uncared import named
 
@@ -67,6 +68,14 @@ def old(facts: Facts) -> Iterator[str]:
     limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
     queues = {handler.name: handler.queue for handler in facts.handlers}
     for (topic, name), seconds in sorted(facts.oldest.items()):
+        if name == OWN:
+            if seconds >= max(limits.values(), default=TOO_OLD):
+                yield (
+                    f"The oldest delivery that came by {topic!r} has been under way "
+                    f"{when(facts.now - seconds, facts.now)}, and its run is not over. See what the workers run "
+                    f"(celery -A {facts.app} inspect active) and whether they are enough."
+                )
+            continue
         if topic in facts.halts:
             continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):

@@ -20,7 +20,8 @@ from bridge.topics.ours import Kind, Limits, Ours, Shape, problems, too_short
 ANSWER_WITHIN: Final = 5.0
 
 #: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
-Use = Literal["needed", "at need", "drained"]
+#: Of a source that has no handlers any more nothing is handed off.
+Use = Literal["needed", "at need", "drained", "abandoned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def _left_over(settings: Settings, routes: Routes, known: Collection[str]) -> It
     ours = {extent.topic for extent in extents(settings, gone) if extent.committed is not None} if gone else set()
     of_gone = Belongings(TopicNames.of(settings), {sources[name] for name in ours}).of(ours)
     for name, each in sorted(of_gone.items()):
-        yield Ours(name, Kind.RETRY, each.source, each.delay), "drained"
+        yield Ours(name, Kind.RETRY, each.source, each.delay), "abandoned"
 
 
 def lying(settings: Settings, found: Iterable[Seen]) -> dict[str, int]:

@@ -48,6 +48,30 @@ class Memory:
         return 0 < self.allowed <= self.used
 
 
+@dataclass(frozen=True, slots=True)
+class TierFacts:
+    """A topic of the group's, and what a retry or replay topic holds.
+
+    Attributes:
+        kind, use: as `bridge topics` says them.
+        delay: seconds that its records wait there.
+        records: how many are not settled yet.
+        first_due: by partition, when (Unix time) the first that is not handed off is due.
+        lag: by partition, how many are not settled yet.
+        problems: what is wrong with the topic, a sentence each.
+    """
+
+    topic: str
+    kind: str
+    source: str
+    delay: int | None
+    use: str
+    records: int = 0
+    first_due: Mapping[int, float] = field(default_factory=dict)
+    lag: Mapping[int, int] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known; what could not be asked is None.
@@ -65,6 +89,7 @@ class Facts:
         deliveries: what the messages of a queue carry, those that wait for their time too, where that was counted.
         retries: messages that wait for their time, per queue.
         oldest: seconds that the oldest delivery has been under way, by topic and handler.
+        tiers: the topics of ours, in the order in which they are listed.
         halts: by topic, why its consumption is halted.
     """
 
@@ -85,6 +110,7 @@ class Facts:
     failing: Sequence[Waiting] = ()
     changes: Sequence[Change] = ()
     memory: Sequence[Memory] = ()
+    tiers: Sequence[TierFacts] = ()
     halts: Mapping[str, Decision] = field(default_factory=dict)
     app: str = "tasks"
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook, Mark
@@ -63,6 +64,12 @@ def test_what_is_parked_is_counted_by_tier_and_found_where_it_lies(stack: Stack)
     assert f"{stack.topic(TIER)}: 2 wait there, 300 s; 1 of it are handed off" in command(
         stack, "audit", stack.topic("orders")
     )
+
+    status = json_of(stack, "status")
+    shown = {each["topic"]: each for each in status["parked"]}[stack.topic(TIER)]
+    assert (shown["source"], shown["delay"], shown["records"]) == (stack.topic("orders"), 300, 6)
+    assert abs(datetime.fromisoformat(shown["next_due"]).timestamp() - due) < 2
+    assert (shown["late_seconds"], shown["use"]) == (0.0, "at need")
 
     (found,) = json_of(stack, "find", f"{stack.topic('orders')}-0-3")["deliveries"]
     assert found["where"].startswith(f"{stack.topic(TIER)}-0-3, waits until 20")

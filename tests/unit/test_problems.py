@@ -7,8 +7,9 @@ import pytest
 
 from bridge.commands.problems import problems
 from bridge.handoff.carriers import Waiting
-from bridge.ledger import Change
-from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, span
+from bridge.ledger import OWN, Change
+from bridge.partitions.parked import NOT_DUE
+from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, TierFacts, span
 
 NOW = 1_769_860_805.0
 CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")
@@ -36,6 +37,21 @@ def bridge(**more: Any) -> dict[str, Any]:
 
 #: A partition of which less is read than is written.
 BEHIND = {"topic": "orders", "partition": 0, "count": 12_345, "since": NOW - 420}
+
+
+def tier(**more: Any) -> TierFacts:
+    return TierFacts("orders.retry.5m", "retry", "orders", 300, **{"use": "needed", **more})
+
+
+RETRIED = {"bridges": {"a:1": bridge(assigned=["orders-0", "orders-1", "orders.retry.5m-0", "orders.retry.5m-1"])}}
+RETRIED_PAUSED = {
+    "bridges": {
+        "a:1": bridge(
+            assigned=["orders-0", "orders-1", "orders.retry.5m-0", "orders.retry.5m-1"],
+            paused={"orders.retry.5m-0": "queue orders"},
+        )
+    }
+}
 
 WELL = Facts(
     now=NOW,
@@ -162,6 +178,39 @@ def test_what_is_not_known_is_no_problem():
         ),
         ({"changes": [Change("orders", 1, "made anew", 0, 9, 0, NOW - 120)]}, ["orders-1 was made anew", "2 min"]),
         ({"changes": [Change("orders", 1, "went back", 7, 9, 0, NOW - 120)]}, ["orders-1 went back", "offset 7"]),
+        (
+            {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."])]},
+            ["Topic 'orders.retry.5m' keeps records for 1 s."],
+        ),
+        (
+            {"tiers": [tier(use="drained", records=12, lag={0: 12})]},
+            ["No handler parks for 5 min any more", "holds 12 records", "Delete the topic when it is empty"],
+        ),
+        (
+            {"tiers": [tier(use="abandoned", records=1)]},
+            ["holds 1 record of 'orders', which no handler names any more"],
+        ),
+        (
+            {"tiers": [tier(records=1500, lag={0: 1000, 1: 500}, first_due={0: NOW - 90, 1: NOW - 420})], **RETRIED},
+            [
+                "What waits in 'orders.retry.5m' is overdue",
+                "7 min",
+                "up to 1,500 records",
+                "are due and not handed off.",
+            ],
+        ),
+        (
+            {"tiers": [tier(lag={0: 7, 1: 1}, first_due={0: NOW - 61, 1: NOW + 60})], **RETRIED_PAUSED},
+            ["up to 7 records of orders.retry.5m-0", "(queue orders)"],
+        ),
+        (
+            {"tiers": [replace(tier(lag={0: 3}, first_due={0: NOW - 120}), topic="orders.replay", kind="replay")]},
+            ["'orders.replay' is overdue", "3 records", "(no bridge has it)"],
+        ),
+        (
+            {"oldest": {("orders.retry.5m", OWN): 4000.0}},
+            ["The oldest delivery that came by 'orders.retry.5m'", "1.11 h", "inspect active"],
+        ),
         ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
         ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
         ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
@@ -197,6 +246,20 @@ def test_advice_names_the_app_that_is_asked_for():
         {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
         {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
         {"bridges": {"a:1": bridge(behind=[])}},
+        # What waits for its time, or was due this minute.
+        {
+            "bridges": {
+                "a:1": bridge(paused={"orders.retry.5m-0": NOT_DUE}, paused_since={"orders.retry.5m-0": NOW - 300})
+            },
+            "tiers": [tier(records=9, lag={0: 9}, first_due={0: NOW + 60})],
+        },
+        {"tiers": [tier(records=9, lag={0: 9}, first_due={0: NOW - 59})], **RETRIED},
+        {"tiers": [tier(use="drained"), tier(use="at need", records=5, lag={0: 5})]},
+        {
+            "bridges": {"a:1": bridge(started=NOW - 5)},
+            "tiers": [tier(records=9, lag={0: 9}, first_due={0: NOW - 900})],
+        },
+        {"oldest": {("orders.retry.5m", OWN): 400.0}},
         {"memory": [Memory("r:6379", 10**9, 0)]},
         {"changes": [Change("orders", 1, "expired", 40, 100, 60, NOW - 90_000)]},
         {"changes": [Change("orders", 1, "expired", 40, 100, 0, NOW - 5)]},

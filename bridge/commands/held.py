@@ -1,0 +1,69 @@
+"""What retry and replay topics hold that needs a person, as sentences (pure)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.pauses.halts import HALTED
+from bridge.records.place import Place
+from bridge.upkeep.facts import Facts, TierFacts, records, span, when
+
+#: Seconds after which what is due and not handed off needs a person.
+OVERDUE: Final = 60.0
+#: Seconds after the start of a bridge in which it need not have its partitions yet.
+YOUNG: Final = 30.0
+
+
+def unfit(facts: Facts) -> Iterator[str]:
+    """Topics of ours that are not as they must be."""
+    for tier in facts.tiers:
+        for words in tier.problems:
+            yield words[0].upper() + words[1:]
+
+
+def drained(facts: Facts) -> Iterator[str]:
+    """Tiers that no handler needs any more, as long as they hold something."""
+    for tier in facts.tiers:
+        if not tier.records:
+            continue
+        if tier.use == "drained":
+            yield (
+                f"No handler parks for {span(tier.delay or 0)} any more, and {tier.topic!r} holds "
+                f"{records(tier.records)}: they run when they are due. Delete the topic when it is empty."
+            )
+        elif tier.use == "abandoned":
+            yield (
+                f"{tier.topic!r} holds {records(tier.records)} of {tier.source!r}, which no handler names any more: "
+                "they stay there. Give that topic its handlers once more, or delete the retry topic."
+            )
+
+
+def overdue(facts: Facts) -> Iterator[str]:
+    """What is due and is not handed off, by its topic and the reason."""
+    if not facts.bridges:
+        # That no bridge runs is said already.
+        return
+    paused = {place: why for state in facts.bridges.values() for place, why in state["paused"].items()}
+    assigned = {place for state in facts.bridges.values() for place in state["assigned"]}
+    young = any(facts.now - state.get("started", 0.0) < YOUNG for state in facts.bridges.values())
+    for tier in facts.tiers:
+        grouped: dict[str, list[tuple[float, Place]]] = {}
+        for number, due in tier.first_due.items():
+            shown = f"{tier.topic}-{number}"
+            why = paused.get(shown, "" if shown in assigned else "no bridge has it")
+            if facts.now - due < OVERDUE or why == HALTED or (young and why == "no bridge has it"):
+                continue
+            grouped.setdefault(why, []).append((due, (tier.topic, number)))
+        for why, found in sorted(grouped.items()):
+            yield _overdue(facts, tier, why, found)
+
+
+def _overdue(facts: Facts, tier: TierFacts, why: str, found: list[tuple[float, Place]]) -> str:
+    since = min(due for due, _ in found)
+    places = ", ".join(f"{topic}-{number}" for _, (topic, number) in sorted(found, key=lambda each: each[1])[:5])
+    count = sum(tier.lag[number] for _, (_, number) in found)
+    cause = f" ({why})" if why else ""
+    return (
+        f"What waits in {tier.topic!r} is overdue, {when(since, facts.now)}: up to {records(count)} of {places} are "
+        f"due and not handed off{cause}. See the queues' lengths and the bridges' logs; more bridges help only where "
+        "workers are idle."
+    )
