@@ -214,8 +214,8 @@ def halt(
 
     Example: bridge halt orders --why "the bank books twice"
     """
-    _, chosen, routes = _loaded(context.obj)
-    _decide(lambda: halt_topics(chosen, routes, topics, why, by or who()), as_json)
+    app, chosen, routes = _loaded(context.obj)
+    _decide(lambda: halt_topics(app, chosen, routes, topics, why, by or who()), as_json)
 
 
 @cli.command()
@@ -233,10 +233,10 @@ def resume(
 
     Example: bridge resume orders --why "the bank is mended"
     """
-    _, chosen, routes = _loaded(context.obj)
+    app, chosen, routes = _loaded(context.obj)
     if bool(topics) == every:
         _fail("name the topics to resume, or --all.", FAULTS)
-    _decide(lambda: resume_topics(chosen, routes, None if every else topics, why, by or who()), as_json)
+    _decide(lambda: resume_topics(app, chosen, routes, None if every else topics, why, by or who()), as_json)
 
 
 def _decide(act: Callable[[], dict[str, Any]], as_json: bool) -> None:

@@ -15,7 +15,7 @@ from bridge import settings
 from bridge.errors import BridgeError
 from bridge.ledger import Ledger
 from bridge.ledger.control import Mirror
-from bridge.records.control import Decision, halt_key, policy_key
+from bridge.records.control import Decision, halt_key, halted_topic, policy_key
 from tasks import observing
 
 logger = observing.log(__name__)
@@ -51,8 +51,19 @@ class Control:
             cls._of_group[key] = cls(_mirror(app, group))
         return cls._of_group[key]
 
-    def halt(self, topic: str) -> Decision | None:
-        """Why a topic is halted: who said it, and when; `None`: it is not. Never raises."""
+    @property
+    def mirror(self) -> Mirror | None:
+        """Where it is read; `None` where there is no Redis for it."""
+        return self._mirror
+
+    def halt(self, topic: str, *, anew: bool = False) -> Decision | None:
+        """Why a topic is halted: who said it, and when; `None`: it is not. Never raises.
+
+        Parameters:
+            anew: whether Redis is asked, whenever it was asked last.
+        """
+        if anew:
+            self.forget()
         return self._of(halt_key(topic))
 
     def policy(self, handler: str) -> Mapping[str, Any] | None:
@@ -85,8 +96,22 @@ class Control:
         # None: nothing was decided, or Redis was wiped and a bridge is about to put it back.
         if self._mirror is None or version in ("", self._version):
             return
-        found = self._mirror.read()
+        found, before = self._mirror.read(), self._known
         self._version, self._known = found.version, found.in_force()
+        _tell(before, self._known)
+
+
+def _tell(before: Mapping[str, Decision], known: Mapping[str, Decision]) -> None:
+    """Say which topics were halted since, and which go on."""
+    for key in before.keys() | known.keys():
+        topic = halted_topic(key)
+        halted = [key in some and some[key].data is not None for some in (before, known)]
+        if topic is None or halted[0] == halted[1]:
+            continue
+        if halted[1]:
+            logger.info("topic %r is halted by %s: %s", topic, known[key].by, known[key].why)
+        else:
+            logger.info("topic %r is run again.", topic)
 
 
 def _mirror(app: Celery, group: str) -> Mirror | None:

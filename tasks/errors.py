@@ -58,6 +58,18 @@ class StopConsuming(Exception):
     """
 
 
+class TopicHalted(Exception):
+    """The topic of a delivery is halted: it waits, and has spent nothing.
+
+    Parameters:
+        first: whether it was this delivery that asked for it: it runs first afterwards.
+    """
+
+    def __init__(self, why: str, first: bool = False) -> None:
+        super().__init__(why)
+        self.first = first
+
+
 class HandlerError(BridgeError, ValueError):
     """A handler is declared in a way that cannot work."""
 

@@ -31,14 +31,15 @@ from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.breaking import PAUSE, Breaking
 from tasks.ends import Ends
-from tasks.errors import DeadLettered, Failed, GivenAway, RetryAsked
+from tasks.errors import DeadLettered, Failed, GivenAway, RetryAsked, TopicHalted
 from tasks.grip import Grip
+from tasks.halting import LOOK_AGAIN_AFTER, Halting
 from tasks.later import Later, Wait
 from tasks.limits import watchdog
 from tasks.logs import about
 from tasks.pace import Laps
 from tasks.parking import Parking
-from tasks.policy import PERMANENT, Again, Bury, Decision, Drop, Hold
+from tasks.policy import PERMANENT, Again, Bury, Decision, Drop, Halt
 from tasks.policy_in_force import policy_in_force
 from tasks.resending import publish_delay, retry_batch, send_on
 from tasks.running import MessageTask
@@ -113,6 +114,7 @@ class Execution:
         self._burying = 0.0
         self._runs = metrics.Runs(task.name, batch.group)
         self._attempts = Attempts(task, batch, self._last_will)
+        self._halting = Halting.of(task.app, batch)
         self._later = Later(batch.order)
         self._parking = Parking(task, batch)
         self._sending = Sending(task.app)
@@ -137,6 +139,8 @@ class Execution:
             raise
         except GivenAway as gone:
             return self._give_up(gone)
+        except TopicHalted as halted:
+            raise self._waits(halted) from None
         except BaseException as error:
             leave_if_told_to(error)
             left = self._left_over()
@@ -158,6 +162,17 @@ class Execution:
         with suppress(LedgerUnavailable):
             self._book.flush()
         return f"given away: {self._ends}"
+
+    def _waits(self, halted: TopicHalted) -> ComeBack:
+        """What has not run waits in front of all else of its topic; it has spent nothing."""
+        try:
+            self._book.flush()
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
+        header = to_header(self._batch.holding(self._left_over()))
+        past = aftermath.acquitted(self._task.request.headers or {})
+        why, headers = f"it waits: {halted}", {HEADER: header, **past}
+        return ComeBack(why, headers, self._halting.gate, LOOK_AGAIN_AFTER, halted.first)
 
     def _last_will(self) -> None:
         """What was done before a handler that ends the process is done, and counted."""
@@ -189,6 +204,7 @@ class Execution:
                 self._rest(todo[number:])
                 break
             self._grip.check()
+            self._halting.check()
             try:
                 self._one(delivery)
             finally:
@@ -342,10 +358,11 @@ class Execution:
                 metrics.retried(self._task.name, self._batch.group, "failed" if spent else "postponed")
                 self._failures[delivery.message.offset] = failure
                 self._put_off(again, delay, str(failure), failure)
-            case Hold(delay):
-                metrics.retried(self._task.name, self._batch.group, "held")
-                telling.held(delivery, delay, failure)
-                self._again(delivery.failed(failure, spent=False), delay, str(failure))
+            case Halt():
+                metrics.retried(self._task.name, self._batch.group, "halted")
+                self._left[delivery.message.offset] = delivery.failed(failure, spent=False)
+                self._halting.stop(delivery, failure, cause)
+                raise TopicHalted(f"topic {self._batch.topic!r} was halted by it: {failure}", first=True)
             case Bury(reason, why):
                 dead = Dead(reason, failure.with_why(why))
                 self._bury(delivery.failed(dead.failure, spent=True), dead, cause)

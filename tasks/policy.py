@@ -16,8 +16,6 @@ from tasks.retry_when import Answer, RetryWhen, ask
 #: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
 Errors = tuple[type[BaseException] | str, ...]
 
-#: Seconds between two runs of a message whose handler asks to stop, as long as it is kept.
-HOLD_DELAY: Final = 30.0
 #: Retries where a handler does not say how many: with the backoff's jitter about 20 minutes, longer than a restart of
 #: most services and a short outage. Five, as often elsewhere, are over within 15 s.
 MAX_RETRIES: Final = 12
@@ -49,10 +47,8 @@ class Bury:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """The handler asks to stop the topic: keep the message, try it again after `delay` seconds."""
-
-    delay: float = HOLD_DELAY
+class Halt:
+    """The handler asks to stop the topic: the message is kept, and the topic halted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class Drop:
     """The handler raised Celery's `Ignore`: it is done with the message."""
 
 
-Decision = Again | Bury | Hold | Drop
+Decision = Again | Bury | Halt | Drop
 
 
 def is_listed(error: BaseException, kinds: Errors) -> bool:
@@ -179,7 +175,7 @@ class Policy:
             case Undecodable():
                 return Bury(UNDECODABLE)
             case StopConsuming():
-                return Hold()
+                return Halt()
             case RetryLater():
                 return Again(error.delay, spent=False)
             case RetryAsked():
@@ -200,7 +196,7 @@ class Policy:
     def _listed(self, error: BaseException) -> Decision | None:
         """What the handler's options say of the error's class."""
         if is_listed(error, self.stop_for):
-            return Hold()
+            return Halt()
         if is_listed(error, self.dead_letter_for + self.dont_autoretry_for):
             return Bury(PERMANENT)
         # What is no Exception (SystemExit, GeneratorExit) is retried like any failure: nobody listed it.

@@ -127,17 +127,18 @@ def unsent(delivery: Delivery, delay: float, why: Exception) -> None:
 
 
 @harmless
-def held(delivery: Delivery, delay: float, failure: Failure) -> None:
-    """A handler asks to stop the topic."""
-    handler = delivery.handler
-
-    def more(count: int) -> None:
-        logger.critical("%d more messages of %s, which asks to stop the topic, are kept.", count, handler)
-
-    if _sums.admits(("held", handler, failure.error_class), more):
-        logger.critical(
-            "%s asks to stop the topic; the message is kept, again in %g s: %s", delivery.identity, delay, str(failure)
-        )
+def halted(delivery: Delivery, why: str, unpublished: str) -> None:
+    """A handler has asked to stop the topic, and it is halted."""
+    topic = delivery.message.topic
+    logger.critical(
+        "topic %r is halted by %s: %s. Nothing of it is read or run until `bridge resume %s`; its delivery runs first.",
+        topic,
+        delivery.identity,
+        why.rstrip("."),
+        topic,
+    )
+    if unpublished:
+        logger.error("the halt of topic %r is in Redis alone until a bridge has told Kafka: %s", topic, unpublished)
 
 
 @harmless

@@ -25,7 +25,7 @@ from bridge.records.attempts import Attempts
 from bridge.records.header import HEADER
 from bridge.records.message import Header, Message
 from tasks.handler import HandlerTask
-from tasks.policy import Again, Bury, Decision, Drop, Hold
+from tasks.policy import Again, Bury, Decision, Drop, Halt
 from tasks.running import Run
 
 
@@ -156,7 +156,7 @@ def _outcome(decision: Decision, error: BaseException) -> Outcome:
             return Outcome("retry", error=error, delay=delay)
         case Bury(reason, _):
             return Outcome("dead", error=error, reason=reason)
-        case Hold():
+        case Halt():
             return Outcome("halt", error=error)
         case Drop():
             return Outcome("done", error=error)

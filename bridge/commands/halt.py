@@ -5,16 +5,20 @@ import os
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final
 
-from bridge.errors import UnknownTopic
+from celery import Celery
+
+from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.handlers import Routes
+from bridge.handoff.broker import Broker
 from bridge.ledger import Ledger
 from bridge.ledger.control import Mirror
 from bridge.ledger.deciding import Outcome, decide, standing
 from bridge.records import control
 from bridge.records.control import Decision, halt_key, halted_topic
+from bridge.records.gates import topic_gate
 from bridge.settings import Settings
 from bridge.upkeep.facts import iso
 
@@ -22,7 +26,7 @@ from bridge.upkeep.facts import iso
 ANSWER_WITHIN: Final = 2.0
 
 
-def halt(settings: Settings, routes: Routes, topics: Sequence[str], why: str, by: str) -> dict[str, Any]:
+def halt(app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], why: str, by: str) -> dict[str, Any]:
     """Stop the consumption of topics until a person resumes it; one that is halted already is, for this reason now.
 
     Returns:
@@ -32,7 +36,7 @@ def halt(settings: Settings, routes: Routes, topics: Sequence[str], why: str, by
         UnknownTopic: no handler names one of them; nothing was decided.
         NotDecided: neither Kafka nor Redis has it.
     """
-    with closing(_Group(settings)) as group:
+    with closing(_Group(app, settings)) as group:
         known = group.standing()
         _refuse_unknown(topics, routes.topics)
         found = {}
@@ -42,7 +46,9 @@ def halt(settings: Settings, routes: Routes, topics: Sequence[str], why: str, by
         return {"topics": found}
 
 
-def resume(settings: Settings, routes: Routes, topics: Sequence[str] | None, why: str, by: str) -> dict[str, Any]:
+def resume(
+    app: Celery, settings: Settings, routes: Routes, topics: Sequence[str] | None, why: str, by: str
+) -> dict[str, Any]:
     """Go on with topics, from exactly where they stood; one that is not halted stays as it is.
 
     Parameters:
@@ -55,7 +61,7 @@ def resume(settings: Settings, routes: Routes, topics: Sequence[str] | None, why
         UnknownTopic: no handler names one of them, and it is not halted; nothing was decided.
         NotDecided: neither Kafka nor Redis has it.
     """
-    with closing(_Group(settings)) as group:
+    with closing(_Group(app, settings)) as group:
         known = group.standing()
         halted = halts(known)
         _refuse_unknown(topics or (), {*routes.topics, *halted})
@@ -96,8 +102,8 @@ def who() -> str:
 class _Group:
     """What was decided for the group of the settings."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._settings, self._broker = settings, Broker(app)
         url, named = settings.ledger_url, settings.ledger_named
         self._ledger = Ledger(url, "", settings.group, timeout=ANSWER_WITHIN, named=named) if url else None
         self._mirror = Mirror(self._ledger) if self._ledger else None
@@ -106,9 +112,21 @@ class _Group:
         return standing(self._settings, self._mirror)
 
     def decide(self, topic: str, data: Mapping[str, Any] | None, by: str, why: str, before: Decision | None) -> Outcome:
-        return decide(self._settings, self._mirror, halt_key(topic), data, by, why, before)
+        outcome = decide(self._settings, self._mirror, halt_key(topic), data, by, why, before)
+        self._move_gate(topic, None if data is None else why)
+        return outcome
+
+    def _move_gate(self, topic: str, why: str | None) -> None:
+        """Last of all; a bridge brings it in order where the broker does not answer."""
+        name = topic_gate(self._settings.group, topic)
+        with suppress(HandoffFailed), self._broker.gates() as gates:
+            if gates is not None and why is None:
+                gates.open(name)
+            elif gates is not None:
+                gates.shut(name, why or "")
 
     def close(self) -> None:
+        self._broker.close()
         if self._ledger is not None:
             self._ledger.close()
 

@@ -14,6 +14,7 @@ from bridge.handlers import queue_of
 from bridge.handoff.templates import Outgoing, Template
 from bridge.ledger.riding import PROPERTY
 from lossless.transport.channel import Channel
+from lossless.transport.gates import Gates
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,16 @@ class Broker:
             if not isinstance(channel, Channel):
                 return {}
             return {queue: channel.waiting_count(queue) for queue in queues}
+
+    @contextmanager
+    def gates(self) -> Iterator[Gates | None]:
+        """The broker's gates, `None` where it has none.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self.producer() as producer:
+            yield getattr(producer.channel, "gates", None)
 
     @contextmanager
     def producer(self) -> Iterator[Producer]:

@@ -66,8 +66,9 @@ class Before:
         catalog = Catalog(settings, routes.topics, needed(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), Blockage(metrics, clock)
         metrics.show_halted((), routes.topics)
-        decided = Decided.of(settings, metrics, LEDGER_WITHIN, clock)
-        return cls(settings, routes, Broker(app), catalog, kafka, blockage, decided, metrics, clock)
+        broker = Broker(app)
+        decided = Decided.of(settings, metrics, broker, LEDGER_WITHIN, clock)
+        return cls(settings, routes, broker, catalog, kafka, blockage, decided, metrics, clock)
 
     @property
     def fsyncs(self) -> bool:

@@ -4,7 +4,7 @@ Two kinds: of a topic, which a halt shuts, and of what a handler needs, which a 
 """
 
 from collections.abc import Iterable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from lossless.transport.gates import gates_of
 
@@ -27,6 +27,12 @@ def gates_for(group: str, topic: str, needs: Iterable[str] = ()) -> str:
         needs: the dependencies of their handler.
     """
     return gates_of([topic_gate(group, topic), *(needs_gate(group, each) for each in needs)])
+
+
+def gated_topic(group: str, gate: str) -> str | None:
+    """The topic of a gate; `None`: it is another group's, or of something else."""
+    start = f"{_part(group)}:topic:"
+    return unquote(gate.removeprefix(start)) if gate.startswith(start) else None
 
 
 def _part(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, PublishFailed
+from bridge.handoff.broker import Broker
 from bridge.ledger import Ledger
 from bridge.ledger.control import NOTHING, Mirror, Mirrored
 from bridge.metrics import BridgeMetrics
@@ -18,6 +19,7 @@ from bridge.records.control import UNPUBLISHED, Decision, Standing, halted_topic
 from bridge.settings import Settings
 from bridge.topics import control
 from bridge.topics.control import Follower
+from bridge.upkeep.topic_gates import TopicGates
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ class Decided:
 
     Parameters:
         mirror: `None` where there is no Redis for it.
+        gates: the broker's, brought in order.
 
     Attributes:
         halts: by topic, why its consumption is halted.
@@ -40,10 +43,11 @@ class Decided:
         settings: Settings,
         mirror: Mirror | None,
         metrics: BridgeMetrics,
+        gates: TopicGates,
         clock: Callable[[], float] = time.monotonic,
         follower: Follower | None = None,
     ) -> None:
-        self._settings, self._mirror, self._metrics = settings, mirror, metrics
+        self._settings, self._mirror, self._metrics, self._gates = settings, mirror, metrics, gates
         self._follower = follower or Follower(settings)
         self._publishing = Publishing(settings, clock)
         self._published: dict[str, Standing] = {}
@@ -54,12 +58,17 @@ class Decided:
 
     @classmethod
     def of(
-        cls, settings: Settings, metrics: BridgeMetrics, timeout: float, clock: Callable[[], float] = time.monotonic
+        cls,
+        settings: Settings,
+        metrics: BridgeMetrics,
+        broker: Broker,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> "Decided":
         """With the ledger's Redis, where there is one. Connects to nothing yet."""
         url, named = settings.ledger_url, settings.ledger_named
         mirror = Mirror(Ledger(url, "", settings.group, timeout=timeout, named=named)) if url else None
-        return cls(settings, mirror, metrics, clock)
+        return cls(settings, mirror, metrics, TopicGates(broker, settings.group), clock)
 
     def begin(self) -> None:
         """Make the topic where it is missing, and learn what stands: before anything is consumed.
@@ -85,15 +94,18 @@ class Decided:
         """Take in what is new, and bring Redis and Kafka to know it.
 
         Raises:
-            LedgerUnavailable: Redis did not answer; the rest is known all the same.
+            LedgerUnavailable, HandoffFailed: Redis did not answer; the rest is known all the same.
         """
         self._follow()
+        # Before what was decided is looked at: who decides says so first, and touches the gate then.
+        shut = self._gates.shut()
         try:
             if self._mirror is not None:
                 self._look_at(self._mirror)
             self._publish()
         finally:
             self._show()
+        self._gates.bring_in_order(shut, self.halts)
 
     def close(self) -> None:
         """Leave Kafka."""

@@ -18,7 +18,7 @@ from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
 from lossless.transport.broadcast import Broadcasts
-from lossless.transport.gates import Aside
+from lossless.transport.gates import Aside, Gates
 from lossless.transport.holding import Holder
 from lossless.transport.keeping import Keeper, keeper_of
 from lossless.transport.outages import UNAVAILABLE
@@ -249,7 +249,13 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return step
 
     def replace(
-        self, delivery_tag: str, message: dict[str, Any], queue: str | None = None, eta: float | None = None
+        self,
+        delivery_tag: str,
+        message: dict[str, Any],
+        queue: str | None = None,
+        eta: float | None = None,
+        gate: str | None = None,
+        first: bool = False,
     ) -> None:
         """Put ``message`` into a queue and remove the taken one, in one step: both happen, or neither.
 
@@ -258,6 +264,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             message: in kombu's wire form, its body encoded as its property ``body_encoding`` says.
             queue: the queue to put into, past all exchanges; None: the one that the taken message came from.
             eta: seconds since the epoch before which it must not be delivered, None: at once.
+            gate: it waits there, and goes through before what was never taken; None: as its property says.
+            first: it goes through that gate before all.
 
         It is decided when this returns and done soon after: the taken message stays in Redis until then, and the
         step is repeated until Redis has answered, on a closed channel too. What is no longer this worker's (it was
@@ -274,7 +282,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         name = taken.queue if queue is None else queue
         key = self.list_key(name, self._get_message_priority(message, reverse=False))
         raw = dumps(message).encode()
-        self.qos.settle(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta))
+        self.qos.settle(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta, gate, first))
 
     def put_off(self, delivery_tag: str, due: float) -> None:
         """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch), or when this closes.
@@ -335,6 +343,11 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     def aside_lists(self, queue: str) -> list[str]:
         """Return the lists of what gates have set aside of a queue."""
         return [self.keys.aside_of(member) for member in self._aside.members(self._lists(queue))]
+
+    @property
+    def gates(self) -> Gates:
+        """The gates of this broker."""
+        return Gates(self.bare_client(), self.global_keyprefix)
 
     @property
     def _aside(self) -> Aside:

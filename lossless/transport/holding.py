@@ -248,12 +248,29 @@ class Holder:
         if entry := self._decide(tag):
             self._settle(Settlement("back", entry.field, self.keys.undecodable, entry.raw))
 
-    def replace(self, tag: str, queue: str, key: str, raw: bytes, due: float | None) -> None:
-        """Put ``raw`` in the place of a taken message, into the list ``key`` or waiting until ``due``."""
+    def replace(
+        self,
+        tag: str,
+        queue: str,
+        key: str,
+        raw: bytes,
+        due: float | None,
+        gate: str | None = None,
+        first: bool = False,
+    ) -> None:
+        """Put ``raw`` in the place of a taken message, into the list ``key`` or waiting until ``due``.
+
+        With a ``gate``, to what that keeps of the list, or would keep: before all that was not put there so, or first.
+        """
         entry = self._decide(tag)
         if entry is None:
             return
-        if due is None:
+        if gate is not None:
+            member = f"{gate}\0{key}"
+            self._settle(
+                Settlement("first" if first else "aside", entry.field, self.keys.aside_of(member), raw, queue=member)
+            )
+        elif due is None:
             self._settle(Settlement("back", entry.field, key, raw))
         else:
             self._settle(self._waiting(entry.field, queue, stored(key, raw), due))

@@ -81,7 +81,8 @@ class Successor:
 
     `queue`: where it goes on lossless.transport, None for the queue that the other came from; `exchange` and
     `routing_key`: what it says of itself, and how it is published on kombu's own transport. `eta`: seconds since the
-    epoch, None for at once.
+    epoch, None for at once. `gate`: of lossless.transport, before what it keeps that was never taken; `first`: before
+    all.
     """
 
     exchange: str
@@ -94,6 +95,8 @@ class Successor:
     queue: str | None = None
     eta: float | None = None
     why: str = ""
+    gate: str | None = None
+    first: bool = False
 
 
 def count_in(headers: object, name: str) -> int:

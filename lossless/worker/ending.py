@@ -21,14 +21,21 @@ class ComeBack(Reject):
     Parameters:
         why: for the log.
         headers: JSON values.
+        gate: of lossless.transport: it waits there, with others that were taken before all that were not. Nothing is
+            wrong with it then.
+        after: seconds after which it comes back where the broker has no gates.
+        first: it is the first to go through the gate.
     """
 
-    def __init__(self, why: str, headers: Mapping[str, Any]) -> None:
+    def __init__(
+        self, why: str, headers: Mapping[str, Any], gate: str = "", after: float = 1.0, first: bool = False
+    ) -> None:
         super().__init__(why, requeue=True)
         self.headers = dict(headers)
+        self.gate, self.after, self.first = gate, after, first
 
-    def __reduce__(self) -> tuple[type["ComeBack"], tuple[str, dict[str, Any]]]:
-        return (type(self), (str(vars(self)["reason"]), self.headers))
+    def __reduce__(self) -> tuple[type["ComeBack"], tuple[str, dict[str, Any], str, float, bool]]:
+        return (type(self), (str(vars(self)["reason"]), self.headers, self.gate, self.after, self.first))
 
 
 class Ending(Enum):

@@ -34,7 +34,8 @@ def put_in_place(channel: Any, delivery_tag: str, successor: Successor) -> None:
     message["body"], encoding = channel.encode_body(message["body"], channel.body_encoding)
     message["properties"]["body_encoding"] = encoding
     message["properties"]["delivery_info"].update(exchange=successor.exchange, routing_key=successor.routing_key)
-    channel.replace(delivery_tag, message, queue=successor.queue, eta=successor.eta)
+    options = {} if successor.gate is None else {"gate": successor.gate, "first": successor.first}
+    channel.replace(delivery_tag, message, queue=successor.queue, eta=successor.eta, **options)
 
 
 class Replacement:

@@ -8,10 +8,12 @@ to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `
 `execute_using_pool` in a class that it makes of this one; around its `on_success` stands what `__init_subclass__` adds.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -217,6 +219,10 @@ class Request(request.Request):
         return {"lost": count_in(self._message.headers, "lost") + 1}
 
     def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
+        if isinstance(error, ComeBack) and error.gate:
+            self._wait_at_gate(error)
+            self._announce_comeback(error, exc_info, failure.message, logging.INFO)
+            return
         why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})
         self._announce_comeback(error, exc_info, why)
 
@@ -230,6 +236,16 @@ class Request(request.Request):
         bury(self._app, self._message, burial_of(self._message, reason, failure))
         self.acknowledged = True
         return True
+
+    def _wait_at_gate(self, error: ComeBack) -> None:
+        """It waits without a worker's time, where the broker can let it; it was not to blame, and is not counted."""
+        gates = hasattr(self._message.channel, "gates")
+        why = str(reason_of(error))
+        made = comeback_of(self._message, 0.0 if gates else error.after, why, **error.headers)
+        Replacement(
+            self._message, replace(made, gate=error.gate, first=error.first, eta=None) if gates else made
+        ).start()
+        self.acknowledged = True
 
     def _come_back(self, failure: Failure, headers: Mapping[str, Any]) -> str:
         requeued = count_in(self._message.headers, "requeued") + 1
@@ -277,8 +293,8 @@ class Request(request.Request):
             self.task.request_stack.pop()
         self.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
 
-    def _announce_comeback(self, error: Any, exc_info: Any, why: str) -> None:
-        logger.warning("Task %s[%s] %s", self.name, self.id, why)
+    def _announce_comeback(self, error: Any, exc_info: Any, why: str, level: int = logging.WARNING) -> None:
+        logger.log(level, "Task %s[%s] %s", self.name, self.id, why)
         if self.store_errors:
             with _logged("result backend"):
                 self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=self._context)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
-from tasks import DeadLetter, Message, handler
+from tasks import DeadLetter, Message, StopConsuming, handler
 from tests.handlers.notes import note, topic
 
 #: A number, or "auto".
@@ -20,10 +20,15 @@ RETRIES: dict[str, Any] = {"retry_delays": (0.3,) * 5}
 FOREVER: dict[str, Any] = {"max_retries": None, "retry_backoff": 1, "retry_backoff_max": 1, "retry_jitter": False}
 
 
+class BankShut(Exception):
+    """Halts the topic, by the handlers' option."""
+
+
 def act(name: str, order: Any, message: Message) -> None:
     """`{"sleep": s}` takes so long; `{"hold": "path"}` until that file is there; `{"dead": true}` dies; `{"fail": n}`
     fails n times; `{"kill": n}` kills its process n times; `{"until": "path"}` fails until that file is there; a
-    handler's name before a word makes it that one's."""
+    handler's name before a word makes it that one's. `{"stop": "path"}` halts the topic until that file is there, and
+    `{"leave": "path"}` by the option `stop_for`."""
     said = order if isinstance(order, dict) else {}
     said = {**said, **said.get(name, {})}
     note(name, message, order, "begun")
@@ -31,6 +36,10 @@ def act(name: str, order: Any, message: Message) -> None:
         time.sleep(said["sleep"])
     while "hold" in said and not Path(said["hold"]).exists():
         time.sleep(0.05)
+    if "stop" in said and not Path(said["stop"]).exists():
+        raise StopConsuming("the bank books twice")
+    if "leave" in said and not Path(said["leave"]).exists():
+        raise BankShut("as it says")
     if said.get("dead"):
         raise DeadLetter("as it says")
     if message.attempt <= said.get("fail", 0):
@@ -56,7 +65,7 @@ def declare(name: str, of: str = "", **options: Any) -> None:
     def run(order: Any, message: Message) -> None:
         act(name, order, message)
 
-    handler(topic(of or name), name=name, **{**RETRIES, **options})(run)
+    handler(topic(of or name), name=name, **{**RETRIES, "stop_for": (BankShut,), **options})(run)
 
 
 declare("orders", batch=BATCH)

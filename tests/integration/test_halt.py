@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from celery import Celery
 
 from bridge.commands import halt as commands
 from bridge.errors import UnknownTopic
 from bridge.handlers import Handler, Routes
 from bridge.ledger import Ledger
 from bridge.ledger.control import Mirror
+from bridge.records.control import halt_key
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.processes import Stack, eventually
 from tests.promises import choose, command, json_of
@@ -29,24 +32,26 @@ def two(stack: Stack) -> Stack:
 
 
 @contextmanager
-def here(stack: Stack) -> Iterator[tuple[Settings, Routes]]:
+def here(stack: Stack) -> Iterator[tuple[Celery, Settings, Routes]]:
     """The settings of a stack, in this process: a command of its own takes seconds to start."""
     kafka = {"bootstrap.servers": stack.kafka}
     made = EnvironmentSettings(BRIDGE_GROUP=stack.environ["BRIDGE_GROUP"])
     names = ("orders", "many")
     routes = Routes({name: Handler(name, (stack.topic(name),), "q", 1, 0.0) for name in names})
-    yield Settings(FileSettings(), made, stack.broker, kafka), routes
+    transport = "lossless.transport:Transport"
+    with Celery("here", broker=stack.broker, broker_transport=transport, set_as_current=False) as app:
+        yield app, Settings(FileSettings(), made, stack.broker, kafka), routes
 
 
 def halt(stack: Stack, *topics: str, why: str = WHY, by: str = "ann@desk") -> dict[str, Any]:
-    with here(stack) as (settings, routes):
-        found: dict[str, Any] = commands.halt(settings, routes, [*map(stack.topic, topics)], why, by)["topics"]
+    with here(stack) as (app, settings, routes):
+        found: dict[str, Any] = commands.halt(app, settings, routes, [*map(stack.topic, topics)], why, by)["topics"]
         return found
 
 
 def resume(stack: Stack, *topics: str) -> dict[str, Any]:
-    with here(stack) as (settings, routes):
-        found: dict[str, Any] = commands.resume(settings, routes, [*map(stack.topic, topics)], "", "bob")["topics"]
+    with here(stack) as (app, settings, routes):
+        found: dict[str, Any] = commands.resume(app, settings, routes, [*map(stack.topic, topics)], "", "bob")["topics"]
         return found
 
 
@@ -127,3 +132,53 @@ def test_a_bridge_of_which_all_topics_are_halted_is_not_ready(stack: Stack):
     assert bridge.metric("bridge_ready") == 0
     resume(stack, "orders")
     eventually(bridge.ready, 5)
+
+
+def begun(stack: Stack, handler: str = "orders") -> list[str]:
+    """The coordinates of each run, in order, also of those that asked to stop."""
+    return [run.coordinates for run in stack.runs(handler) if run.outcome == "begun"]
+
+
+@pytest.mark.parametrize("how", ["stop", "leave"])
+def test_a_handler_halts_its_topic_and_its_message_runs_first_after_hundreds_waited_unspent(
+    stack: Stack, how: str, tmp_path: Path
+):
+    choose(stack, {"orders": {"commit": "completion"}, "many": {"commit": "completion"}})
+    stack.make_topics("orders", "many", "found", "limited", "slow", "odd", "keyed", "line", "blocking")
+    stack.make_topics("steps", "payments")
+    mended, orders = tmp_path / "mended", stack.topic("orders")
+    bridge = stack.bridge()
+    stack.produce("orders", {"id": 0}, {how: str(mended)}, *({"sleep": 0.02} for _ in range(200)))
+    eventually(lambda: bridge.metric("bridge_queue_messages") >= 202, 20, "all are handed off")
+    one, other = stack.worker("-c", "1"), stack.worker("-c", "2")
+    eventually(lambda: bridge.metric("bridge_halted", topic=orders) == 1, 20)
+    stack.produce("many", {"id": 0})
+    eventually(lambda: stack.done("many"), 20, "other topics go on")
+    ran = begun(stack)
+    assert len(ran) < 200
+    with here(stack) as (_, settings, _), closing(Ledger(stack.broker, "", settings.group)) as ledger:
+        halted = commands.shown(Mirror(ledger).read().in_force()[halt_key(orders)])
+    assert (halted["handler"], halted["record"]) == ("orders", f"{orders}-0-1")
+    assert "orders on " in halted["by"]
+    assert ("the bank books twice" if how == "stop" else "BankShut: as it says") in halted["why"]
+    assert sum("is halted by" in line for worker in (one, other) for line in worker.text.splitlines() if "CRIT" in line)
+
+    for process in (bridge, one, other):
+        process.kill()
+    bridge, _ = stack.bridge(), stack.worker("-c", "1")
+    stack.produce("many", {"id": 1})
+    eventually(lambda: len(stack.done("many")) == 2, 20, "other topics go on after a restart")
+    assert begun(stack) == ran
+
+    mended.touch()
+    resume(stack, "orders")
+    eventually(lambda: len(stack.done("orders")) == 202, 30)
+    after = begun(stack)[len(ran) :]
+    offsets = [int(where.rpartition("-")[2]) for where in after]
+    assert offsets[0] == 1
+    assert offsets[1:] == sorted(offsets[1:])
+    assert {run.attempt for run in stack.runs("orders") if run.outcome == "done"} <= {1, 2}
+    assert [run.coordinates for run in stack.runs("orders") if run.attempt == 2 and run.outcome == "done"] == [
+        f"{orders}-0-1"
+    ]
+    assert bridge.metric("bridge_halted", topic=orders) == 0

@@ -12,6 +12,7 @@ from celery import Celery
 from kombu import Connection, Consumer, Queue
 
 from lossless import transport
+from lossless.transport.gates import Gates
 from tests.lossless.harness import Broker, wait_until
 
 
@@ -50,6 +51,38 @@ def numbers(broker: Broker, key: str = "q") -> list[int]:
     """Return the messages of a list, next to run first, as the numbers published."""
     bodies = [json.loads(raw)["body"] for raw in reversed(broker.client.lrange(key, 0, -1))]
     return [json.loads(base64.b64decode(body))[0][0] for body in bodies]
+
+
+def test_what_is_given_back_to_a_gate_goes_through_before_what_was_never_taken_and_one_before_all(
+    broker: Broker, connection: Connection, publish: Any, producer: Celery
+) -> None:
+    gates = Gates(broker.client)
+    gates.shut("bank")
+    publish(1)
+    (first,) = take(connection, 1)
+    for number in (2, 3):
+        producer.send_task("any", (number,), queue="q", gates="bank")
+    publish(4)
+    publish(5)
+    fourth, fifth = take(connection, 2)  # on the way to it the others were set aside
+    for message, ahead in ((first, False), (fourth, False), (fifth, True)):
+        given = wire(message)
+        given["properties"].setdefault("delivery_info", {})["redelivered"] = True
+        message.channel.replace(message.delivery_tag, given, gate="bank", first=ahead)
+    wait_until(lambda: not broker.taken())
+    assert gates.aside() == {"bank": 5}
+    gates.open("bank")
+    assert [each.decode()[0][0] for each in take(connection, 5)] == [5, 1, 4, 2, 3]
+
+
+def test_in_front_of_a_gate_that_is_open_it_is_taken_at_once(
+    broker: Broker, connection: Connection, publish: Any
+) -> None:
+    publish(1)
+    publish(2)
+    (first,) = take(connection, 1, prefetch=1)
+    first.channel.replace(first.delivery_tag, wire(first), gate="bank")
+    assert [each.decode()[0][0] for each in take(connection, 2)] == [1, 2]
 
 
 def test_an_ack_removes(broker: Broker, connection: Connection, publish: Any) -> None:

@@ -24,7 +24,8 @@ from lossless.worker.ending import ComeBack
 from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, attempt, execution, handler, metrics, resending
 from tasks.book import OVER, Book
 from tasks.breaking import Breaking
-from tasks.errors import DeadLettered
+from tasks.errors import DeadLettered, TopicHalted
+from tasks.halting import Halting
 from tests.memory_ledger import MemoryLedger
 
 ran: list[int] = []
@@ -43,6 +44,8 @@ def charge(number: int) -> str:
         raise DeadLetter("too much")
     if number == 77:
         raise StopConsuming("the bank is on fire")
+    if number == 78:
+        raise RetryLater(30)
     return f"charged {number}"
 
 
@@ -332,10 +335,34 @@ def test_when_its_time_is_over_the_rest_goes_back_as_a_batch_of_its_own(
     assert world.sent == [(0, [1, 2])]
 
 
-def test_a_handler_that_asks_to_stop_keeps_its_message_without_spending_a_retry(world: World) -> None:
-    world.run(77, 1)
-    assert world.sent[0][1] == [0]
-    assert world.batches[0].deliveries[0].attempts.failed == 0
+def test_who_asks_to_stop_waits_at_the_gate_with_what_has_not_run_and_has_spent_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        Halting, "stop", lambda self, delivery, failure, error: stopped.append((delivery.message.offset, str(error)))
+    )
+    with pytest.raises(ComeBack) as caught:
+        world.run(1, -1, 77, 2)
+    assert stopped == [(2, "the bank is on fire")]
+    left = from_header("unit.charge", caught.value.headers[HEADER])
+    assert [(each.message.offset, each.attempts, each.runs) for each in left.deliveries] == [
+        (1, Attempts(failed=1), 1),
+        (2, Attempts(postponed=1), 1),
+        (3, Attempts(), 0),
+    ]
+    assert (world.book.fates, world.sent, ran) == ({0: Fate.DONE}, [], [1, -1, 77])
+    assert caught.value.gate.endswith(":topic:orders")
+
+
+def test_nothing_runs_of_a_topic_that_is_halted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(self: Halting) -> None:
+        if ran:
+            raise TopicHalted("the topic is halted")
+
+    monkeypatch.setattr(Halting, "check", check)
+    assert world.comes_back(1, 2, 3).offsets == [1, 2]
+    assert ran == [1]
 
 
 def test_one_alone_ends_its_task_as_its_delivery_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +414,7 @@ def test_what_was_sent_on_is_not_sent_twice_if_the_next_cannot_be(
         world.send_on(*given)
 
     monkeypatch.setattr(execution, "send_on", once)
-    assert world.comes_back(-1, 77).offsets == [1]
+    assert world.comes_back(-1, 78).offsets == [1]
     assert world.sent == [(4, [0])]
 
 

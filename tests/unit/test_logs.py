@@ -106,11 +106,11 @@ def _raise() -> BaseException:
     [
         lambda failure: telling.dead(DELIVERY, Dead("exhausted", failure), _raise()),
         lambda failure: telling.again(DELIVERY, 4.0, failure),
-        lambda failure: telling.held(DELIVERY, 30.0, failure),
+        lambda failure: telling.halted(DELIVERY, str(failure), ""),
         lambda failure: telling.unpublished(DELIVERY, Dead("exhausted", failure), 2, OSError("Kafka"), _raise()),
         lambda failure: telling.skipped(DELIVERY),
     ],
-    ids=["dead", "again", "held", "unpublished", "skipped"],
+    ids=["dead", "again", "halted", "unpublished", "skipped"],
 )
 def test_the_arguments_of_a_line_are_words_and_numbers(
     tell: Callable[[Failure], None], caplog: pytest.LogCaptureFixture
@@ -163,11 +163,3 @@ def test_what_was_counted_is_said_when_the_process_ends(caplog: pytest.LogCaptur
     telling.flush()
     assert sum("5 more deliveries" in record.getMessage() for record in caplog.records) == 1
     assert logs.LINES == LINES
-
-
-def test_thousands_that_a_handler_holds_are_summed_up(caplog: pytest.LogCaptureFixture):
-    for _ in range(LINES + 601):
-        telling.held(DELIVERY, 30.0, Failure.of(RuntimeError("bank shut")))
-    telling.flush()
-    assert len(caplog.messages) == LINES + 1
-    assert "601 more messages of charge" in caplog.messages[-1]

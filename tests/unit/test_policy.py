@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Hold, Policy
+from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Halt, Policy
 
 
 class CardDeclined(ValueError):
@@ -39,7 +39,7 @@ budgeted = Policy(give_up_after=10, jitter=False)
         (exact, GeneratorExit(), 12, 0, Bury(EXHAUSTED)),
         (exact, DeadLetter("no"), 0, 0, Bury(PERMANENT)),
         (exact, Undecodable("no"), 0, 0, Bury(UNDECODABLE)),
-        (exact, StopConsuming("no"), 99, 0, Hold()),
+        (exact, StopConsuming("no"), 99, 0, Halt()),
         (exact, RetryLater(7), 99, 0, Again(7.0, spent=False)),
         (exact, Ignore(), 0, 0, Drop()),
         (exact, Reject("no"), 0, 0, Bury(PERMANENT)),
@@ -53,8 +53,8 @@ budgeted = Policy(give_up_after=10, jitter=False)
         (spared, KeyError(), 0, 0, Bury(PERMANENT)),
         (spared, CardDeclined(), 0, 0, Bury(PERMANENT)),
         (spared, ValueError(), 0, 0, Again(1)),
-        (stopping, ConnectionError(), 0, 0, Hold()),
-        (stopping, OSError(), 99, 0, Hold()),
+        (stopping, ConnectionError(), 0, 0, Halt()),
+        (stopping, OSError(), 99, 0, Halt()),
         (forever, ConnectionError(), 10_000, 0, Again(600)),
         (never, ConnectionError(), 0, 0, Bury(EXHAUSTED)),
         (listed, ConnectionError(), 0, 0, Again(3)),
@@ -147,7 +147,7 @@ def test_what_a_retry_cannot_cure_dies_at_once_whatever_the_options(policy, fail
 
 @given(policies, st.integers(0, 100), st.floats(0, 20_000))
 def test_a_message_whose_handler_stops_is_kept_whatever_the_options(policy, failures, age):
-    assert isinstance(policy.decide(StopConsuming(), failures, age), Hold)
+    assert isinstance(policy.decide(StopConsuming(), failures, age), Halt)
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), -0.001, 1e12, float("inf"), 366 * 86_400, "30", None, True])

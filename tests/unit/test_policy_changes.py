@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DeadLetter, HandlerError
-from tasks.policy import PERMANENT, Again, Bury, Hold, Policy
+from tasks.policy import PERMANENT, Again, Bury, Halt, Policy
 from tasks.policy_changes import CHANGEABLE, LISTS, Changing
 from tasks.policy_options import policy_from
 
@@ -138,7 +138,7 @@ def test_a_change_that_is_out_of_range_or_without_effect_is_refused(changing, ch
         (CardDeclined(), Bury(PERMANENT)),
         (VisaDeclined(), Bury(PERMANENT)),
         (ValueError(), Again(1)),
-        (ConnectionRefusedError(), Hold()),
+        (ConnectionRefusedError(), Halt()),
         (SystemExit(), Again(1)),
         (DeadLetter("no"), Bury(PERMANENT)),
     ],

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bridge.records.attempts import Attempts
 from bridge.records.message import Message
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Hold, Policy
+from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Halt, Policy
 from tasks.policy_options import policy_from
 from tasks.retry_when import ask, check_function, named
 
@@ -159,7 +159,7 @@ def test_a_dead_letter_without_words_of_its_own_is_one_all_the_same():
     [
         (DeadLetter("the handler's"), Bury(PERMANENT)),
         (Undecodable("no"), Bury(UNDECODABLE)),
-        (StopConsuming("stop"), Hold()),
+        (StopConsuming("stop"), Halt()),
         (RetryLater(9), Again(9, spent=False)),
         (RetryAsked(9, 2, None), Again(9)),
         (Ignore(), Drop()),
