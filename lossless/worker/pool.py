@@ -31,6 +31,14 @@ class Pool(asynpool.AsynPool):
             func, args = traced, (func, *args)
         return super().apply_async(func, args, *more, **options)
 
+    def did_start_ok(self) -> bool:
+        """Whether any process is there, as the worker begins: one that was killed since is replaced as at any time.
+
+        billiard says no as soon as one is gone, and Celery ends the worker (celery/worker/loops.py, `asynloop`).
+        """
+        there: list[Any] = vars(self)["_pool"]
+        return bool(super().did_start_ok() or there)
+
     def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
         """Called for each job whose process has ended, before it is given to another one."""
         process = job._write_to or job._scheduled_for

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
+from celery.signals import worker_ready
 from kombu.exceptions import OperationalError
 
 from lossless import transport
@@ -37,6 +38,17 @@ def note(key: str, value: Any) -> None:
     start, _, database = app.conf.broker_url.rpartition("/")
     with redis.Redis.from_url(f"{start}/{int(database) + 1}") as client:
         client.rpush(key, json.dumps(value))
+
+
+if "TEST_KILLED_AT_START" in os.environ:
+
+    @worker_ready.connect
+    def lose_a_process(**_: Any) -> None:
+        """Before the worker looks whether its processes have started."""
+        with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children") as file:
+            child = int(file.read().split()[0])
+        os.kill(child, signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 
 
 class Noted(Task[Any, Any]):

@@ -30,6 +30,17 @@ def ends(broker: Broker, folder: Path, transport: str, *arguments: str, **settin
         yield running
 
 
+def test_a_process_that_is_killed_as_the_worker_starts_is_replaced_and_does_not_end_the_worker(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TEST_KILLED_AT_START", "1")
+    with ends(broker, tmp_path, "lossless", "-c", "2") as running, sender(broker) as app:
+        for number in range(2):
+            app.send_task("sleeps", (2,), task_id=f"beside {number}")
+        wait_until(lambda: len(broker.noted("runs")) == 2, 15, "two run beside each other, in two processes")
+        assert not running.exited
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_on_sigterm_what_runs_has_its_time_and_the_rest_is_given_back_at_once(
