@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-WAITING, RETRYING, DONE, DEAD = "waiting", "retrying", "done", "dead"
-STATES: Final = (DONE, RETRYING, DEAD, WAITING)
+WAITING, RETRYING, PARKED, DONE, DEAD = "waiting", "retrying", "parked", "done", "dead"
+STATES: Final = (DONE, RETRYING, PARKED, DEAD, WAITING)
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class Watched:
 
     Attributes:
         retries: how often it was sent again, as its messages tell.
+        parks: how often it was written to a retry topic.
         told: the same, as the events of its failures tell; either may come first, and be missed.
     """
 
@@ -24,6 +25,7 @@ class Watched:
     reason: str = ""
     retries: int = 0
     told: int = 0
+    parks: int = 0
 
     @property
     def ended(self) -> bool:
@@ -88,12 +90,31 @@ class Board:
                 watched.state = RETRYING
                 watched.retries = max(watched.retries, retries)
 
+    def parked(self, identity: str, number: int, runs: int, error: str) -> None:
+        """There is a record of it in a retry topic; `number` is how often it was parked, `runs` how often it ran."""
+        with self._lock:
+            identity, watched = self._find(identity)
+            if watched is not None and not watched.ended and number > watched.parks:
+                watched.state, watched.parks = PARKED, number
+                watched.retries = max(watched.retries, runs)
+                self.mishaps.append(Mishap(identity, error, PARKED))
+
+    def came_back(self, task_id: str) -> None:
+        """A worker has it that waited in a retry topic."""
+        with self._lock:
+            _, watched = self._find(task_id)
+            number = task_id.rpartition("#")[2]
+            if watched is not None and watched.state == PARKED and number.isdecimal() and int(number) >= watched.parks:
+                watched.state = RETRYING
+
     def failed(self, task_id: str, error: str) -> None:
         """A run failed, and the message was sent again."""
         with self._lock:
             identity, watched = self._find(task_id)
             if watched is not None and not watched.ended:
-                watched.state = RETRYING
+                # Its record in a retry topic may be seen before the event of its failure.
+                if watched.state != PARKED:
+                    watched.state = RETRYING
                 watched.told += 1
                 watched.retries = max(watched.retries, watched.told)
                 self.mishaps.append(Mishap(identity, error, RETRYING))

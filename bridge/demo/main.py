@@ -12,7 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from bridge.demo.board import RETRYING, WAITING, Board
+from bridge.demo.board import PARKED, RETRYING, WAITING, Board
 from bridge.demo.orders import HANDLERS, HANDLERS_MODULE, KINDS, TOPIC, Order, stream
 from bridge.demo.screen import Screen, table
 from bridge.demo.stack import STOP_SIGNALS, Stack
@@ -129,7 +129,7 @@ class Demo:
 
     def _open(self) -> int:
         counts = self._board.counts()
-        return counts[WAITING] + counts[RETRYING] + self._unacknowledged * len(self._handlers)
+        return counts[WAITING] + counts[RETRYING] + counts[PARKED] + self._unacknowledged * len(self._handlers)
 
     def _fault(self, open_now: int, moved: float) -> str | None:
         if name := self._stack.ended():

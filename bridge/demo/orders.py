@@ -14,6 +14,9 @@ TOPIC: Final = "orders"
 HANDLERS_MODULE: Final = f"{_INSTALLED if find_spec(_INSTALLED) else 'examples'}.orders.handlers"
 HANDLERS: Final = ("charge", "notify")
 
+#: Seconds of the topics in which their longer waits go (stack.py, SETTINGS): of 2 s and more.
+TIERS: Final = (2, 3)
+
 CUSTOMERS: Final = ("ada", "alan", "barbara", "dennis", "edsger", "frances", "grace", "ken", "niklaus", "tony")
 #: Every how many orders there is one that makes trouble, on average.
 TROUBLE_EVERY: Final = 3

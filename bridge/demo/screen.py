@@ -13,11 +13,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from bridge.demo.board import DEAD, DONE, RETRYING, STATES, WAITING, Board, Mishap, Row
+from bridge.demo.board import DEAD, DONE, PARKED, RETRYING, STATES, WAITING, Board, Mishap, Row
 
-COLOURS: Final = {DONE: "green", RETRYING: "yellow", DEAD: "red", WAITING: "bright_black"}
+COLOURS: Final = {DONE: "green", RETRYING: "yellow", PARKED: "cyan", DEAD: "red", WAITING: "bright_black"}
 #: The words of the live picture: what is done or not is "handled" for who looks on.
-TITLES: Final = {DONE: "handled", RETRYING: "retrying", DEAD: "dead", WAITING: "waiting"}
+TITLES: Final = {DONE: "handled", RETRYING: "retrying", PARKED: "parked", DEAD: "dead", WAITING: "waiting"}
 #: How many failures are shown.
 MISHAPS: Final = 8
 BAR: Final = 74
@@ -142,9 +142,9 @@ def _bar(counts: Counter[str]) -> Text:
 
 def _mishap(mishap: Mishap) -> Text:
     coordinates, _, handler = mishap.identity.partition(":")
-    colour = COLOURS[RETRYING if mishap.outcome == RETRYING else DEAD]
+    colour = COLOURS.get(mishap.outcome, COLOURS[DEAD])
     start = f"{_short(handler):<6} {coordinates:<11} "
-    outcome = "again" if mishap.outcome == RETRYING else f"dead: {mishap.outcome}"
+    outcome = {RETRYING: "again", PARKED: "parked"}.get(mishap.outcome, f"dead: {mishap.outcome}")
     kind, colon, text = mishap.error.partition(":")
     words = Text(" ".join(f"{_short(kind)}{colon}{text}".split()))
     words.truncate(max(10, BAR - len(start) - len(outcome) - 1), overflow="ellipsis", pad=True)

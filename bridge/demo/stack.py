@@ -22,6 +22,9 @@ from bridge.embedded import EmbeddedKafka, EmbeddedRedis
 CONCURRENCY: Final = 4
 #: Seconds that a process may take to stop before it is killed; the longest handler takes three.
 STOP_WITHIN: Final = 8.0
+#: The settings of the demo's processes: waits that are long elsewhere go through retry topics here, to be seen.
+SETTINGS: Final = "kafka_park_after = 2\nkafka_retry_tiers = (2,)\n"
+SETTINGS_MODULE: Final = "bridge_demo_settings"
 #: What asks the demo to stop.
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Settings of the shell that are meant for a real bridge, and would turn the demo's against a real Kafka.
@@ -70,6 +73,7 @@ class Stack:
         with self._open:
             self.logs = Path(tempfile.mkdtemp(prefix="bridge-demo-"))
             self._open.callback(self._remove_logs_unless_wanted)
+            (self.logs / f"{SETTINGS_MODULE}.py").write_text(SETTINGS)
             with _blocked(*STOP_SIGNALS):
                 # The mock cluster's thread ends at an interrupted system call; it inherits what is blocked.
                 self._open.enter_context(self._kafka)
@@ -130,6 +134,7 @@ class Stack:
             "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "CELERY_BROKER_URL": self.redis_url,
             "HANDLERS": HANDLERS_MODULE,
+            "CELERY_CONFIG_MODULE": SETTINGS_MODULE,
             "BRIDGE_HTTP_PORT": "0",
             "WORKER_METRICS_PORT": str(self.worker_port),
             "PYTHONUNBUFFERED": "1",

@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,8 +19,9 @@ from celery import Celery
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.demo.board import Board
-from bridge.demo.orders import TOPIC
+from bridge.demo.orders import TIERS, TOPIC
 from bridge.kafka import Consumer, Record, TopicPartition, admin_client, consumer_client
+from bridge.records import parked
 from bridge.topics.names import TopicNames
 
 logger = logging.getLogger(__name__)
@@ -47,10 +48,11 @@ class Watch:
         self._stopping = threading.Event()
         self._receiver: Any = None
         self._follower = threading.Thread(target=self._follow_events, name="events", daemon=True)
-        self._dead_letters: Consumer | None = None
+        self._ours: Consumer | None = None
+        self._dead_letters = TopicNames(GROUP).dead_letters(TOPIC)
 
     def __enter__(self) -> Self:
-        self._dead_letters = self._dead_letter_consumer()
+        self._ours = self._consumer([self._dead_letters, *(TopicNames(GROUP).retry(TOPIC, tier) for tier in TIERS)])
         self._follower.start()
         return self
 
@@ -61,27 +63,31 @@ class Watch:
         if self._receiver is not None:
             self._receiver.should_stop = True
         self._follower.join(3)
-        if self._dead_letters is not None:
-            self._dead_letters.close()
+        if self._ours is not None:
+            self._ours.close()
 
     def look(self) -> None:
-        """Read the dead letters that have come, and now and then what the worker has counted."""
-        assert self._dead_letters is not None
-        for record in self._dead_letters.consume(500, 0):
-            if record.error() is None:
+        """Read what was parked and what died, and now and then what the worker has counted."""
+        assert self._ours is not None
+        for record in self._ours.consume(500, 0):
+            if record.error() is None and record.topic() == self._dead_letters:
                 self._read_dead_letter(record)
+            elif record.error() is None and (held := parked.read(record, "", "")) is not None:
+                delivery = held.delivery
+                self._board.parked(delivery.identity, delivery.number, delivery.runs, delivery.error)
         now = time.monotonic()
         if now >= self._next_counts:
             self._next_counts = now + COUNTS_EVERY
             for handler, count in self._worker_counts():
                 self._board.all_done(handler, count)
 
-    def _dead_letter_consumer(self) -> Consumer:
-        topic = TopicNames(GROUP).dead_letters(TOPIC)
+    def _consumer(self, topics: Iterable[str]) -> Consumer:
         # The embedded Kafka makes a topic when it is asked for it.
-        found = admin_client(self._kafka).list_topics(topic, timeout=10).topics[topic]
+        admin = admin_client(self._kafka)
+        found = [admin.list_topics(topic, timeout=10).topics[topic] for topic in topics]
         consumer = consumer_client(self._kafka, "bridge-demo")
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in found.partitions])
+        places = [TopicPartition(str(each.topic), partition, 0) for each in found for partition in each.partitions]
+        consumer.assign(places)
         return consumer
 
     def _read_dead_letter(self, record: Record) -> None:
@@ -121,6 +127,7 @@ class Watch:
     def _on_received(self, event: Mapping[str, Any]) -> None:
         if retries := event.get("retries"):
             self._board.sent_again(event["uuid"], retries)
+        self._board.came_back(event["uuid"])
 
     def _on_retried(self, event: Mapping[str, Any]) -> None:
         self._board.failed(event["uuid"], _words(event.get("exception") or ""))

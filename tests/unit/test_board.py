@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from bridge.demo.board import Board
+from bridge.demo.board import DONE, PARKED, RETRYING, Board
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"
 
@@ -77,3 +77,25 @@ def test_tasks_that_carry_no_delivery_are_passed_over(board):
     board.failed("tasks.bury", "E: x")
     board.done(f"somewhere:{'other.handler'}")
     assert board.counts().total() == 0
+
+
+def test_what_waits_in_a_retry_topic_is_shown_as_parked_until_a_worker_has_it_again():
+    board = Board(["h"])
+    board.produced("ordinary", "orders", 0, 0)
+    # The event of its failure comes before its record is seen, or behind it.
+    board.failed("orders-0-0:h", "away")
+    board.parked("orders-0-0:h", 1, 1, "away")
+    board.failed("orders-0-0:h", "away")
+    assert board.counts()[PARKED] == 1
+    # An event of the run before it was parked says nothing of the next.
+    board.came_back("orders-0-0:h")
+    assert board.counts()[PARKED] == 1
+    board.came_back("orders-0-0:h#1")
+    assert (board.counts()[PARKED], board.counts()[RETRYING]) == (0, 1)
+    board.parked("orders-0-0:h", 1, 1, "away")
+    assert board.counts()[PARKED] == 0
+    board.parked("orders-0-0:h", 2, 2, "away")
+    board.done("orders-0-0:h#2")
+    assert board.counts()[DONE] == 1
+    board.parked("orders-0-0:h", 3, 3, "late")
+    assert (board.counts()[DONE], board.counts()[PARKED]) == (1, 0)

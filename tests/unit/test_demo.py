@@ -64,7 +64,7 @@ def test_a_failure_takes_one_line_with_how_it_went_on():
 
 def test_what_is_said_and_shown_at_the_end_adds_up():
     said = _sentence(Counter({DONE: 2, DEAD: 1, WAITING: 1}))
-    assert said == "4 deliveries: 2 handled, 0 retrying, 1 dead, 1 waiting"
+    assert said == "4 deliveries: 2 handled, 0 retrying, 0 parked, 1 dead, 1 waiting"
     rows = {
         "ordinary": Row(records=2, retries=1, outcomes={"shop.charge": Counter({DONE: 2})}),
         "odd": Row(records=1, retries=2, outcomes={"shop.charge": Counter({"exhausted": 1})}),
