@@ -1,6 +1,7 @@
 """Long waits: the worker writes the clone to a retry topic, waits for Kafka, marks, acknowledges; in that order."""
 
 import time
+from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from bridge.ledger import Fate
 from bridge.records import parked
 from bridge.records.attempts import Attempts
 from tests.processes import Stack, eventually, headers_of
-from tests.promises import audit, choose, ledger
+from tests.promises import all_settled, audit, choose, in_order, ledger
 
 NAME = "tests.handlers.parking.charge"
 
@@ -127,3 +128,76 @@ def test_while_kafka_takes_nothing_it_waits_in_celery_and_is_parked_when_it_does
     assert stack.records("orders.retry.5m") == []
     eventually(lambda: stack.held_ids() == [f"{coordinates}:{NAME}"], 10)
     assert fate_of(stack) == Fate.HANDED
+
+
+# The whole circle: parked, due, handed off, and settled at both
+
+
+def circle(stack: Stack, order: str | None = None, delays: str = "1,2", **settings: Any) -> Stack:
+    choose(
+        stack,
+        {"orders": {"commit": "completion", **({"order": order} if order else {})}},
+        kafka_park_after=1,
+        **{"kafka_retry_tiers": [1, 2], **settings},
+    )
+    stack.environ |= {"HANDLERS": "tests.handlers.parking", "TEST_DELAYS": delays}
+    return stack
+
+
+def test_what_was_parked_runs_when_it_is_due_with_its_attempts_counted_and_ends_once(stack: Stack):
+    circle(stack)
+    stack.make_topics("orders", partitions=2)
+    stack.bridge()
+    worker = stack.worker()
+    cured, asked, patient, dies = stack.produce("orders", {"fail": 2}, {"later": 1.5}, {"later": 4.5}, {"fail": 9})
+    found = all_settled(stack, "orders", done=3, dead=1)
+    assert found["clean"]
+    assert sorted(stack.done()) == sorted([cured, asked, patient])
+    begun = {
+        where: [run for run in stack.runs(coordinates=where) if run.outcome == "begun"]
+        for where in (cured, asked, patient, dies)
+    }
+    assert [run.attempt for run in begun[cured]] == [1, 2, 3]
+    # Never early: 1 s and 2 s; rounded up to 2 s; and longer than the longest, without a run between.
+    gaps = {where: [b.time - a.time for a, b in pairwise(runs)] for where, runs in begun.items()}
+    for where, waits in ((cured, [1, 2]), (asked, [2]), (patient, [4.5]), (dies, [1, 2])):
+        assert [gap >= wait for gap, wait in zip(gaps[where], waits, strict=True)] == [True] * len(waits), gaps
+    assert len(stack.records("orders.retry.1s")) + len(stack.records("orders.retry.2s")) >= 2 + 1 + 2 + 2
+    (letter,) = stack.dead_letters("orders")
+    assert letter.origin == dies
+    said = {name: letter.ours[name] for name in ("reason", "attempts", "attempts_failed", "attempts_postponed")}
+    assert said == {"reason": "exhausted", "attempts": "3", "attempts_failed": "3", "attempts_postponed": "0"}
+    assert letter.theirs == []
+    eventually(lambda: stack.held_ids() == [] and stack.waiting() == 0, 10)
+    assert worker.exit_code is None
+
+
+def test_nothing_of_a_key_overtakes_what_is_parked_of_it(stack: Stack):
+    circle(stack, order="key")
+    stack.make_topics("orders")
+    # In the queue before there is a worker: they go out together.
+    values = [{"fail": 2}, {}, {"fail": 1}, {}, {"fail": 9}, {}]
+    for value in values:
+        stack.produce("orders", value, key=b"a")
+    (free,) = stack.produce("orders", {}, key=b"b")
+    stack.bridge()
+    stack.worker()
+    all_settled(stack, "orders", done=6, dead=1, within=90)
+    in_order(stack, "charge")
+    assert stack.done()[0] == free
+    begun = [run.coordinates for run in stack.runs() if run.outcome == "begun" and run.key == b"a"]
+    # Each runs until it has ended, and only then the next one.
+    assert [where for where, _ in groupby(begun)] == list(dict.fromkeys(begun))
+
+
+def test_killed_between_the_steps_of_parking_it_is_done_all_the_same(stack: Stack):
+    circle(stack)
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker("-c", "1", TEST_KILL_AFTER="acknowledged", HANDLERS="tests.handlers.killed")
+    (coordinates,) = stack.produce("orders", {"fail": 1})
+    worker.says("kills itself")
+    worker.kill()
+    stack.worker("-c", "1")
+    all_settled(stack, "orders", done=1)
+    assert stack.done() == [coordinates]
