@@ -36,7 +36,7 @@ class _Metrics(NamedTuple):
 
 
 #: Why deliveries are sent again, and why they die.
-RETRIED: Final = ("failed", "postponed", "halted", "dead_letter_unpublished")
+RETRIED: Final = ("failed", "postponed", "halted", "dead_letter_unpublished", "not_parked")
 DIED: Final = ("exhausted", "permanent", "undecodable", "expired", "poison", "unknown_handler")
 
 _metrics: _Metrics | None = None

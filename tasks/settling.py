@@ -122,14 +122,11 @@ class Settling:
         """
         publisher = Publisher.of(self._app)
         try:
-            there = [self._was_parked(publisher, clone.delivery, delays) for clone in clones]
+            there = self._were_parked(publisher, [clone.delivery for clone in clones], delays)
         except PublishFailed as error:
             return [error] * len(clones)
-        written = iter(
-            publisher.park(
-                [clone for clone, is_there in zip(clones, there, strict=True) if not is_there], self._batch.group
-            )
-        )
+        new = [clone for clone, is_there in zip(clones, there, strict=True) if not is_there]
+        written = iter(publisher.park(new, self._batch.group))
         failures = [None if is_there else next(written) for is_there in there]
         parked = [clone for clone, failed in zip(clones, failures, strict=True) if failed is None]
         if parked:
@@ -139,13 +136,16 @@ class Settling:
             self._book.mark_all(offsets, Fate.PARKED)
         return failures
 
-    def _was_parked(self, publisher: Publisher, delivery: Delivery, delays: Sequence[int]) -> bool:
-        """Whether it lies in a retry topic from an earlier run."""
+    def _were_parked(self, publisher: Publisher, deliveries: Sequence[Delivery], delays: Sequence[int]) -> list[bool]:
+        """Of each whether it lies in a retry topic from an earlier run; as for dead letters, and read at once."""
         group = self._batch.group
-        if self._comes_again and publisher.is_parked(delivery, delays, group):
-            return True
-        forgot_at = self._book.forgot_at(delivery.message)
-        return forgot_at is not None and publisher.is_parked(delivery, delays, group, forgot_at)
+        if self._comes_again:
+            return publisher.are_parked(deliveries, delays, group)
+        forgot_at = [self._book.forgot_at(delivery.message) for delivery in deliveries]
+        if (latest := max((at for at in forgot_at if at is not None), default=None)) is None:
+            return [False] * len(deliveries)
+        found = publisher.are_parked(deliveries, delays, group, latest)
+        return [is_there and at is not None for is_there, at in zip(found, forgot_at, strict=True)]
 
     def ended_before(self, delivery: Delivery) -> None:
         """Mark a delivery as it ended in an earlier run, which could not tell the ledger (`delivery.ended`).

@@ -35,10 +35,11 @@ def dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -
 
     if _sums.admits(("dead", handler, reason, failure.error_class), more):
         logger.error(
-            "%s is dead (%s) after %d run(s): %s",
+            "%s is dead (%s) after %d run(s), %s: %s",
             delivery.identity,
             reason,
             delivery.runs,
+            str(delivery.attempts),
             str(failure),
             exc_info=_exc_info(error),
         )
@@ -53,7 +54,14 @@ def again(delivery: Delivery, delay: float, failure: Failure) -> None:
         logger.warning("%d more deliveries of %s failed and run again: %s", count, handler, failure.error_class)
 
     if _sums.admits(("again", handler, failure.error_class), more):
-        logger.warning("%s failed (run %d), again in %.3g s: %s", delivery.identity, delivery.runs, delay, str(failure))
+        logger.warning(
+            "%s failed (run %d: %s), again in %.3g s: %s",
+            delivery.identity,
+            delivery.runs,
+            str(delivery.attempts),
+            delay,
+            str(failure),
+        )
 
 
 @harmless

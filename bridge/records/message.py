@@ -139,7 +139,7 @@ class Delivery:
         via: the record of a retry or replay topic by which it came; `None`: straight from its source.
         after: on an ordered topic, the offset of the one before it in its order, which had not ended when this one was
             parked behind it: it does not run before that.
-        outgoing: what its handler, which has succeeded and does not run again, sends, as long as Kafka has not taken it.
+        outgoing: what its handler sends, which has succeeded and does not run again, until Kafka has taken it.
     """
 
     message: Message
@@ -234,7 +234,8 @@ class Batch:
         """The Celery task id: that of its only delivery, or `orders-3-1200..1399:orders.handlers.charge`."""
         if len(self.deliveries) == 1:
             return self.deliveries[0].task_id
-        return batch_id(self.topic, self.partition, self.offsets, self.handler)
+        number = max((delivery.number for delivery in self.deliveries), default=0)
+        return batch_id(self.topic, self.partition, self.offsets, self.handler) + (f"#{number}" if number else "")
 
     def holding(self, deliveries: Iterable[Delivery]) -> "Batch":
         """A batch of the same partition and handler with other deliveries."""

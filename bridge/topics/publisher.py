@@ -63,7 +63,7 @@ class Publisher:
         self._settings = chosen
         self._producer = AcknowledgedProducer(chosen)
         self._letters: dict[tuple[str, str, int], tuple[float, set[Whose]]] = {}
-        self._parked: dict[tuple[str, str, int], tuple[float, set[Held]]] = {}
+        self._parked: dict[tuple[str, str, int, tuple[int, ...]], tuple[float, set[Held]]] = {}
         self.retries = RetryTopics(chosen)
 
     @classmethod
@@ -124,13 +124,16 @@ class Publisher:
 
         One that is too large for its topic goes without the words of its failure.
         """
+        topics = self._topics_of(clones, group)
         failures: list[PublishFailed | None] = []
         letters: list[tuple[int, Letter]] = []
         for at, clone in enumerate(clones):
-            letter = self._letter(clone, group)
-            failures.append(letter if isinstance(letter, PublishFailed) else None)
-            if isinstance(letter, Letter):
-                letters.append((at, letter))
+            topic = topics[clone.delivery.message.topic, clone.delay]
+            failures.append(
+                PublishFailed(f"{clone.delivery}: {topic}") if isinstance(topic, KafkaUnavailable) else None
+            )
+            if isinstance(topic, str):
+                letters.append((at, self._letter(clone, topic, group)))
         for said in (True, False):
             if not said:
                 letters = [(at, _shorter(each, clones[at], group)) for at, each in letters if _is_large(failures[at])]
@@ -140,16 +143,24 @@ class Publisher:
             self.retries.forget()
         return failures
 
-    def _letter(self, clone: Clone, group: str) -> Letter | PublishFailed:
-        message = clone.delivery.message
-        try:
-            topic = self.retries.ready(message.topic, clone.delay, group)
-        except KafkaUnavailable as error:
-            return PublishFailed(f"{clone.delivery}: {error}")
-        if topic is None:
-            return PublishFailed(f"{clone.delivery}: there is no retry topic of {clone.delay} s for {message.topic!r}.")
+    def _topics_of(self, clones: Sequence[Clone], group: str) -> dict[tuple[str, int], str | KafkaUnavailable]:
+        """The retry topic for each source and delay, or why there is none; a Kafka that is away is asked once."""
+        found: dict[tuple[str, int], str | KafkaUnavailable] = {}
+        away: KafkaUnavailable | None = None
+        for clone in clones:
+            source, delay = which = (clone.delivery.message.topic, clone.delay)
+            if which in found:
+                continue
+            try:
+                topic = None if away is not None else self.retries.ready(source, delay, group)
+            except KafkaUnavailable as error:
+                topic, away = None, error
+            found[which] = topic or away or KafkaUnavailable(f"there is no retry topic of {delay} s for {source!r}.")
+        return found
+
+    def _letter(self, clone: Clone, topic: str, group: str) -> Letter:
         headers = parked.headers(clone.delivery, group, due=clone.due, until=clone.until, failure=clone.failure)
-        partition = self.retries.partition(topic, message.partition)
+        partition = self.retries.partition(topic, clone.delivery.message.partition)
         return Letter.of(topic, partition, clone.delivery, headers, "its retry")
 
     def send(self, outgoing: Sequence[tuple[str, Outgoing]]) -> list[PublishFailed | None]:
@@ -160,28 +171,31 @@ class Publisher:
         """
         return self._producer.publish_all([_letter_of(whose, each) for whose, each in outgoing])
 
-    def is_parked(
-        self, delivery: Delivery, delays: Sequence[int], group: str, written_before: float | None = None
-    ) -> bool:
-        """Whether a retry topic has this delivery, under the number that it has now: as `has_dead_letter`.
+    def are_parked(
+        self, deliveries: Sequence[Delivery], delays: Sequence[int], group: str, written_before: float | None = None
+    ) -> list[bool]:
+        """Of each whether a retry topic has it, under the number that it has now: as `has_dead_letter`.
 
         Parameters:
-            delays: of the topics in which it may be.
+            deliveries: of one partition.
+            delays: of the topics in which they may be.
 
         Raises:
             PublishFailed: Kafka does not tell.
         """
-        message = delivery.message
-        place = (group, message.topic, message.partition)
+        if not deliveries:
+            return []
+        message = deliveries[0].message
+        place = (group, message.topic, message.partition, tuple(delays))
         read_at, found = self._parked.get(place, (0.0, set()))
         if written_before is None or read_at <= written_before + 1:
             read_at = time.time()
             try:
                 found = self._recently_parked(group, message.topic, message.partition, delays)
             except KafkaUnavailable as error:
-                raise PublishFailed(f"{delivery}: {error}") from None
+                raise PublishFailed(f"{deliveries[0]}: {error}") from None
             self._parked[place] = (read_at, found)
-        return (delivery.identity, group, delivery.number) in found
+        return [(delivery.identity, group, delivery.number) in found for delivery in deliveries]
 
     def _recently_parked(self, group: str, topic: str, partition: int, delays: Sequence[int]) -> set[Held]:
         names = self.retries.existing(topic, delays, group)

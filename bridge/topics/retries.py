@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for which it is known which topics there are, and how they are configured.
 KNOWN_FOR: Final = 60.0
-#: The same for one that was just made.
+#: Seconds for which a Kafka that did not answer is not asked again: who asks has waited long enough.
+SILENT_FOR: Final = 2.0
+#: As KNOWN_FOR, for a topic that was just made.
 NEW_FOR: Final = 5.0
 #: Seconds before a topic that could not be made is tried again.
 AGAIN_AFTER: Final = 600.0
@@ -40,6 +42,8 @@ class RetryTopics:
         self._known: dict[str, Shape] = {}
         self._mock = False
         self._known_at = float("-inf")
+        #: When Kafka did not answer, and what was said then.
+        self._away: tuple[float, str] | None = None
         #: Why a topic may not be parked into (empty: it may), and when that was looked up.
         self._faults: dict[str, tuple[float, str]] = {}
         self._refused: dict[str, float] = {}
@@ -97,13 +101,17 @@ class RetryTopics:
     def _know(self) -> None:
         if self._clock() - self._known_at < KNOWN_FOR:
             return
+        if self._away is not None and self._clock() - self._away[0] < SILENT_FOR:
+            raise KafkaUnavailable(self._away[1])
         if self._admin is None:
             self._admin = admin_client(self._settings.kafka)
         try:
             # Of all topics: asked for one that is missing, a broker may make it as it pleases.
             found = self._admin.list_topics(timeout=ANSWER_WITHIN)
         except KafkaException as error:
-            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+            self._away = (self._clock(), f"Kafka does not answer: {error.args[0].str()}.")
+            raise KafkaUnavailable(self._away[1]) from None
+        self._away = None
         self._mock = str(found.cluster_id).startswith(MOCK)
         self._known = {name: shape_of(topic) for name, topic in found.topics.items() if topic.error is None}
         self._known_at = self._clock()

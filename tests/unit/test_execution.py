@@ -133,8 +133,8 @@ class World:
         self.clones += clones
         return [None for _ in clones]
 
-    def is_parked(self, delivery: Delivery, delays: Any, group: str, written_before: float | None = None) -> bool:
-        return (delivery.identity, delivery.number) in self.there
+    def are_parked(self, deliveries: Any, delays: Any, group: str, written_before: float | None = None) -> list[bool]:
+        return [(delivery.identity, delivery.number) in self.there for delivery in deliveries]
 
     def send_on(
         self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1, past: Any = None

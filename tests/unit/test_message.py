@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
-from bridge.records.message import Delivery, Message
+from bridge.records.message import Batch, Delivery, Message
 from bridge.records.naming import batch_id, label
 
 plain = Delivery(Message("orders", 3, 1234, b"k", b"v", (("a", b"1"),), 5), "orders.handlers.charge")
@@ -20,6 +20,13 @@ def test_the_task_id_is_the_identity_and_from_the_first_park_on_a_number():
     assert plain.task_id == plain.identity
     assert replace(plain, number=2).task_id == f"{plain.identity}#2"
     assert replace(plain, number=2).identity == plain.identity
+
+
+def test_a_batch_of_what_was_parked_has_another_name_than_the_one_before():
+    second = replace(plain, message=replace(plain.message, offset=1235))
+    batch = Batch("charge", "orders", 3, (plain, second))
+    assert batch.task_id == "orders-3-1234..1235:charge"
+    assert batch.holding(replace(each, number=2) for each in batch.deliveries).task_id == f"{batch.task_id}#2"
 
 
 def test_flower_and_the_logs_show_what_a_batch_carries():

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.errors import KafkaUnavailable
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics import retries
-from bridge.topics.retries import AGAIN_AFTER, KNOWN_FOR, RetryTopics
+from bridge.topics.retries import AGAIN_AFTER, KNOWN_FOR, SILENT_FOR, RetryTopics
 from tests.unit.test_making import answer, refusal
 
 
@@ -127,8 +127,13 @@ def test_a_kafka_that_does_not_answer_is_said_to_be_away(monkeypatch):
     kafka = Kafka(orders=1)
     kafka.away = True
     topics = over(kafka, monkeypatch)
-    with pytest.raises(KafkaUnavailable):
-        topics.usable("orders", (300,), "g")
+    for _ in range(3):
+        with pytest.raises(KafkaUnavailable):
+            topics.usable("orders", (300,), "g")
+    # Who asked has waited: the next one does not wait again at once.
+    assert kafka.asked == 1
+    kafka.away, kafka.now = False, SILENT_FOR
+    assert topics.usable("orders", (300,), "g") == (300,)
 
 
 def test_the_group_is_the_deliverys_own(monkeypatch):
