@@ -87,6 +87,14 @@ class NothingAnswers(BridgeError):
     """Neither Kafka nor Redis could be asked."""
 
 
+class UnknownHandler(BridgeError):
+    """No handler has this name."""
+
+
+class PolicyRefused(BridgeError):
+    """A policy cannot be changed as asked; nothing was decided."""
+
+
 class UnknownTopic(BridgeError):
     """No handler names this topic, and none ever did."""
 

@@ -18,6 +18,7 @@ class BridgeMetrics:
         self.registry = CollectorRegistry()
         self._paused: dict[tuple[str, int, str], float] = {}
         self._halted: set[str] = set()
+        self._policies: set[str] = set()
         at = ("topic", "partition")
         self.consumed = Counter("bridge_records_consumed", "Records read.", at, registry=self.registry)
         self.handed_off = Counter(
@@ -119,6 +120,12 @@ class BridgeMetrics:
             ["topic"],
             registry=self.registry,
         )
+        self.policy_changed = Gauge(
+            "bridge_policy_changed",
+            "1 while a person's changes are laid over a handler's policy, which is not its code's then.",
+            ["handler"],
+            registry=self.registry,
+        )
         self.ready = Gauge("bridge_ready", "1 while records are consumed and handed off.", registry=self.registry)
 
     def expect(self, places: Iterable[Place]) -> None:
@@ -145,6 +152,13 @@ class BridgeMetrics:
         for topic in {*halted, *all_topics, *self._halted}:
             self.halted.labels(topic).set(1 if topic in halted else 0)
         self._halted |= halted
+
+    def show_policies(self, handlers: Iterable[str], all_handlers: Iterable[str] = ()) -> None:
+        """Show of which handlers the policy is not the code's now, and of all others that it is."""
+        changed = set(handlers)
+        for handler in {*changed, *all_handlers, *self._policies}:
+            self.policy_changed.labels(handler).set(1 if handler in changed else 0)
+        self._policies |= changed
 
     def show_lengths(self, lengths: Mapping[str, int]) -> None:
         """Show how many messages wait in each queue."""

@@ -170,13 +170,19 @@ def _backoff(text: str) -> float | bool:
 
 def _delays(text: str) -> list[float]:
     try:
-        return [_number(each) for each in text.split(",")]
+        return [_number(each) for each in _listed(text)]
     except ValueError:
         raise ValueError("seconds with commas between (60,300,300)") from None
 
 
+def _listed(text: str) -> list[str]:
+    """What commas part; also as Python would write it: `(60, 300)`."""
+    inner = text[1:-1] if text[:1] + text[-1:] in ("()", "[]") else text
+    return inner.removesuffix(",").split(",")
+
+
 def _classes(text: str) -> list[str]:
-    return [] if text.lower() in ("", *_NONE) else [_class_name(name.strip()) for name in text.split(",")]
+    return [] if text.lower() in ("", *_NONE) else [_class_name(name.strip()) for name in _listed(text)]
 
 
 def _class_name(name: str) -> str:

@@ -180,6 +180,7 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
     facts = facts_of(app, chosen, routes).facts
     for redis in facts.memory:
         yield from (Finding("fault" if redis.full else "warning", sentence) for sentence in of_redis(redis))
+    yield from (Finding("warning", sentence) for sentence in facts.stale)
     yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())
     if facts.workers is None:
         return

@@ -17,10 +17,12 @@ from bridge.handoff.messages import Messages
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.carried import named_alone, noted
+from bridge.ledger.control import Mirror
 from bridge.ledger.handed import STEP, handed_at
 from bridge.records.dead_letter import DeadLetter
 from bridge.records.failure import cut
 from bridge.records.parked import Parked, read
+from bridge.records.policies import changed_policies, summary
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -114,6 +116,7 @@ def _standing(
         since = _since(ledger, [(account, offset) for account, offset in asked], standing, found)
         ran = _ran(ledger, routes, asked, standing)
         parked = _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, standing)
+        policies = changed_policies(Mirror(ledger).read().in_force())
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
     wanted |= {which for which, (lies, _) in parked.items() if lies.fate is Fate.HANDED}
@@ -138,6 +141,7 @@ def _standing(
             "deliveries": [
                 known.of(which, standing[which])
                 | {"task": carriers[which].task_id if which in carriers else ran.get(which)}
+                | {"policy": summary(policies.get(name))}
                 for name in names
                 for which in [(*place, name)]
             ],
@@ -286,5 +290,7 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
             if delivery["task"]:
                 yield f"    task {delivery['task']}"
+            if delivery["policy"]:
+                yield f"    its handler's policy was {delivery['policy']}"
             if delivery["last_error"]:
                 yield f"    {cut(delivery['last_error'], ERROR)}"

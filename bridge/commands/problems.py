@@ -14,6 +14,7 @@ def problems(facts: Facts) -> list[str]:
         *facts.silent,
         *standing.memory(facts),
         *standing.halted(facts),
+        *facts.stale,
         *standing.bridges(facts),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),

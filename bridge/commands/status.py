@@ -14,6 +14,7 @@ from celery import Celery
 
 from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
+from bridge.commands.policy import stale
 from bridge.commands.problems import problems
 from bridge.commands.tiers import tiers
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
@@ -26,6 +27,8 @@ from bridge.ledger.deciding import merged
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
+from bridge.records.control import Decision
+from bridge.records.policies import Data, changed_policies, summary, values, words
 from bridge.settings import Settings
 from bridge.topics.control import published
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -47,6 +50,7 @@ class _Asked:
     facts: Facts
     extents: list[Extent] | None = None
     mirrored: Mirrored = NOTHING
+    policies: Mapping[str, Data] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
 
     def ask(self, question: Callable[[], Found]) -> Found | None:
@@ -72,7 +76,8 @@ def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
         `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`: what each announces, or `None`
         without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`: per topic and handler the
         seconds that the oldest delivery has been under way; `halted`: per topic `why` and `since`, empty when
-        nothing is; `parked`: what waits in retry and replay topics; `unanswered`: what could not be asked, a sentence
+        nothing is; `parked`: what waits in retry and replay topics; `policies`: of handlers whose policy is not
+        their code's, by whom and when it was changed, and to what; `unanswered`: what could not be asked, a sentence
         each.
 
     Raises:
@@ -83,7 +88,7 @@ def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
     if asked.extents is None and asked.facts.bridges is None and asked.facts.queues is None:
         raise NothingAnswers("\n".join(asked.silent))
     if asked.extents is not None:
-        _take_in(asked, settings, routes)
+        _take_in(asked, app, settings, routes)
     asked.facts = replace(asked.facts, silent=tuple(asked.silent))
     return _shown(asked, settings, routes)
 
@@ -96,6 +101,7 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
         url, named = settings.ledger_url, settings.ledger_named
         with closing(Ledger(url, "", settings.group, timeout=ANSWER_WITHIN, named=named)) as ledger:
             asked.ask(lambda: _members(asked, ledger))
+        _decided(asked, app, routes, asked.mirrored.in_force())
     # A Redis that is frozen costs seconds for each question: the same one is not asked again.
     if not (settings.one_redis and asked.silent):
         asked.ask(lambda: _queues(asked, app, routes))
@@ -114,7 +120,13 @@ def _members(asked: _Asked, ledger: Ledger) -> None:
     memory = (Memory(ledger.where, found.used, found.allowed, found.disk),)
     seen = {**bridges.last_seen(), **workers.last_seen()}
     asked.mirrored = Mirror(ledger).read()
-    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, halts=halts(asked.mirrored.in_force()))
+    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
+
+
+def _decided(asked: _Asked, app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> None:
+    """What people, or `StopConsuming`, have decided for the group."""
+    asked.policies = changed_policies(standing)
+    asked.facts = replace(asked.facts, halts=halts(standing), stale=tuple(stale(app, routes, standing)))
 
 
 def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
@@ -131,7 +143,7 @@ def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
         broker.close()
 
 
-def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:
+def _take_in(asked: _Asked, app: Celery, settings: Settings, routes: Routes) -> None:
     """What Kafka knows, and what only both of them do."""
     lag: dict[str, int] = dict.fromkeys(routes.topics, 0)
     partitions: dict[str, int] = {}
@@ -141,7 +153,7 @@ def _take_in(asked: _Asked, settings: Settings, routes: Routes) -> None:
     asked.facts = replace(asked.facts, lag=lag, partitions=partitions)
     # Redis may have been wiped, and no bridge run to put back what was decided.
     if (decided := asked.ask(lambda: published(settings))) is not None:
-        asked.facts = replace(asked.facts, halts=halts(merged(decided.standing, asked.mirrored).in_force()))
+        _decided(asked, app, routes, merged(decided.standing, asked.mirrored).in_force())
     if settings.ledger_url is None or asked.facts.bridges is None:
         return
     there = asked.ask(lambda: _in_ledger(asked, settings, routes))
@@ -222,6 +234,7 @@ def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
         ],
         "parked": None if asked.extents is None else _parked(facts),
         "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
+        "policies": {name: f"{summary(data)}: {words(values(data))}" for name, data in asked.policies.items()},
         "unanswered": asked.silent,
     }
 

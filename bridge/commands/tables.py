@@ -14,6 +14,7 @@ from bridge.commands.check import Finding
 from bridge.commands.parked import Tier
 from bridge.commands.topics import Listed
 from bridge.ledger.tally import Line
+from bridge.records import policies
 from bridge.records.printable import printable
 
 _COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
@@ -105,10 +106,7 @@ def print_halts(console: Console, found: dict[str, Any]) -> None:
             _say(console, f"{topic} goes on.")
         else:
             _say(console, f"{topic} is not halted.")
-        if how.get("unpublished"):
-            _say(console, f"  Kafka does not have it yet, a bridge tells it: {how['unpublished']}", "yellow")
-        if how.get("unmirrored"):
-            _say(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")
+        _print_unheard(console, how)
     if not found["topics"]:
         _say(console, "no topic is halted.")
 
@@ -137,6 +135,54 @@ def _days(retention_ms: int | None) -> str:
     if retention_ms is None:
         return ""
     return "without end" if retention_ms < 0 else f"{retention_ms / 86_400_000:.3g} days"
+
+
+def print_policies(console: Console, found: dict[str, Any]) -> None:
+    """A row a handler and option that is not Celery's or ours by default; what was changed, with who and why."""
+    table = Table("handler", "option", "value", "the code says", "changed", box=SIMPLE_HEAD, pad_edge=False)
+    for handler, each in found.items():
+        changed, first = each["changed"], _cell(handler)
+        for option, value in {**each["policy"], **{name: one["is"] for name, one in changed.items()}}.items():
+            if option not in changed and value in (None, []):
+                continue
+            one = changed.get(option)
+            who = "" if one is None else f"by {one['by']} at {one['at']}: {one['why']}"
+            code = "" if one is None else policies.word(one["was"])
+            table.add_row(first, option, _cell(policies.word(value)), _cell(code), _cell(who))
+            first = ""
+        table.add_section()
+    _show(console, table)
+    for handler, each in found.items():
+        if each["fault"]:
+            _say(console, f"{handler}: what was changed is not in force: {each['fault']}", "red")
+
+
+def print_policy_decision(console: Console, handler: str, found: dict[str, Any]) -> None:
+    """How a handler's policy stands after it was changed, and who has to hear of it yet."""
+    print_policies(console, {handler: found})
+    if not found["changed"]:
+        _say(console, f"the policy of {handler} is its code's.")
+    for topic, why in found["tiers"].items():
+        _say(console, f"  {topic}: {why}: waits as long as that go through the next that there is", "yellow")
+    _print_unheard(console, found)
+
+
+def print_policy_history(console: Console, handler: str, found: list[dict[str, Any]]) -> None:
+    """A line for each change, the latest first."""
+    for each in found:
+        parts = [policies.words(each["set"])] if each["set"] else []
+        if each["unset"]:
+            parts.append(f"unset {' '.join(each['unset'])}")
+        _say(console, f"{each['at']}  {', '.join(parts)}  by {each['by']}: {each['why']}")
+    if not found:
+        _say(console, f"the policy of {handler} was never changed.")
+
+
+def _print_unheard(console: Console, how: dict[str, Any]) -> None:
+    if how.get("unpublished"):
+        _say(console, f"  Kafka does not have it yet, a bridge tells it: {how['unpublished']}", "yellow")
+    if how.get("unmirrored"):
+        _say(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
@@ -169,6 +215,8 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
         if each["seconds"]:
             oldest = "oldest delivery under way for {seconds} s".format(**each)
             _say(console, f"{each['topic']} {each['handler']}: {oldest}")
+    for handler, how in status["policies"].items():
+        _say(console, f"the policy of {handler} is not its code's: {how}", "yellow")
 
 
 def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:

@@ -66,6 +66,7 @@ class Before:
         catalog = Catalog(settings, routes.topics, needed(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), Blockage(metrics, clock)
         metrics.show_halted((), routes.topics)
+        metrics.show_policies((), routes.handlers)
         broker = Broker(app)
         decided = Decided.of(settings, metrics, broker, LEDGER_WITHIN, clock)
         return cls(settings, routes, broker, catalog, kafka, blockage, decided, metrics, clock)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from bridge.records.control import HISTORY, Change, Decision
+from bridge.records.control import HISTORY, Change, Decision, policy_handler
 
 Data = Mapping[str, Any] | None
 
@@ -76,7 +76,20 @@ def steps(decision: Decision | None) -> Iterator[Step]:
 
 def words(changes: Mapping[str, Any]) -> str:
     """`max_retries=20 retry_delays=60,300`, as a person would set it."""
-    return " ".join(f"{option}={_value(value)}" for option, value in changes.items())
+    return " ".join(f"{option}={word(value)}" for option, value in changes.items())
+
+
+def changed_policies(standing: Mapping[str, Decision]) -> dict[str, Data]:
+    """By handler, what is changed of its policy, where anything is.
+
+    Parameters:
+        standing: by key, what was decided for the group.
+    """
+    return {
+        name: each.data
+        for key, each in sorted(standing.items())
+        if changed_options(each.data) and (name := policy_handler(key)) is not None
+    }
 
 
 def summary(data: Data) -> str | None:
@@ -98,14 +111,15 @@ def _step(change: Change, before: Mapping[str, Changed]) -> Step:
     return Step(fresh, tuple(option for option in before if option not in after), change.by, change.at, change.why)
 
 
-def _value(value: Any) -> str:
+def word(value: Any) -> str:
+    """One value, as a person would set it."""
     match value:
         case None:
             return "none"
         case bool():
             return str(value).lower()
         case list():
-            return ",".join(map(_value, value)) or "none"
+            return ",".join(map(word, value)) or "none"
         case str():
             return value
     return json.dumps(value)

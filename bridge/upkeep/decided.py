@@ -7,7 +7,7 @@ before it could tell. What Redis has and Kafka does not yet is published.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, PublishFailed
@@ -16,6 +16,7 @@ from bridge.ledger import Ledger
 from bridge.ledger.control import NOTHING, Mirror, Mirrored
 from bridge.metrics import BridgeMetrics
 from bridge.records.control import UNPUBLISHED, Decision, Standing, halted_topic, in_force, newest
+from bridge.records.policies import changed_policies
 from bridge.settings import Settings
 from bridge.topics import control
 from bridge.topics.control import Follower
@@ -176,11 +177,17 @@ class Decided:
 
     def _show(self) -> None:
         keys = self._published.keys() | self._unpublished.keys()
-        stands = [in_force(self._published.get(key), self._unpublished.get(key)) for key in keys]
+        stands = {
+            key: each
+            for key in keys
+            if (each := in_force(self._published.get(key), self._unpublished.get(key))) is not None
+        }
+        self._show_halts(stands.values())
+        self._metrics.show_policies(changed_policies(stands))
+
+    def _show_halts(self, stands: Iterable[Decision]) -> None:
         found = {
-            topic: each
-            for each in stands
-            if each is not None and each.data is not None and (topic := halted_topic(each.key)) is not None
+            topic: each for each in stands if each.data is not None and (topic := halted_topic(each.key)) is not None
         }
         for topic in sorted(found.keys() - self.halts.keys()):
             _say_halted(topic, found[topic])

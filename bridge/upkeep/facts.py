@@ -91,6 +91,7 @@ class Facts:
         oldest: seconds that the oldest delivery has been under way, by topic and handler.
         tiers: the topics of ours, in the order in which they are listed.
         halts: by topic, why its consumption is halted.
+        stale: what was changed of policies and is not in force, a sentence each.
     """
 
     now: float
@@ -112,6 +113,7 @@ class Facts:
     memory: Sequence[Memory] = ()
     tiers: Sequence[TierFacts] = ()
     halts: Mapping[str, Decision] = field(default_factory=dict)
+    stale: Sequence[str] = ()
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

@@ -35,6 +35,8 @@ by_kwargs = Changing("orders.charge", {"retry_kwargs": {"max_retries": 2, "count
         (["max_retries=20", "retry_backoff_max=3600"], {"max_retries": 20, "retry_backoff_max": 3600}),
         (["max_retries=none"], {"max_retries": None}),
         (["retry_delays=60, 300,0.5"], {"retry_delays": [60, 300, 0.5]}),
+        (["retry_delays=(60, 300)"], {"retry_delays": [60, 300]}),
+        (["retry_delays=[60,]"], {"retry_delays": [60]}),
         (["retry_delays=None"], {"retry_delays": None}),
         (["retry_backoff=true"], {"retry_backoff": True}),
         (["retry_backoff=no"], {"retry_backoff": False}),

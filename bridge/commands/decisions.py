@@ -1,0 +1,51 @@
+"""What was decided for a group, as a command reads it and adds to it; no bridge or worker need be reachable."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from bridge.ledger import Ledger
+from bridge.ledger.control import Mirror
+from bridge.ledger.deciding import Outcome, decide, standing
+from bridge.records.control import Decision
+from bridge.settings import Settings
+
+#: Seconds for an answer of Redis, which is asked twice.
+ANSWER_WITHIN: Final = 2.0
+
+
+class Decisions:
+    """What stands for each key of a group.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+
+    def __init__(self, settings: Settings, mirror: Mirror | None) -> None:
+        self._settings, self._mirror = settings, mirror
+        self.standing: Mapping[str, Decision] = standing(settings, mirror)
+
+    def decide(self, key: str, data: Mapping[str, Any] | None, by: str, why: str) -> Outcome:
+        """Decide on a key, knowing what stood.
+
+        Raises:
+            NotDecided: neither Kafka nor Redis has it.
+        """
+        return decide(self._settings, self._mirror, key, data, by, why, self.standing.get(key))
+
+
+@contextmanager
+def decisions(settings: Settings) -> Iterator[Decisions]:
+    """The decisions of the settings' group.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    if settings.ledger_url is None:
+        yield Decisions(settings, None)
+        return
+    ledger = Ledger(settings.ledger_url, "", settings.group, timeout=ANSWER_WITHIN, named=settings.ledger_named)
+    try:
+        yield Decisions(settings, Mirror(ledger))
+    finally:
+        ledger.close()

@@ -1,0 +1,218 @@
+"""`bridge policy`: each handler's policy, and what people have changed of it without its code.
+
+What may be changed is the handler's to say: it is asked through its task on the Celery app.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from celery import Celery
+
+from bridge.commands.decisions import Decisions, decisions
+from bridge.errors import BridgeError, KafkaUnavailable, PolicyRefused, UnfitTopic, UnknownHandler
+from bridge.handlers import Handler, Routes
+from bridge.ledger.deciding import Outcome
+from bridge.records.control import Decision, policy_key
+from bridge.records.policies import Data, changed_options, changed_policies, steps, summary, values, with_set, without
+from bridge.settings import Settings
+from bridge.topics.at_need import RetryTopics
+from bridge.topics.names import TopicNames
+from bridge.topics.needed import needed_tiers
+from bridge.upkeep.facts import iso
+
+
+def policies(app: Celery, settings: Settings, routes: Routes, handler: str | None = None) -> dict[str, Any]:
+    """Each handler's policy, or that of one.
+
+    Returns:
+        by handler `policy`: by option, what is in force; `changed`: by option `was` (what the code says), `is`, `by`,
+        `at` and `why`; `fault`: why what was changed is not in force, or `None`.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    with decisions(settings) as group:
+        known = changed_policies(group.standing)
+    if handler is not None:
+        _refuse_unknown(handler, {*routes.handlers, *known})
+    names = [handler] if handler is not None else sorted({*routes.handlers, *known})
+    return {name: shown(app, routes, name, known.get(name)) for name in names}
+
+
+def set_policy(
+    app: Celery, settings: Settings, routes: Routes, handler: str, words: Sequence[str], why: str, by: str
+) -> dict[str, Any]:
+    """Change options of a handler's policy, for all workers of the group.
+
+    Parameters:
+        words: `option=value` each.
+
+    Returns:
+        the handler as `policies` has it, with `unpublished` and `unmirrored`: why Kafka or Redis does not have it
+        yet, or `None`; `tiers`: retry topics that longer waits need and that are not there, with why.
+
+    Raises:
+        UnknownHandler: no handler has the name.
+        PolicyRefused: an option or its value cannot be set, or there is no Redis by which workers would hear of it.
+        NotDecided: neither Kafka nor Redis has it.
+    """
+    _refuse_unknown(handler, routes.handlers)
+    if settings.ledger_url is None:
+        raise PolicyRefused("workers hear of a change by the ledger, and the broker is no Redis: set LEDGER_URL.")
+    changing = _task(app, handler).changing
+    with decisions(settings) as group:
+        before = _data(group, handler)
+        try:
+            after = with_set(before, changing.read(words), by, time.time(), why)
+            policy = changing.policy(values(after))
+        except BridgeError as error:
+            raise PolicyRefused(str(error)) from None
+        # The first that waits longer finds its topic.
+        tiers = _tiers(settings, routes.handlers[handler], policy)
+        outcome = group.decide(policy_key(handler), after, by, why)
+    return _told(app, routes, handler, outcome) | {"tiers": tiers}
+
+
+def unset_policy(
+    app: Celery, settings: Settings, routes: Routes, handler: str, options: Collection[str], why: str, by: str
+) -> dict[str, Any]:
+    """Go back to what the code says, for some options or for all; what is not changed stays as it is.
+
+    Returns:
+        as `set_policy`.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        PolicyRefused: there is no such option, or what is left could not be in force without it.
+        NotDecided: neither Kafka nor Redis has it.
+    """
+    with decisions(settings) as group:
+        known = changed_policies(group.standing)
+        _refuse_unknown(handler, {*routes.handlers, *known})
+        before = _data(group, handler)
+        after = without(before, options) if options else None
+        _refuse_rest(app, routes, handler, options, before, after)
+        if values(before) == values(after):
+            return shown(app, routes, handler, before) | {"unpublished": None, "unmirrored": None, "tiers": {}}
+        outcome = group.decide(policy_key(handler), after, by, why)
+    return _told(app, routes, handler, outcome) | {"tiers": {}}
+
+
+def history(settings: Settings, routes: Routes, handler: str) -> list[dict[str, Any]]:
+    """How a handler's policy was changed, the latest first: `at`, `by`, `why`, `set` (by option its value), `unset`.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    with decisions(settings) as group:
+        decision = group.standing.get(policy_key(handler))
+    if decision is None:
+        _refuse_unknown(handler, routes.handlers)
+    return [
+        {"at": iso(step.at), "by": step.by, "why": step.why, "set": dict(step.set), "unset": list(step.unset)}
+        for step in steps(decision)
+    ]
+
+
+def stale(app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> Iterator[str]:
+    """What was changed and is not in force, a sentence each."""
+    for name, data in changed_policies(standing).items():
+        if fault := fault_of(app, routes, name, data):
+            yield f"The policy of {name} was {summary(data)}, and its code's is in force: {fault}"
+
+
+def fault_of(app: Celery, routes: Routes, name: str, data: Data) -> str | None:
+    """Why what was changed of a handler's policy is not in force; `None`: it is."""
+    if name not in routes.handlers:
+        return f"no handler is called so. `bridge policy unset {name}` forgets it."
+    try:
+        _task(app, name).changing.policy(values(data))
+    except BridgeError as error:
+        return f"{error} Set it anew, or `bridge policy unset {name}`."
+    return None
+
+
+def shown(app: Celery, routes: Routes, name: str, data: Data) -> dict[str, Any]:
+    """One handler as `policies` has it."""
+    fault = fault_of(app, routes, name, data)
+    code: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    if name in routes.handlers:
+        task = _task(app, name)
+        code = task.changing.shown(task.policy)
+        policy = code if fault else task.changing.shown(task.changing.policy(values(data)))
+    changed = {
+        option: {"was": code.get(option), "is": each.value, "by": each.by, "at": iso(each.at), "why": each.why}
+        for option, each in changed_options(data).items()
+    }
+    return {"policy": policy, "changed": changed, "fault": fault}
+
+
+def _task(app: Celery, name: str) -> Any:
+    return app.tasks[name]
+
+
+def _told(app: Celery, routes: Routes, handler: str, outcome: Outcome) -> dict[str, Any]:
+    return {
+        **shown(app, routes, handler, outcome.decision.data),
+        "unpublished": outcome.unpublished or None,
+        "unmirrored": outcome.unmirrored or None,
+    }
+
+
+def _data(group: Decisions, handler: str) -> Data:
+    decision = group.standing.get(policy_key(handler))
+    return None if decision is None else decision.data
+
+
+def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
+    """Make the retry topics that a policy needs; those that are not there, with why."""
+    delays = None if policy.delays is None else tuple(policy.delays)
+    wanting = replace(handler, retry_delays=delays, longest_delay=policy.longest_delay)
+    routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.of(settings)
+    missing = {}
+    for topic in handler.topics:
+        for delay in needed_tiers(settings, routes, topic):
+            try:
+                if not topics.there(topic, delay):
+                    missing[names.retry(topic, delay)] = "it is not there, and was not made"
+            except (KafkaUnavailable, UnfitTopic) as error:
+                missing[names.retry(topic, delay)] = str(error)
+    return missing
+
+
+def _refuse_rest(
+    app: Celery, routes: Routes, handler: str, options: Collection[str], before: Data, after: Data
+) -> None:
+    """What is left must be in force, if what was before is."""
+    if handler not in routes.handlers or not options:
+        return
+    changing = _task(app, handler).changing
+    for option in options:
+        if option not in values(before):
+            try:
+                changing.check_option(option)
+            except BridgeError as error:
+                raise PolicyRefused(str(error)) from None
+    if fault_of(app, routes, handler, before) is not None:
+        return
+    try:
+        changing.policy(values(after))
+    except BridgeError as error:
+        raise PolicyRefused(f"what is left could not be in force: {error} Unset that as well.") from None
+
+
+def _refuse_unknown(handler: str, known: Collection[str]) -> None:
+    if handler in known:
+        return
+    last = {name.rpartition(".")[2]: name for name in sorted(known)}
+    near = get_close_matches(handler, sorted(known), 1) or [
+        last[name] for name in get_close_matches(handler.rpartition(".")[2], last, 1)
+    ]
+    meant = f"is {near[0]!r} meant?" if near else f"there is {', '.join(sorted(known)) or 'none'}."
+    raise UnknownHandler(f"no handler is called {handler!r}: {meant}")
