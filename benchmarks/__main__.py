@@ -20,6 +20,7 @@ ALL = (
     "idle",
     "recovery",
     "ledger",
+    "due",
 )
 
 for name in sys.argv[1:] or ALL:

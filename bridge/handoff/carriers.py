@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from bridge.ledger import OWN
 from bridge.records.attempts import Attempts
 from bridge.records.header import Contents, Told
 from bridge.records.losses import losses
@@ -60,6 +61,15 @@ def offsets_in(headers: Mapping[str, Any]) -> list[tuple[Owner, Sequence[int]]]:
     if contents is None:
         return []
     return [((str(headers.get("task")), contents.topic, contents.partition), contents.offsets)]
+
+
+def own_in(headers: Mapping[str, Any]) -> list[tuple[Owner, Sequence[int]]]:
+    """By which records of a retry or replay topic that came, as what those are in the ledger."""
+    contents = Contents.of(headers)
+    if contents is None or contents.via is None:
+        return []
+    offsets = sorted(told.via.offset for told in contents.tell() if told.via is not None)
+    return [((OWN, contents.via.topic, contents.via.partition), offsets)]
 
 
 def carrier(

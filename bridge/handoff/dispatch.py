@@ -169,7 +169,7 @@ class Dispatch:
             deliveries = sum(len(each.group.offsets) for each in own)
             self._sizes.handed(handler, len(own), deliveries, sum(each.size for each in own))
         for each in packed:
-            self._shares.handed(each.group.handler, len(each.group.offsets), parked=each.parked)
+            self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
 
 
 def _ready(partitions: Iterable[Partition], *, parked: bool) -> dict[str, int]:

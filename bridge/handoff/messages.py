@@ -1,14 +1,14 @@
 """The messages that the Celery broker holds, looked through for deliveries; nothing of them is changed."""
 
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kombu.utils.json import loads
 
 from bridge.handlers import queue_of
 from bridge.handoff.broker import Broker
-from bridge.handoff.carriers import Carrier, Owner, Waiting, Which, carried, carrier, offsets_in, waiting_of
+from bridge.handoff.carriers import Carrier, Owner, Waiting, Which, carried, carrier, offsets_in, own_in, waiting_of
 from bridge.records.header import HEADER
 from lossless.transport.channel import Channel
 from lossless.transport.looking import first_waiting, sightings
@@ -65,7 +65,7 @@ class Messages:
                 return
             for name in sorted({queue, self._burials()}):
                 for raw, *_ in sightings(producer.channel, name):
-                    for owner, offsets in (found for headers in headers_in(raw) for found in offsets_in(headers)):
+                    for owner, offsets in _owned(raw):
                         suspects.get(owner, set()).difference_update(offsets)
                     if not any(suspects.values()):
                         return
@@ -94,6 +94,13 @@ class Messages:
         """The queue that messages are sent to that are to be buried."""
         app = self._broker.app
         return queue_of(app, app.tasks.get(app.conf.get("burial_task")))
+
+
+def _owned(raw: bytes) -> Iterator[tuple[Owner, Sequence[int]]]:
+    """What a message carries: deliveries, and the records of retry topics by which they came."""
+    for headers in headers_in(raw):
+        yield from offsets_in(headers)
+        yield from own_in(headers)
 
 
 def headers_in(raw: bytes) -> list[Mapping[str, Any]]:

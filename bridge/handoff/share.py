@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final, NamedTuple
 
-#: Messages for each process that wait in the queue at most, where workers keep up with all else.
+#: Messages for each process that are handed off and have not ended at most, where workers keep up with all else: one
+#: that it runs and one that is next. A worker takes four for each process ahead: what it has taken counts too.
 EACH: Final = 2
 #: Seconds that one of them takes: where nothing else was handed off to the queue lately, and where something was.
 ALONE: Final = 0.05
 BESIDE: Final = 0.005
 #: Seconds for which something was handed off lately.
-LATELY: Final = 1.0
+LATELY: Final = 60.0
 #: Seconds after which a message counts as taken, where others put theirs into the queue and its place is not known.
 PLACE_KNOWN_FOR: Final = 10.0
 #: Seconds within which what was handed off of a kind counts as one.
@@ -35,7 +36,7 @@ class Waiting(NamedTuple):
         return Waiting(self.messages + messages, self.deliveries + deliveries)
 
 
-def room(share: float, parked: Waiting, others: Waiting, size: int, processes: int) -> int:
+def room(share: float, parked: Waiting, others: Waiting, size: int, processes: int, out: int = 0) -> int:
     """How many more messages of what was parked may go into a queue now.
 
     Parameters:
@@ -44,8 +45,9 @@ def room(share: float, parked: Waiting, others: Waiting, size: int, processes: i
         others: all else that waits there.
         size: deliveries of such a message.
         processes: that consume the queue.
+        out: how many of its messages have not ended, as far as that is known: also those that workers have taken.
     """
-    few = EACH * max(1, processes) - parked.messages
+    few = EACH * max(1, processes) - max(out, parked.messages)
     if not processes:
         # Nobody runs it: what is there is enough for whoever comes.
         return max(0, few)

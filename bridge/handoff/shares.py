@@ -4,14 +4,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from bridge.errors import BridgeError
 from bridge.handoff.broker import Broker
 from bridge.handoff.share import Mix, Waiting, apart, room, size
 from bridge.handoff.sizes import Sizes
-from bridge.ledger import Ledger
+from bridge.ledger import Account, Fate, Ledger
 from bridge.ledger.ahead import Ahead
 from bridge.partitions.turns import Portion
 
@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 #: Seconds between two looks at the queues, and at what other bridges have there.
 LOOK_EVERY: Final = 0.01
 OTHERS_EVERY: Final = 0.1
+#: Seconds for which a message that has not ended counts as what a worker has, or will have next: it may have failed
+#: again by then, and wait for its time.
+COUNTS_FOR: Final = 1.0
 #: Seconds between two looks while they fail.
 FAILED_EVERY: Final = 1.0
 
@@ -42,7 +45,9 @@ class Shares:
     ) -> None:
         self._share, self._sizes, self._broker, self._clock = share, sizes, broker, clock
         self._ahead = Ahead(ledger, f"{socket.gethostname()}:{os.getpid()}") if ledger is not None else None
+        self._ledger = ledger
         self._mixes: dict[str, Mix] = {}
+        self._out: dict[str, list[tuple[Account, Sequence[int], float]]] = {}
         self._theirs: Mapping[str, Waiting] = {}
         self._look_at = self._others_at = 0.0
         self._failed = False
@@ -63,10 +68,13 @@ class Shares:
             for handler in handlers
         }
 
-    def handed(self, handler: str, deliveries: int, *, parked: bool) -> None:
-        """A message of a handler went into its queue."""
+    def handed(self, handler: str, account: Account, offsets: Sequence[int], *, parked: bool) -> None:
+        """A message of a handler went into its queue, with deliveries whose fates are in an account."""
         if parked or self._mixes:
-            self._mix(self._broker.queue_of(handler)).add(deliveries, self._clock(), parked=parked)
+            queue, now = self._broker.queue_of(handler), self._clock()
+            self._mix(queue).add(len(offsets), now, parked=parked)
+            if parked:
+                self._out.setdefault(queue, []).append((account, offsets, now))
 
     def _portion(self, queue: str, handler: str, ready: int, handlers: int) -> Portion:
         mix, processes = self._mix(queue), self._sizes.processes(queue)
@@ -77,8 +85,17 @@ class Shares:
         theirs = self._theirs.get(queue, Waiting())
         others = mix.others
         others = Waiting(max(0, others.messages - theirs.messages), max(0, others.deliveries - theirs.messages))
-        left = room(self._share, mix.parked.plus(*theirs), others, each, processes)
+        out = len(self._out.get(queue, ())) + theirs.messages
+        left = room(self._share, mix.parked.plus(*theirs), others, each, processes, out)
         return Portion(each, each, apart(left, handlers), f"{each}: what was parked, beside all else")
+
+    def _see_out(self, queue: str, now: float) -> None:
+        """Forget what has ended."""
+        out = [each for each in self._out.get(queue, ()) if now - each[2] < COUNTS_FOR]
+        if self._ledger is not None and out:
+            found = self._ledger.fates_of([(account, offsets) for account, offsets, _ in out])
+            out = [each for each, fates in zip(out, found, strict=True) if Fate.HANDED in fates]
+        self._out[queue] = out
 
     def _mix(self, queue: str) -> Mix:
         return self._mixes.setdefault(queue, Mix())
@@ -92,6 +109,7 @@ class Shares:
         try:
             for queue, length in self._broker.lengths(queues).items():
                 self._mix(queue).see(length, now)
+                self._see_out(queue, now)
             if self._ahead is not None and now >= self._others_at:
                 self._others_at = now + OTHERS_EVERY
                 said = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})

@@ -1,10 +1,14 @@
 """Records that were read and not yet taken in."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from bridge.kafka import Record
 from bridge.metrics import BridgeMetrics
 from bridge.records.place import Place
+
+#: Most records of retry and replay topics that are taken in at once.
+SLICE: Final = 150
 
 
 class Held:
@@ -45,6 +49,21 @@ class Held:
         """These are read again, or are another bridge's now."""
         self.records = {place: some for place, some in self.records.items() if place not in {*places}}
 
-    def clear(self) -> None:
-        """All were taken in."""
-        self.records = {}
+    def take(self, parked: Collection[Place]) -> Mapping[Place, Sequence[Record]]:
+        """What is to be taken in now, which is held no more: of retry and replay topics a few, the rest after it.
+
+        Reading their headers takes a while, in which no live record is handed off.
+
+        Parameters:
+            parked: the partitions of retry and replay topics.
+        """
+        few = max(1, SLICE // max(1, sum(place in parked for place in self.records)))
+        taken = {place: some[:few] if place in parked else some for place, some in self.records.items()}
+        self.records = {p: some[len(taken[p]) :] for p, some in self.records.items() if len(some) > len(taken[p])}
+        return taken
+
+    def put_back(self, taken: Mapping[Place, Sequence[Record]]) -> None:
+        """These were not taken in."""
+        self.records = {
+            place: [*taken.get(place, ()), *self.records.get(place, ())] for place in {**taken, **self.records}
+        }

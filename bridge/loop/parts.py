@@ -130,6 +130,8 @@ class Parts:
         queues = Queues(broker, before.routes, limits, metrics)
         logs = Logs(ledger, assignment, commits, metrics)
         starts = Starts(settings, assignment, ledger, logs)
+        # A record of a retry topic may name a handler that is none of ours any more: it goes to the default queue.
+        everywhere = {*before.routes.queues, str(broker.app.conf.task_default_queue)}
         return cls(
             before=before,
             ledger=ledger,
@@ -146,6 +148,8 @@ class Parts:
             rewinds=Rewinds(assignment),
             pauses=Pauses(assignment, queues, metrics, before.catalog.source_of),
             timetable=Timetable(clock),
-            search=Search(Messages(broker), Suspects(ledger, metrics, after), assignment, after) if ledger else None,
+            search=Search(Messages(broker), Suspects(ledger, metrics, after), assignment, after, queues=everywhere)
+            if ledger
+            else None,
             gauges=Gauges(ledger, assignment, metrics) if ledger else None,
         )

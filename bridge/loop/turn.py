@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 TURN: Final = 2_000
 #: Seconds that a poll waits for a record: where something else waits for the next turn, and where nothing does.
 BUSY, QUIET = 0.02, 0.1
+#: The same while what was parked is due and waits for its share: little of it is in a queue, and soon run.
+SHARING: Final = 0.005
 
 
 class Loop:
@@ -89,6 +91,9 @@ class Loop:
             record = self.consumer.poll(QUIET)
             return [] if record is None else [record]
         watched = any(partition.watched for partition in parts.assignment.partitions)
+        if parts.held:
+            # What was read of retry topics is taken in little by little.
+            return self.consumer.consume(TURN, 0)
         waits = watched or parts.dispatch.holds or any(parts.beginnings)
         first = self.consumer.poll(self._until_due(BUSY if waits else QUIET))
         if first is None:
@@ -98,6 +103,8 @@ class Loop:
 
     def _until_due(self, seconds: float) -> float:
         """As long, or until the next of what is parked is due."""
+        if self.parts.dispatch.holds and any(partition.ripe for partition in self.parts.assignment.parked):
+            seconds = min(seconds, SHARING)
         due = [partition.next_due for partition in self.parts.assignment.parked]
         first = min((each for each in due if each is not None), default=None)
         return seconds if first is None else min(seconds, max(0.001, first - time.time()))
@@ -131,17 +138,33 @@ class Loop:
         begin_anew(parts, self.consumer, parts.logs.check(self.consumer, parts.held.records))
         waited = parts.held.seconds if parts.held else None
         if parts.held:
-            held = parts.held.records
-            partitions = {place: parts.assignment.at(place) for place in held}
-            parts.marks.add(receive(parts.ledger, held, partitions))
-            parts.held.clear()
-            self._subscription.tell_strange()
+            self._take_in()
         halts = parts.before.decided.halts
         # What was read of a halted topic keeps its place.
         sent = parts.dispatch.hand_out([each for each in parts.assignment.partitions if each.source not in halts])
         if sent and waited is not None:
             parts.before.metrics.handoff_seconds.observe(waited)
         self._looks.handed_off(sent)
+
+    def _take_in(self) -> None:
+        """Let the partitions take in what was read.
+
+        Raises:
+            LedgerUnavailable: it is held still.
+        """
+        parts = self.parts
+        parked = {partition.place: partition for partition in parts.assignment.parked}
+        held = parts.held.take(parked)
+        try:
+            found = receive(parts.ledger, held, {place: parts.assignment.at(place) for place in held})
+        except BaseException:
+            parts.held.put_back(held)
+            raise
+        parts.marks.add(found)
+        parts.held.drop([place for place, partition in parked.items() if partition.rewind is not None])
+        for place, partition in parked.items():
+            partition.more = place in parts.held.records
+        self._subscription.tell_strange()
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         self._committing.answered(error, partitions)

@@ -100,6 +100,7 @@ class ParkedPartition(Partition):
 
     Attributes:
         rewind: from where it is to be read again, as what was read there is not held; `None`: nowhere.
+        more: whether more was read of it than it has taken in.
         strange: how many of its records were none of this group's since that was last asked.
     """
 
@@ -123,6 +124,7 @@ class ParkedPartition(Partition):
         self.account = self.accounts[OWN]
         self.rewind: int | None = None
         self.strange = 0
+        self.more = False
         self._group, self._cluster, self._clock = of.group, of.cluster, clock
         self._due = Due(budget)
         self._held: dict[int, Held] = {}
@@ -190,6 +192,11 @@ class ParkedPartition(Partition):
     def next_due(self) -> float | None:
         """When the next of what is held is due, by this host's clock."""
         return self._due.next
+
+    @property
+    def ripe(self) -> bool:
+        """Whether anything was found to be due."""
+        return bool(self._ripe)
 
     @property
     def ready(self) -> dict[str, int]:
@@ -277,6 +284,8 @@ class ParkedPartition(Partition):
             self._paused = "one that is not settled holds back the commit (kafka_window)"
         elif not self._due.may_read(self._clock()):
             self._paused = ENOUGH if self._due.full else NOT_DUE
+        elif self.more:
+            self._paused = ENOUGH
         else:
             self._paused = None
         return self._paused

@@ -2,12 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.handoff.carriers import Owner
 from bridge.handoff.messages import Messages
+from bridge.ledger import OWN
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 from bridge.upkeep.suspects import Suspects
@@ -36,6 +37,7 @@ class Search:
     Nothing of it grows with the queue: messages are read in pieces, and only the offsets that are looked for are kept.
 
     Parameters:
+        queues: all that deliveries go to: a record of a retry topic may be that of any handler.
         stuck_after: seconds after which a delivery is suspected: a search begins ten times in them at the most.
 
     Attributes:
@@ -49,9 +51,10 @@ class Search:
         assignment: Assignment,
         stuck_after: float,
         clock: Callable[[], float] = time.monotonic,
+        queues: Collection[str] = (),
     ) -> None:
         self._messages, self._suspected, self._assignment = messages, suspected, assignment
-        self._stuck_after, self._clock = stuck_after, clock
+        self._stuck_after, self._clock, self._queues = stuck_after, clock, queues
         self._steps: Iterator[Reread | None] | None = None
         self.more = False
         self._next = 0.0
@@ -107,24 +110,46 @@ class Search:
             for partition in list(self._assignment.partitions):
                 yield from self._reopen(partition, suspects)
 
+        yield from self._search_own()
+
+    def _search_own(self) -> Iterator[Reread | None]:
+        """The same for what was handed off of retry and replay topics, through all queues."""
+        suspects: dict[Owner, set[int]] = {}
+        for partition in self._assignment.parked:
+            self._suspect_of(partition, OWN, suspects)
+            yield None
+        if not suspects:
+            return
+        self._read = True
+        for queue in sorted(self._queues):
+            yield from self._messages.search(queue, suspects)
+        for partition in self._assignment.parked:
+            if nowhere := sorted(suspects.pop((OWN, *partition.place), ())):
+                yield Reread(partition, nowhere[0])
+                self._suspected.reopen(partition, OWN, nowhere)
+
     def _suspect(self, partition: Partition, queue: str, suspects: dict[Owner, set[int]]) -> None:
         """Add what of this partition may be stuck; one that cannot be looked at stops no other."""
         for handler in partition.handlers:
-            room = SUSPECTS - sum(map(len, suspects.values()))
-            if handler.queue != queue or room <= 0:
-                continue
-            owner = (handler.name, *partition.place)
-            try:
-                offsets = self._suspected.of(partition, handler.name)
-            except LedgerUnavailable:
-                raise
-            except Exception:
-                logger.exception("%s-%d: what is stuck could not be looked for.", *partition.place)
-                continue
-            behind = [offset for offset in offsets if offset >= self._from.get(owner, 0)] or offsets
-            self._from[owner] = behind[room] if len(behind) > room else 0
-            if behind:
-                suspects[owner] = set(behind[:room])
+            if handler.queue == queue:
+                self._suspect_of(partition, handler.name, suspects)
+
+    def _suspect_of(self, partition: Partition, handler: str, suspects: dict[Owner, set[int]]) -> None:
+        room = SUSPECTS - sum(map(len, suspects.values()))
+        if room <= 0:
+            return
+        owner = (handler, *partition.place)
+        try:
+            offsets = self._suspected.of(partition, handler)
+        except LedgerUnavailable:
+            raise
+        except Exception:
+            logger.exception("%s-%d: what is stuck could not be looked for.", *partition.place)
+            return
+        behind = [offset for offset in offsets if offset >= self._from.get(owner, 0)] or offsets
+        self._from[owner] = behind[room] if len(behind) > room else 0
+        if behind:
+            suspects[owner] = set(behind[:room])
 
     def _reopen(self, partition: Partition, suspects: dict[Owner, set[int]]) -> Iterator[Reread]:
         for handler in partition.handlers:

@@ -1,12 +1,13 @@
 """What waits in retry and replay topics comes back when it is due, to the handler that failed, and to no other."""
 
+import json
 import time
 from typing import Any
 
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from tests.processes import Run, Stack, eventually
-from tests.promises import choose, twice
+from tests.promises import all_settled, choose, in_order, twice
 
 COMPLETION = {"commit": "completion"}
 
@@ -41,6 +42,7 @@ def test_a_parked_record_runs_when_it_is_due_and_only_for_the_handler_that_it_na
     assert due + 1 <= second.time < due + 2
     assert (first.attempt, first.headers, first.key) == (2, (("trace", b"t"),), b"k")
     assert {run.handler for run in stack.runs()} == {"odd_too", "odd"}
+    eventually(lambda: stack.committed("odd.retry.1s") == 2, 10, "what is done of a retry topic is committed")
 
 
 def test_a_topic_that_is_made_while_the_bridge_runs_is_consumed_within_seconds_and_strangers_are_left_behind(
@@ -62,7 +64,7 @@ def test_a_topic_that_is_made_while_the_bridge_runs_is_consumed_within_seconds_a
 
 
 def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(stack: Stack):
-    choose(stack, {})
+    choose(stack, {"odd": COMPLETION})
     stack.make_topics("odd", "odd.retry.1s")
     stack.worker(wait=False)
     bridge = stack.bridge()
@@ -76,3 +78,48 @@ def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(
     assert min(run.time for run in stack.runs("odd") if int(run.coordinates.rpartition("-")[2]) % 2) >= due
     eventually(lambda: stack.committed("odd.retry.1s") == 20, 10)
     assert twice(stack) == {}
+
+
+#: Each failure of tests/handlers/fates.py waits in a retry topic.
+PARKS = {"kafka_park_after": 0.2, "kafka_retry_tiers": (1,)}
+
+
+def test_what_fails_is_parked_comes_back_and_runs_only_for_the_handler_that_failed_also_after_a_kill(stack: Stack):
+    choose(stack, {"odd": COMPLETION}, **PARKS)
+    stack.make_topics("odd", partitions=2)
+    stack.worker(wait=False)
+    bridge = stack.bridge()
+    placed = stack.produce("odd", *({"odd": {"fail": 2}} if n % 5 == 0 else n for n in range(40)))
+    eventually(lambda: len(stack.records("odd.retry.1s")) >= 4, 30)
+    bridge.kill()
+    stack.bridge()
+    eventually(lambda: set(placed) <= set(stack.done("odd")), 40)
+    assert set(placed) == set(stack.done("odd_too"))
+    assert twice(stack, "odd") == twice(stack, "odd_too") == {}
+    attempts = {run.coordinates: run.attempt for run in stack.runs("odd") if run.outcome == "done"}
+    assert [attempts[where] for where in placed] == [3 if n % 5 == 0 else 1 for n in range(40)]
+    found = all_settled(stack, "odd", done=80)
+    assert found["parked"] == 0
+    eventually(lambda: stack.committed("odd.retry.1s") == 16, 10)
+
+
+def test_a_parked_message_holds_its_key_and_its_sequence_through_a_kill_of_the_bridge(stack: Stack):
+    steps = [f"tests.handlers.fates.{name}" for name in ("first", "second", "third")]
+    ordered = {**COMPLETION, "order": "key"}
+    choose(stack, {"keyed_batches": ordered, "steps": {**ordered, "sequence": steps}}, **PARKS)
+    stack.make_topics("keyed_batches", "steps")
+    stack.worker(wait=False)
+    bridge = stack.bridge()
+    for n in range(120):
+        value = json.dumps({"fail": 2} if n % 29 == 3 else {"n": n}).encode()
+        stack.producer.produce(stack.topic("keyed_batches"), value, key=b"%d" % (n % 6))
+    (failing, *others) = stack.produce("steps", {"second": {"fail": 2}}, *range(5), key=b"k")
+    eventually(lambda: len(stack.records("keyed_batches.retry.1s")) >= 1, 30)
+    bridge.kill()
+    stack.bridge()
+    all_settled(stack, "keyed_batches", done=120)
+    in_order(stack, "keyed_batches")
+    eventually(lambda: set(others) <= set(stack.done("third")), 40)
+    runs_ = [(run.handler, run.coordinates) for run in stack.runs() if run.outcome == "done" and run.key == b"k"]
+    assert runs_ == [(step, where) for where in (failing, *others) for step in ("first", "second", "third")]
+    assert twice(stack) == dict.fromkeys((failing, *others), 3)

@@ -33,7 +33,8 @@ class World:
         handler = SimpleNamespace(name="charge", queue="mail")
         made = [SimpleNamespace(place=("orders", n), handlers=[handler]) for n in range(partitions)]
         world: Any = self
-        self.search_for = Search(world, world, SimpleNamespace(partitions=made), STUCK_AFTER, lambda: self.now)  # type: ignore[arg-type]
+        assigned: Any = SimpleNamespace(partitions=made, parked=[])
+        self.search_for = Search(world, world, assigned, STUCK_AFTER, lambda: self.now)
 
     def of(self, partition: Any, handler: str) -> list[int]:
         if partition.place[1] == 9:

@@ -1,0 +1,158 @@
+"""A partition of a retry topic: what goes out when, with what, and what is left behind."""
+
+from typing import Any
+
+from confluent_kafka import Message as Record
+
+from bridge.handoff.origins import leave_out_ended
+from bridge.handoff.packing import pack
+from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.partitions.due import FAR, Budget
+from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
+from bridge.partitions.turns import Portion
+from bridge.records.header import from_header
+from bridge.records.message import Delivery, Message
+from bridge.records.parked import headers
+from bridge.settings import TopicSettings
+from tests.memory_ledger import MemoryLedger
+
+CHARGE, NOTIFY = "shop.charge", "shop.notify"
+TIER = "orders.retry.1m"
+
+
+class World:
+    """A partition with a clock that a test sets; offsets of origins are a hundred higher than those of records."""
+
+    def __init__(self, **chosen: Any) -> None:
+        self.now = 1_000.0
+        of = Of("orders", TopicSettings.model_validate(chosen), "bridge", "cluster")
+        self.partition = ParkedPartition(TIER, 0, 0, of, "tier-id", 1_000, Budget(), lambda: self.now)
+
+    def receive(self, *records: Record, fates: bytes | None = None) -> list[Mark]:
+        return self.partition.receive(records, {OWN: fates or bytes(len(records))})
+
+    def take(self, most: int = 10, room: int | None = None) -> list[tuple[str, list[int]]]:
+        portions = {name: Portion(most, most, room) for name in (CHARGE, NOTIFY)}
+        self.taken = self.partition.take(portions)
+        return [(group.handler, group.offsets) for group, _ in self.taken]
+
+
+def record(offset: int, due: float = 0.0, handler: str = CHARGE, **said: Any) -> Record:
+    """A record of the retry topic."""
+    delivery = Delivery(
+        Message(
+            "orders", said.pop("partition", 3), said.pop("origin", 100 + offset), origin="cluster bridge source-id"
+        ),
+        handler,
+        number=said.pop("number", 1),
+        runs=2,
+    )
+    written: Any = headers(delivery, said.pop("group", "bridge"), due=int(due * 1000))
+    return Record(topic=TIER, partition=0, offset=offset, value=b"v", headers=written, timestamp=(1, 5))
+
+
+def test_nothing_goes_out_before_it_is_due_and_what_is_due_goes_out_together_by_handler_and_origin() -> None:
+    world = World()
+    world.receive(
+        *(record(n, 1_003) for n in range(3)),
+        record(3, 1_001, NOTIFY),
+        record(4, 1_001, partition=4),
+        record(5, 1_004),
+    )
+    assert world.take() == []
+    world.now = 1_000.999
+    assert world.take() == []
+    world.now = 1_001.0
+    assert sorted(world.take()) == [(CHARGE, [4]), (NOTIFY, [3])]
+    world.now = 1_003.5
+    assert world.take() == [(CHARGE, [0, 1, 2])]
+    assert world.partition.next_due == 1_004
+
+
+def test_what_is_far_from_due_stays_in_kafka_and_is_read_again_from_there_in_time() -> None:
+    world = World()
+    world.receive(*(record(n, 5_000 + n) for n in range(FAR + 50)))
+    assert world.partition.rewind == FAR
+    assert world.partition.offsets.window.stop == FAR
+    assert world.partition.pressure() == NOT_DUE
+    world.now = 4_999.0 + FAR // 2
+    assert world.partition.pressure() is None
+
+
+def test_a_message_carries_its_origins_coordinates_and_the_record_by_which_it_came() -> None:
+    world = World(commit="completion", order="key")
+    world.receive(record(7, origin=12), record(9, origin=11))
+    world.take()
+    ((group, held),) = world.taken
+    packed, left = pack(world.partition, group, held, "cluster", "bridge")
+    assert left == []
+    assert packed.account == Account(OWN, TIER, "tier-id", 0)
+    assert packed.group.offsets == [7, 9]
+    batch = from_header(CHARGE, packed.outgoing.header)
+    assert (batch.topic, batch.partition, batch.topic_id, batch.order) == ("orders", 3, "source-id", "key")
+    assert batch.offsets == [11, 12]
+    assert [str(each.via) for each in batch.deliveries] == [f"{TIER}-0-9", f"{TIER}-0-7"]
+    assert packed.outgoing.task_id == f"orders-3-11..12:{CHARGE}#1"
+
+
+def test_a_single_delivery_has_its_own_identity_and_number() -> None:
+    world = World()
+    world.receive(record(7, origin=12, number=4))
+    world.take()
+    ((group, held),) = world.taken
+    assert pack(world.partition, group, held, "cluster", "bridge")[0].outgoing.task_id == f"orders-3-12:{CHARGE}#4"
+
+
+def test_strangers_are_counted_and_left_behind_and_second_records_of_a_delivery_are_done() -> None:
+    world = World()
+    alien = Record(topic=TIER, partition=0, offset=0, value=b"x", headers=[("trace", b"1")], timestamp=(1, 5))
+    marks = world.receive(
+        alien, record(1, group="another"), record(2), record(3, origin=102), record(4, origin=102, number=2)
+    )
+    own = world.partition.account
+    assert marks == [Mark(own, [0, 1], Fate.GAP), Mark(own, [3], Fate.DONE)]
+    assert world.partition.strange == 2
+    assert world.take(1) == [(CHARGE, [2]), (CHARGE, [4])]
+    world.partition.handed(CHARGE, [2])
+    world.partition.handed(CHARGE, [4])
+    assert world.partition.safe() == 5
+
+
+def test_with_completion_the_commit_waits_for_the_end_of_the_run_and_a_held_record_holds_it_back() -> None:
+    for commit, safe in (("handoff", 2), ("completion", 0)):
+        world = World(commit=commit)
+        world.receive(record(0), record(1), record(2, 1_002))
+        world.take()
+        world.partition.handed(CHARGE, [0, 1])
+        assert world.partition.safe() == safe
+    world.partition.saw(OWN, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN]))
+    assert world.partition.safe() == 2
+
+
+def test_what_the_ledger_has_as_handed_or_done_is_not_held_and_what_it_has_as_a_gap_is_looked_at_again() -> None:
+    world = World()
+    world.receive(*map(record, range(4)), fates=bytes([Fate.HANDED, Fate.DONE, Fate.GAP, Fate.OPEN]))
+    assert world.take() == [(CHARGE, [2, 3])]
+
+
+def test_what_did_not_go_out_goes_out_first_and_no_more_than_there_is_room_for() -> None:
+    world = World()
+    world.receive(*map(record, range(6)))
+    assert world.take(2, room=2) == [(CHARGE, [0, 1]), (CHARGE, [2, 3])]
+    world.partition.give_back(CHARGE, [0, 1])
+    world.partition.handed(CHARGE, [2, 3])
+    assert sorted(world.take(2)) == [(CHARGE, [0, 1]), (CHARGE, [4, 5])]
+
+
+def test_one_whose_origin_is_done_or_discarded_is_marked_done_and_not_handed_out() -> None:
+    world, ledger = World(), MemoryLedger()
+    source = Account(CHARGE, "orders", "source-id", 3)
+    ledger.write(
+        [Mark(source, [100], Fate.PARKED), Mark(source, [101], Fate.DONE), Mark(source, [102], Fate.DISCARDED)]
+    )
+    world.receive(*map(record, range(4)))
+    world.take()
+    kept: Any = ledger
+    left, marks = leave_out_ended(kept, [(world.partition, *each) for each in world.taken])
+    assert [group.offsets for _, group, _ in left] == [[0, 3]]
+    assert marks == [Mark(world.partition.account, [1, 2], Fate.DONE)]
