@@ -117,3 +117,39 @@ def pay(order: Any, message: Message) -> None:
 @cache
 def _engine() -> Engine:
     return create_engine(os.environ["TEST_DATABASE"])
+
+
+def _send(name: str, order: Any, message: Message) -> None:
+    """`{"send": n}` sends so many, `{"large": true}` one that no topic takes, once the file of `{"hold": "path"}` is
+    there; `{"fail": n}` fails n times after that."""
+    note(name, message, order, "begun")
+    while "hold" in order and not Path(order["hold"]).exists():
+        time.sleep(0.05)
+    for number in range(order.get("send", 0)):
+        message.publish(topic("invoices"), {"id": order["id"], "number": number}, key=str(order["id"]))
+    if order.get("large"):
+        message.publish(topic("invoices"), b"x" * 1_100_000)
+    if message.attempt <= order.get("fail", 0):
+        raise ConnectionError("after it was to be sent")
+
+
+SOON: dict[str, Any] = {"retry_delays": (0.3, 0.3, 0.3)}
+
+
+@handler(topic("sends"), **SOON)
+def send(order: Any, message: Message) -> None:
+    _send("send", order, message)
+    note("send", message, order)
+
+
+@handler(topic("sends_with_work"), **SOON)
+def send_with_work(order: Any, message: Message) -> None:
+    """The same in a transaction, with `{"kill": true}` after its commit."""
+    with Session(_engine()) as session:
+        session.execute(text("INSERT INTO payments (id) VALUES (:id)"), {"id": order["id"]})
+        message.settle_with(session)
+        _send("send_with_work", order, message)
+        session.commit()
+    if order.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    note("send_with_work", message, order)
