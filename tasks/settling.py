@@ -126,7 +126,7 @@ class Settling:
         except PublishFailed as error:
             return [error] * len(clones)
         new = [clone for clone, is_there in zip(clones, there, strict=True) if not is_there]
-        written = iter(publisher.park(new, self._batch.group))
+        written = iter(publisher.park(new, self._batch.group) if new else [])
         failures = [None if is_there else next(written) for is_there in there]
         parked = [clone for clone, failed in zip(clones, failures, strict=True) if failed is None]
         if parked:
@@ -158,7 +158,9 @@ class Settling:
     def note_carrier(self, task_id: str | None) -> None:
         """Note which task carried what has ended (`bridge find`)."""
         ended = self._ended - self._book.unwritten.keys()
-        if len(self._batch.deliveries) == 1 and task_id == self._batch.task_id:
+        deliveries = self._batch.deliveries
+        # What was parked has a task of another name than its delivery's.
+        if len(deliveries) == 1 and task_id == deliveries[0].identity:
             for offset in ended:
                 self._book.carried_alone(offset)
         elif task_id:

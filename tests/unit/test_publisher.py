@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.errors import PublishFailed
+from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics import producer
-from bridge.topics.publisher import Publisher
+from bridge.topics.publisher import Clone, Publisher
 
 FATAL = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence desynchronization", fatal=True)
 DELIVERY = Delivery(Message("orders", 0, 7), "work")
@@ -52,3 +52,113 @@ def test_a_fatal_error_fails_one_publication_and_the_next_has_a_new_producer(how
         made.dead_letter(DELIVERY, DEAD, "bridge")
     made.dead_letter(DELIVERY, DEAD, "bridge")
     assert Desynchronized.made == 2
+
+
+class Takes:
+    """A producer whose topic refuses what `refuses` says; and what it has taken."""
+
+    def __init__(self, refuses: Any) -> None:
+        self.refuses, self.taken = refuses, list[dict[str, Any]]()
+        self.flushes = 0
+        self._waiting: list[tuple[Any, Any]] = []
+
+    def produce(self, topic: str, on_delivery: Any, **record: Any) -> None:
+        code = self.refuses(record)
+        if code is None:
+            self.taken.append({"topic": topic, **record})
+        self._waiting.append((on_delivery, None if code is None else KafkaError(code, "said by Kafka")))
+
+    def flush(self, seconds: float) -> int:
+        self.flushes += 1
+        for answer, error in self._waiting:
+            answer(error, None)
+        self._waiting.clear()
+        return 0
+
+
+class Topics:
+    """Retry topics: asked, they are there, or Kafka is away."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.away = False
+        self.forgotten = 0
+
+    def ready(self, source: str, delay: int, group: str) -> str:
+        self.asked.append(delay)
+        if self.away:
+            raise KafkaUnavailable("Kafka does not answer")
+        return f"{source}.retry.{delay}s"
+
+    def partition(self, name: str, number: int) -> int:
+        return number
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+
+def parking(monkeypatch: pytest.MonkeyPatch, refuses: Any = lambda record: None) -> tuple[Publisher, Takes, Topics]:
+    takes, topics = Takes(refuses), Topics()
+    monkeypatch.setattr(producer, "producer_client", lambda properties: takes)
+    made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
+    made.retries = topics  # type: ignore[assignment]
+    return made, takes, topics
+
+
+FAILURE = Failure("shop.Busy", "no line " * 50, "", 5)
+
+
+def clone(offset: int, delay: int = 60, value: bytes = b"v") -> Clone:
+    delivery = Delivery(Message("orders", 3, offset, b"k", value), "work", number=1, runs=1, error=str(FAILURE)[:300])
+    return Clone(delivery, delay, 1_000, None, FAILURE)
+
+
+def test_what_is_parked_together_is_written_and_then_waited_for_once(monkeypatch):
+    made, takes, topics = parking(monkeypatch)
+    assert made.park([clone(1), clone(2), clone(3, 120)], "g") == [None] * 3
+    assert [(each["topic"], each["partition"]) for each in takes.taken] == [
+        ("orders.retry.60s", 3),
+        ("orders.retry.60s", 3),
+        ("orders.retry.120s", 3),
+    ]
+    assert (takes.flushes, topics.asked) == (1, [60, 120])
+
+
+def test_one_that_kafka_does_not_take_keeps_back_no_other(monkeypatch):
+    made, takes, topics = parking(
+        monkeypatch, lambda record: KafkaError._MSG_TIMED_OUT if record["value"] == b"no" else None
+    )
+    first, second, third = made.park([clone(1), clone(2, value=b"no"), clone(3)], "g")
+    assert (first, third) == (None, None)
+    assert str(second) == "orders-3-2:work: 'orders.retry.60s' did not take its retry: said by Kafka."
+    assert len(takes.taken) == 2
+    # What was known of the topics is looked at anew.
+    assert topics.forgotten == 1
+
+
+def test_one_too_large_is_parked_with_less_said_of_its_failure(monkeypatch):
+    def limit(record: Any) -> int | None:
+        size = sum(len(name) + len(given) for name, given in record["headers"])
+        return KafkaError.MSG_SIZE_TOO_LARGE if size > 600 else None
+
+    made, takes, _ = parking(monkeypatch, limit)
+    assert made.park([clone(1)], "g") == [None]
+    (taken,) = takes.taken
+    headers = dict(taken["headers"])
+    assert headers["error_class"] == b"shop.Busy"
+    assert "error_message" not in headers
+
+
+def test_one_too_large_all_the_same_is_told_apart(monkeypatch):
+    made, _, topics = parking(monkeypatch, lambda record: KafkaError.MSG_SIZE_TOO_LARGE)
+    (refused,) = made.park([clone(1)], "g")
+    assert isinstance(refused, RecordTooLarge)
+    assert topics.forgotten == 0
+
+
+def test_a_kafka_that_is_away_is_asked_once_for_all(monkeypatch):
+    made, takes, topics = parking(monkeypatch)
+    topics.away = True
+    failures = made.park([clone(1), clone(2, 120), clone(3, 300)], "g")
+    assert [isinstance(each, PublishFailed) for each in failures] == [True] * 3
+    assert (topics.asked, takes.taken) == ([60], [])

@@ -11,8 +11,8 @@ from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, to_header
-from bridge.records.message import Batch, Dead, Delivery, Message
-from bridge.topics.publisher import Publisher
+from bridge.records.message import Batch, Dead, Delivery, Message, Via
+from bridge.topics.publisher import Clone, Publisher
 from tasks.book import Book
 from tasks.burial import bury
 from tasks.settling import Settling, follows_a_loss
@@ -27,6 +27,8 @@ class Acts:
         self.done_so_far: list[str] = []
         self.kafka_down = self.ledger_down = self.listened = False
         self.letters: set[int] = set()
+        self.refused: set[int] = set()
+        self.looked: list[float | None] = []
         self.forgotten: float | None = None
         self.unwritten: dict[int, Fate] = {}
         monkeypatch.setattr(Publisher, "of", lambda app: self)
@@ -47,7 +49,22 @@ class Acts:
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         return delivery.message.offset in self.letters
 
+    def park(self, clones: list[Clone], group: str) -> list[PublishFailed | None]:
+        self.done_so_far.append(f"published {[clone.delivery.message.offset for clone in clones]}")
+        return [PublishFailed("no") if clone.delivery.message.offset in self.refused else None for clone in clones]
+
+    def are_parked(self, deliveries: Any, delays: Any, group: str, written_before: float | None = None) -> list[bool]:
+        self.looked.append(written_before)
+        return [delivery.message.offset in self.letters for delivery in deliveries]
+
     # The ledger
+
+    def mark_all(self, offsets: list[int], fate: Fate) -> None:
+        self.unwritten.update(dict.fromkeys(offsets, fate))
+        if self.ledger_down:
+            raise LedgerUnavailable("no answer")
+        self.unwritten.clear()
+        self.done_so_far.append(f"marked {offsets} {fate.name.lower()} at once")
 
     def settled(self, offsets: list[int]) -> set[int]:
         return set()
@@ -246,3 +263,68 @@ def test_a_burial_finds_the_dead_letter_that_a_wiped_ledger_has_forgotten(acts: 
 )
 def test_a_loss_is_a_process_or_a_worker_that_died_with_the_message(headers: dict[str, Any], lost: bool) -> None:
     assert follows_a_loss(headers) is lost
+
+
+def clones(batch: Batch) -> list[Clone]:
+    return [Clone(each.parked(), 300, 1_000) for each in batch.deliveries]
+
+
+def test_what_is_parked_is_marked_together_after_kafka_has_acknowledged_it(acts: Acts) -> None:
+    two = batch(1, 2)
+    assert settling(acts, two).park(clones(two), (300,)) == [None, None]
+    assert acts.done_so_far == ["published [1, 2]", "marked [1, 2] parked at once"]
+    assert acts.looked == []
+
+
+def test_what_kafka_did_not_take_is_not_parked_and_has_not_ended(acts: Acts) -> None:
+    two = batch(1, 2)
+    acts.refused = {1}
+    ends = settling(acts, two)
+    first, second = ends.park(clones(two), (300,))
+    assert (isinstance(first, PublishFailed), second) == (True, None)
+    assert acts.done_so_far[-1] == "marked [2] parked at once"
+    assert [each.message.offset for each in ends.left_of(two.deliveries)] == [1]
+
+
+@pytest.mark.parametrize("header", ["redelivered", "lost", "restored"])
+def test_after_a_loss_it_is_looked_once_what_lies_in_a_retry_topic(acts: Acts, header: str) -> None:
+    three = batch(1, 2, 3)
+    acts.letters = {1, 3}
+    assert settling(acts, three, **{header: 1}).park(clones(three), (300,)) == [None] * 3
+    assert acts.done_so_far == ["published [2]", "marked [1, 2, 3] parked at once"]
+    assert acts.looked == [None]
+
+
+def test_where_the_ledger_has_forgotten_it_is_looked_for_what_was_parked_before(acts: Acts) -> None:
+    one = batch(1)
+    acts.letters, acts.forgotten = {1}, 77.0
+    assert settling(acts, one).park(clones(one), (300,)) == [None]
+    assert (acts.done_so_far, acts.looked) == (["marked [1] parked at once"], [77.0])
+
+
+def test_what_is_parked_and_not_marked_travels_with_how_it_ended(acts: Acts) -> None:
+    one = batch(1)
+    acts.ledger_down = True
+    ends = settling(acts, one)
+    with pytest.raises(LedgerUnavailable):
+        ends.park(clones(one), (300,))
+    assert [each.ended for each in ends.left_of(one.deliveries)] == ["parked"]
+
+
+def test_the_mark_of_what_came_by_a_retry_topic_does_not_go_along(acts: Acts) -> None:
+    """It has two fates, and the taking has looked at one of them at the most."""
+    acts.listened = True
+    came = Delivery(Message("orders", 0, 1), "h", number=1, via=Via("orders.retry.5m", 0, 9, "r"))
+    one = batch(1).holding([came])
+    ends = settling(acts, one, {"looked": [0.0, "f"]})
+    assert not ends.is_new(came, {})
+    ends.done(came)
+    assert acts.done_so_far == ["marked 1 done at once"]
+
+
+def test_the_task_of_what_was_parked_is_noted_by_its_own_name(acts: Acts) -> None:
+    came = Delivery(Message("orders", 0, 1), "h", number=2, via=Via("orders.retry.5m", 0, 9, "r"))
+    ends = settling(acts, batch(1).holding([came]))
+    ends.done(came)
+    ends.note_carrier(came.task_id)
+    assert acts.done_so_far[-1] == "orders-0-1:h#2 carried [1]"
