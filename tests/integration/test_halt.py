@@ -14,8 +14,11 @@ from bridge.errors import UnknownTopic
 from bridge.handlers import Handler, Routes
 from bridge.ledger import Ledger
 from bridge.ledger.control import Mirror
-from bridge.records.control import halt_key
+from bridge.ledger.deciding import decide
+from bridge.records.control import change, decided, halt_key
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.control import published
+from lossless.transport.gates import Gates
 from tests.processes import Stack, eventually
 from tests.promises import choose, command, json_of
 
@@ -182,3 +185,49 @@ def test_a_handler_halts_its_topic_and_its_message_runs_first_after_hundreds_wai
         f"{orders}-0-1"
     ]
     assert bridge.metric("bridge_halted", topic=orders) == 0
+
+
+def gates_shut(stack: Stack) -> dict[str, str]:
+    with redis.Redis.from_url(stack.broker) as client:
+        return Gates(client).shut_names()
+
+
+def test_a_halt_that_only_kafka_or_only_redis_has_is_brought_to_the_other_and_to_the_gate(two: Stack):
+    """What is left by who died in between, or could not reach one of the two."""
+    bridge = two.bridge()
+    orders, many = two.topic("orders"), two.topic("many")
+    with here(two) as (_, settings, _), closing(Ledger(two.broker, "", settings.group)) as ledger:
+        mirror = Mirror(ledger)
+        in_kafka = decide(settings, None, halt_key(orders), {}, "ann", WHY).decision
+        in_redis = decided(halt_key(many), None, change({}, "bob", 0.0, WHY))
+        mirror.want(in_redis)
+        both = {halt_key(orders): in_kafka, halt_key(many): in_redis}
+        eventually(lambda: mirror.read().in_force() == both and not mirror.read().unpublished, 20)
+        assert {key: each.decision for key, each in published(settings).standing.items()} == both
+    eventually(lambda: len(gates_shut(two)) == 2, 10)
+    with redis.Redis.from_url(two.broker) as client:
+        Gates(client).open(next(iter(gates_shut(two))))
+    eventually(lambda: len(gates_shut(two)) == 2, 10, "what somebody opened past the halt is shut again")
+    resume(two, "orders", "many")
+    assert gates_shut(two) == {}
+    eventually(lambda: bridge.metric("bridge_halted") == 0, 5)
+
+
+def test_a_wiped_redis_loses_neither_the_halt_nor_a_message(two: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    two.bridge()
+    two.worker()
+    two.produce("orders", *({"stop": str(mended)} for _ in range(20)))
+    eventually(lambda: gates_shut(two), 20)
+    two.produce("many", {"id": 0})
+    eventually(lambda: two.done("many"), 20)
+    ran = len(begun(two))
+    wipe(two)
+    eventually(lambda: gates_shut(two), 10, "the bridge shuts the gate again")
+    two.produce("many", {"id": 1})
+    eventually(lambda: len(two.done("many")) == 2, 20)
+    assert len(begun(two)) == ran
+    assert two.done("orders") == []
+    mended.touch()
+    resume(two, "orders")
+    eventually(lambda: len(set(two.done("orders"))) == 20, 30)
