@@ -25,6 +25,8 @@ MANY = int(os.environ.get("MANY_DUE", "1000000"))
 LIVE, SECONDS = int(os.environ.get("LIVE", "100")), float(os.environ.get("SECONDS", "15"))
 #: Live records before, so that it is known what a delivery takes.
 WARM = 20_000
+#: Parked records with which the memory of more is compared.
+FEW = 50_000
 TIER = "quiet.retry.1m"
 WHICH = os.environ.get("DUE", "late live memory").split()
 
@@ -91,11 +93,18 @@ def memory(on: Stack) -> None:
     with running(on, name) as (worker, bridge):
         time.sleep(5)
         before = memories(on, bridge, worker)
-        park(on, name, [time.time() + 3_600] * MANY)
-        time.sleep(15)
+        park(on, name, [time.time() + 3_600] * FEW)
+        time.sleep(10)
+        few = memories(on, bridge, worker)
+        park(on, name, [time.time() + 3_600] * (MANY - FEW), FEW)
+        time.sleep(10)
         after = memories(on, bridge, worker)
-    for words, some, more in zip(("bridge", "worker", "Redis"), before, after, strict=True):
-        print(f"due: {words}: {some:.1f} MB, with {MANY:,} parked {more:.1f} MB ({more / some:.2f} x)", flush=True)
+    for words, idle, some, more in zip(("bridge", "worker", "Redis"), before, few, after, strict=True):
+        print(
+            f"due: {words}: {idle:.1f} MB; {FEW:,} parked: {some:.1f} MB; {MANY:,}: {more:.1f} MB "
+            f"({more / some:.2f} x), wanted 1 x",
+            flush=True,
+        )
     on.redis.flushall()
     with on.process(*RAW_WORKER, CELERY_CONFIG_MODULE="") as raw:
         time.sleep(8)

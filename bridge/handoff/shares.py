@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from bridge.errors import BridgeError
@@ -33,6 +34,8 @@ class Shares:
     Parameters:
         share: `kafka_retry_share`.
         ledger: `None` where there is no Redis for it: then each bridge keeps the share for itself.
+        high: `kafka_pause_above`: where so many messages of a queue wait for their time in the broker, nothing more
+            goes there: what fails again and again must not fill it.
     """
 
     def __init__(
@@ -41,9 +44,11 @@ class Shares:
         sizes: Sizes,
         broker: Broker,
         ledger: Ledger | None,
+        high: float = inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._share, self._sizes, self._broker, self._clock = share, sizes, broker, clock
+        self._share, self._sizes, self._broker, self._high, self._clock = share, sizes, broker, high, clock
+        self._full: set[str] = set()
         self._ahead = Ahead(ledger, f"{socket.gethostname()}:{os.getpid()}") if ledger is not None else None
         self._ledger = ledger
         self._mixes: dict[str, Mix] = {}
@@ -87,7 +92,15 @@ class Shares:
         others = Waiting(max(0, others.messages - theirs.messages), max(0, others.deliveries - theirs.messages))
         out = len(self._out.get(queue, ())) + theirs.messages
         left = room(self._share, mix.parked.plus(*theirs), others, each, processes, out)
+        left = 0 if queue in self._full else left
         return Portion(each, each, apart(left, handlers), f"{each}: what was parked, beside all else")
+
+    def _see_others(self, queues: list[str]) -> None:
+        waiting = self._broker.waiting(queues)
+        self._full = {queue for queue, count in waiting.items() if count > self._high}
+        if self._ahead is not None:
+            said = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
+            self._theirs = {queue: Waiting(*found) for queue, found in said.items()}
 
     def _see_out(self, queue: str, now: float) -> None:
         """Forget what has ended."""
@@ -110,10 +123,9 @@ class Shares:
             for queue, length in self._broker.lengths(queues).items():
                 self._mix(queue).see(length, now)
                 self._see_out(queue, now)
-            if self._ahead is not None and now >= self._others_at:
+            if now >= self._others_at:
                 self._others_at = now + OTHERS_EVERY
-                said = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
-                self._theirs = {queue: Waiting(*found) for queue, found in said.items()}
+                self._see_others(queues)
         except BridgeError as error:
             self._look_at = now + FAILED_EVERY
             if not self._failed:

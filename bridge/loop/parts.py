@@ -122,7 +122,7 @@ class Parts:
         assignment = Assignment(settings, before.routes, before.catalog, ledger)
         marks = Marks(ledger)
         sizes = Sizes(before.routes, ledger, broker)
-        shares = Shares(file.kafka_retry_share, sizes, broker, ledger)
+        shares = Shares(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)
         dispatch = Dispatch(broker, ledger, marks, sizes, shares, settings.one_redis, cluster, settings.group, metrics)
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after

@@ -237,7 +237,7 @@ class ParkedPartition(Partition):
         for offset in self._ripe[whose]:
             held = self._held[offset]
             size += held.size
-            behind = getattr(held.delivery, "after", None) in found
+            behind = held.delivery.after is not None and held.delivery.after in found
             if found and (size > MESSAGE_BYTES or (len(found) >= most and not behind)):
                 break
             found[held.origin] = offset

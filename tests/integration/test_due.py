@@ -80,6 +80,20 @@ def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(
     assert twice(stack) == {}
 
 
+def test_a_parked_delivery_whose_handler_nobody_knows_waits_as_any_and_is_dead_then(stack: Stack):
+    choose(stack, {}, kafka_unknown_for=1)
+    stack.make_topics("odd", "odd.retry.1s")
+    stack.worker(wait=False)
+    stack.bridge()
+    park(stack, "odd.retry.1s", stack.topic("odd") + "-0-7", "renamed", time.time())
+    (letter,) = stack.dead("odd", 1, 40)
+    assert (letter.ours["reason"], letter.ours["handler"], letter.origin) == (
+        "unknown_handler",
+        "renamed",
+        stack.topic("odd") + "-0-7",
+    )
+
+
 #: Each failure of tests/handlers/fates.py waits in a retry topic.
 PARKS = {"kafka_park_after": 0.2, "kafka_retry_tiers": (1,)}
 
