@@ -19,6 +19,7 @@ class Handler:
         topics: the topics whose messages it handles.
         queue: the Celery queue its deliveries go to.
         batch: how many deliveries one Celery task may carry; "auto": that is found out.
+        breaker: what it needs (`tasks.Breaker`), if it says so.
         one_by_one: why that is one whatever is found out, where it is.
         longest_wait: seconds; the longest delay or hard time limit that one of its messages may see.
         retry_delays: its own list of delays, if it has one.
@@ -31,8 +32,14 @@ class Handler:
     batch: int | Literal["auto"]
     longest_wait: float
     one_by_one: str = ""
+    breaker: Any = None
     retry_delays: tuple[float, ...] | None = None
     longest_delay: float = 0.0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The names of what it needs."""
+        return () if self.breaker is None else (str(self.breaker.dependency),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,11 @@ class Routes:
     def queues(self) -> list[str]:
         """Every queue that some handler's deliveries go to, sorted."""
         return sorted({handler.queue for handler in self})
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What handlers need, and when each is held to be down."""
+        return {h.breaker.dependency: h.breaker.terms for h in self if h.breaker is not None}
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self.handlers.values())
@@ -93,6 +105,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 batch=1 if task.one_by_one else task.batch,
                 longest_wait=task.longest_wait,
                 one_by_one=task.one_by_one,
+                breaker=getattr(task, "breaker", None),
                 retry_delays=None if task.policy.delays is None else tuple(task.policy.delays),
                 longest_delay=task.policy.longest_delay,
             )

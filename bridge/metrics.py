@@ -114,6 +114,12 @@ class BridgeMetrics:
             (*at, "handler"),
             registry=self.registry,
         )
+        self.breaker_open = Gauge(
+            "bridge_breaker_open",
+            "1 while what handlers need is held to be down, or is tried again.",
+            ["dependency"],
+            registry=self.registry,
+        )
         self.halted = Gauge(
             "bridge_halted",
             "1 while a topic's consumption is halted, by a person or by StopConsuming.",

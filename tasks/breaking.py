@@ -129,7 +129,9 @@ class Breaking:
             if self._probe:
                 self._tell(unclear=True)
             return decision
-        known = self._tell(**{says: (identity,)})
+        first = delivery.first_failed_at
+        age = 0.0 if first is None else max(0.0, time.time() - first / 1000)
+        known = self._tell(**{says: (identity,), "age": age})
         return decision if known.is_closed else Again(PAUSE, spent=False)
 
     def _tell(self, **ended: Any) -> Known:

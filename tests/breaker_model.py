@@ -22,6 +22,7 @@ class Model:
     begun: float = 0.0
     good: float = 0.0
     good_at: float = 0.0
+    ok_at: float = 0.0
     pause: float = 0.0
     lease: float = 0.0
     ramp: float = 0.0
@@ -52,26 +53,41 @@ class Model:
     def report(self, now: float, ended: Ended, name: str = "") -> None:
         """How runs ended."""
         self.advance(now)
-        bad = len(ended.failed) + len(ended.dead)
+        witness = now - ended.age >= self.ok_at
+        if ended.good:
+            self.ok_at = now
         if self.state == "closed":
-            self._count(now, ended)
-            if bad:
-                self._judge(now)
+            self._run(now, ended, witness)
         elif self.state == "probing" and name and name == self.prober:
-            if ended.good:
-                self.state, self.ramp, self.admitted, self.good = "ramping", now, 0, float(ended.good)
-                self._forget()
-            elif bad:
-                self.state, self.pause = "open", min(self.pause * 2, self.terms.probe_every)
-                self.probe = now + self.pause
-            elif ended.unclear:
-                self.state, self.probe = "open", now
+            self._probed(now, ended)
         elif self.state == "ramping" and name:
-            self.good += ended.good
+            self._tried(now, ended, witness)
+
+    def _run(self, now: float, ended: Ended, witness: bool) -> None:
+        self._count(now, ended)
+        if (ended.failed or ended.dead) and witness:
+            self.first = self.first or now
             self._note(now, ended)
-            wrong = len(self.failed) + len(self.dead)
-            if bad and wrong >= AGAIN and wrong >= self.terms.ratio * (wrong + self.good):
-                self._open(now, self.since, self.terms.probe_every)
+            self._judge(now)
+
+    def _probed(self, now: float, ended: Ended) -> None:
+        if ended.good:
+            self.state, self.ramp, self.admitted, self.good = "ramping", now, 0, float(ended.good)
+            self._forget()
+        elif ended.failed or ended.dead:
+            self.state, self.pause = "open", min(self.pause * 2, self.terms.probe_every)
+            self.probe = now + self.pause
+        elif ended.unclear:
+            self.state, self.probe = "open", now
+
+    def _tried(self, now: float, ended: Ended, witness: bool) -> None:
+        self.good += ended.good
+        if witness:
+            self._note(now, ended)
+        wrong = len(self.failed) + len(self.dead)
+        told = ended.failed or ended.dead
+        if told and wrong >= AGAIN and wrong >= self.terms.ratio * (wrong + self.good):
+            self._open(now, self.since, self.terms.probe_every)
 
     def allowed(self, now: float) -> int:
         """How many messages the gate lets through."""
@@ -90,9 +106,6 @@ class Model:
             self.good, self.good_at = faded + ended.good, now
         if ended.good:
             self.first = 0.0
-        if ended.failed or ended.dead:
-            self.first = self.first or now
-        self._note(now, ended)
 
     def _note(self, now: float, ended: Ended) -> None:
         for known, new in ((self.failed, ended.failed), (self.dead, ended.dead)):

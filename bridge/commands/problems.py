@@ -15,6 +15,7 @@ def problems(facts: Facts) -> list[str]:
         *standing.memory(facts),
         *standing.halted(facts),
         *facts.stale,
+        *standing.down(facts),
         *standing.bridges(facts),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),

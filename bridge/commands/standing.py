@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from bridge.partitions.parked import NOT_DUE
 from bridge.pauses.halts import HALTED
+from bridge.pauses.needs import NEEDS
 from bridge.upkeep.facts import Facts, Memory, records, when
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
@@ -45,6 +46,19 @@ def halted(facts: Facts) -> Iterator[str]:
         yield (
             f"Topic {topic!r} is halted, {when(halt.since, facts.now)}, by {halt.by}: {halt.why.rstrip('.')}.{waiting} "
             f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}"
+        )
+
+
+def down(facts: Facts) -> Iterator[str]:
+    """What handlers need and is held to be down."""
+    for each in facts.breakers:
+        if each.state == "ramping":
+            continue
+        waiting = f" {each.aside:,} messages wait for it." if each.aside else ""
+        yield (
+            f"{each.dependency!r} is held to be down, {when(each.since, facts.now)}: {each.why.rstrip('.')}.{waiting} "
+            f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
+            "there again: mend it."
         )
 
 
@@ -114,8 +128,8 @@ def paused(facts: Facts) -> Iterator[str]:
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
-            # What is halted is said as that; what waits for its time is as it should be.
-            if facts.now - at >= PAUSED_LONG and why not in ("handoff", HALTED, NOT_DUE):
+            # What is halted, or waits for what it needs, is said as that; what waits for its time is as it should be.
+            if facts.now - at >= PAUSED_LONG and why not in ("handoff", HALTED, NEEDS, NOT_DUE):
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from celery import Celery
@@ -22,19 +22,21 @@ from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.breakers import Breakers
 from bridge.ledger.control import NOTHING, Mirror, Mirrored
 from bridge.ledger.deciding import merged
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
 from bridge.records.control import Decision
+from bridge.records.gates import needs_gate
 from bridge.records.policies import Data, changed_policies, summary, values, words
 from bridge.settings import Settings
 from bridge.topics.control import published
 from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
-from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, TierFacts, iso
+from bridge.upkeep.facts import Down, Facts, HandlerFacts, Letters, Memory, TierFacts, iso
 from bridge.upkeep.uncared import unconsumed_queues
 
 #: Seconds for an answer of Redis, which is asked twice.
@@ -76,9 +78,9 @@ def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
         `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`: what each announces, or `None`
         without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`: per topic and handler the
         seconds that the oldest delivery has been under way; `halted`: per topic `why` and `since`, empty when
-        nothing is; `parked`: what waits in retry and replay topics; `policies`: of handlers whose policy is not
-        their code's, by whom and when it was changed, and to what; `unanswered`: what could not be asked, a sentence
-        each.
+        nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is; `parked`: what waits
+        in retry and replay topics; `policies`: of handlers whose policy is not their code's, by whom and when it was
+        changed, and to what; `unanswered`: what could not be asked, a sentence each.
 
     Raises:
         NothingAnswers: nothing could be told.
@@ -101,6 +103,8 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
         url, named = settings.ledger_url, settings.ledger_named
         with closing(Ledger(url, "", settings.group, timeout=ANSWER_WITHIN, named=named)) as ledger:
             asked.ask(lambda: _members(asked, ledger))
+            if not asked.silent:
+                asked.ask(lambda: _breakers(asked, ledger, routes))
         _decided(asked, app, routes, asked.mirrored.in_force())
     # A Redis that is frozen costs seconds for each question: the same one is not asked again.
     if not (settings.one_redis and asked.silent):
@@ -129,12 +133,25 @@ def _decided(asked: _Asked, app: Celery, routes: Routes, standing: Mapping[str, 
     asked.facts = replace(asked.facts, halts=halts(standing), stale=tuple(stale(app, routes, standing)))
 
 
+def _breakers(asked: _Asked, ledger: Ledger, routes: Routes) -> None:
+    if not routes.terms:
+        return
+    found = [
+        Down(name, known.state, known.since, known.why, tuple(h.name for h in routes if name in h.needs))
+        for name, known in sorted(Breakers(ledger).open_ones(sorted(routes.terms)).items())
+    ]
+    asked.facts = replace(asked.facts, breakers=tuple(found))
+
+
 def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
     broker = Broker(app)
     try:
         lengths, failing = broker.lengths(routes.queues), tuple(Messages(broker).failing(routes.queues))
         retries = broker.waiting(routes.queues)
-        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=retries)
+        aside = broker.aside()
+        gate = partial(needs_gate, asked.facts.group)
+        down = tuple(replace(each, aside=aside.get(gate(each.dependency), 0)) for each in asked.facts.breakers)
+        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down)
         # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
         idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in unconsumed_queues(asked.facts)}
         counted = Messages(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= LOOKED_AT])
@@ -235,6 +252,16 @@ def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
         "parked": None if asked.extents is None else _parked(facts),
         "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
         "policies": {name: f"{summary(data)}: {words(values(data))}" for name, data in asked.policies.items()},
+        "breakers": {
+            each.dependency: {
+                "state": each.state,
+                "since": iso(each.since),
+                "why": each.why,
+                "handlers": list(each.handlers),
+                "waiting": each.aside,
+            }
+            for each in facts.breakers
+        },
         "unanswered": asked.silent,
     }
 

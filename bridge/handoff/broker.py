@@ -130,6 +130,8 @@ class Broker:
     def waiting(self, queues: Collection[str]) -> dict[str, int]:
         """How many messages of each of those queues wait for their time in the broker (retries, mostly).
 
+        Not those that a gate has set aside: others of the queue are not to wait for them.
+
         Raises:
             HandoffFailed: the broker does not answer.
         """
@@ -137,7 +139,17 @@ class Broker:
             channel: Any = producer.channel
             if not isinstance(channel, Channel):
                 return {}
-            return {queue: channel.waiting_count(queue) for queue in queues}
+            return {queue: channel.waiting_count(queue) - channel.aside_count(queue) for queue in queues}
+
+    def aside(self) -> dict[str, int]:
+        """How many messages each gate has set aside; none where the broker has no gates.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self.producer() as producer:
+            channel: Any = producer.channel
+            return Gates(channel.bare_client(), channel.keys.prefix).aside() if isinstance(channel, Channel) else {}
 
     @contextmanager
     def gates(self) -> Iterator[Gates | None]:

@@ -46,17 +46,19 @@ class Ended(NamedTuple):
         good: how many succeeded.
         unclear: whether one ended so that it tells nothing of the dependency.
         failed, dead: the identities of those that failed, as a retry may cure, and of those that died.
+        age: seconds since those failed first. What failed before others succeeded is no witness.
     """
 
     good: int = 0
     unclear: bool = False
     failed: Sequence[str] = ()
     dead: Sequence[str] = ()
+    age: float = 0.0
 
     @property
     def args(self) -> tuple[Any, ...]:
         """As the script takes them."""
-        return (self.good, int(self.unclear), len(self.failed), *self.failed, len(self.dead), *self.dead)
+        return (self.good, int(self.unclear), self.age, len(self.failed), *self.failed, len(self.dead), *self.dead)
 
 
 class Known(NamedTuple):

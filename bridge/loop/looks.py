@@ -21,6 +21,7 @@ COMMIT_EVERY: Final = 1.0
 FSYNC_EVERY: Final = 5.0
 QUEUES_EVERY: Final = 0.5
 DECIDED_EVERY: Final = 0.5
+NEEDS_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
 AUDIT_EVERY: Final = 30.0
@@ -48,6 +49,7 @@ class Looks:
             Job("fates", FATES_EVERY, self._fates),
             Job("commit", FSYNC_EVERY if parts.before.fsyncs else COMMIT_EVERY, committing.commit),
             Job("queues", QUEUES_EVERY, self._queues),
+            Job("needs", NEEDS_EVERY, parts.needs.look),
             Job("decided", DECIDED_EVERY, parts.before.decided.look),
             Job("kafka", KAFKA_EVERY, self._kafka),
             Job("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),

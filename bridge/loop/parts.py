@@ -36,6 +36,7 @@ from bridge.topics.needed import needed
 from bridge.upkeep.decided import Decided
 from bridge.upkeep.gauges import Gauges
 from bridge.upkeep.kafka_state import KafkaState
+from bridge.upkeep.needs import Needs
 from bridge.upkeep.stuck import Search
 from bridge.upkeep.suspects import Suspects
 
@@ -88,6 +89,7 @@ class Parts:
     marks: Marks
     sizes: Sizes
     dispatch: Dispatch
+    needs: Needs
     commits: Commits
     queues: Queues
     logs: Logs
@@ -140,6 +142,7 @@ class Parts:
             marks=marks,
             sizes=sizes,
             dispatch=dispatch,
+            needs=Needs(before.routes, ledger, broker, settings.group, metrics),
             commits=commits,
             queues=queues,
             logs=logs,

@@ -6,7 +6,7 @@ from typing import Final
 from bridge.kafka import Consumer, TopicPartition
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
-from bridge.pauses import halts
+from bridge.pauses import halts, needs
 from bridge.pauses.queues import Queues
 from bridge.records.place import Place
 
@@ -38,7 +38,13 @@ class Pauses:
         return self._reasons
 
     def apply(
-        self, consumer: Consumer, beginning: Iterable[Place], *, blocked: bool, halted: Collection[str] = ()
+        self,
+        consumer: Consumer,
+        beginning: Iterable[Place],
+        *,
+        blocked: bool,
+        halted: Collection[str] = (),
+        held: Collection[str] = (),
     ) -> None:
         """Bring what is paused to what should be; what is newly assigned is paused or resumed too.
 
@@ -46,8 +52,9 @@ class Pauses:
             beginning: the partitions that have not begun.
             blocked: nothing can be handed off.
             halted: the source topics whose consumption is halted.
+            held: the handlers of which nothing is handed off.
         """
-        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning, halted)
+        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning, halted, held)
         if wanted.keys() != self._reasons.keys():
             pause = wanted.keys() - self._reasons.keys()
             resume = {place for place in self._reasons.keys() - wanted.keys() if place in self._assignment}
@@ -69,12 +76,13 @@ class Pauses:
         for place in places:
             self._reasons.pop(place, None)
 
-    def _wanted(self, beginning: Iterable[Place], halted: Collection[str]) -> dict[Place, str]:
+    def _wanted(self, beginning: Iterable[Place], halted: Collection[str], held: Collection[str]) -> dict[Place, str]:
         wanted = {
             partition.place: reason
             for partition in self._assignment.partitions
             if (reason := partition.pressure()) is not None
         }
         wanted.update(self._queues.pauses(self._assignment))
+        wanted.update(needs.pauses(self._assignment.partitions, held))
         wanted.update(halts.pauses(self._assignment, halted, self._source_of))
         return wanted | dict.fromkeys(beginning, BEGINNING)

@@ -72,6 +72,25 @@ class TierFacts:
     problems: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Down:
+    """A dependency that is held to be down, or is tried again.
+
+    Attributes:
+        state: `open`, `probing` or `ramping`.
+        since: when its first failure was.
+        handlers: those that need it.
+        aside: messages that wait for it in the broker.
+    """
+
+    dependency: str
+    state: str
+    since: float
+    why: str
+    handlers: Sequence[str] = ()
+    aside: int = 0
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known; what could not be asked is None.
@@ -92,6 +111,7 @@ class Facts:
         tiers: the topics of ours, in the order in which they are listed.
         halts: by topic, why its consumption is halted.
         stale: what was changed of policies and is not in force, a sentence each.
+        breakers: what handlers need and is held to be down.
     """
 
     now: float
@@ -114,6 +134,7 @@ class Facts:
     tiers: Sequence[TierFacts] = ()
     halts: Mapping[str, Decision] = field(default_factory=dict)
     stale: Sequence[str] = ()
+    breakers: Sequence[Down] = ()
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

@@ -338,7 +338,11 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def waiting_count(self, queue: str) -> int:
         """Return how many messages of a queue wait for their time, or for a gate to open."""
-        return self._waiting.count(queue) + sum(self._aside.lengths(self._lists(queue)).values())
+        return self._waiting.count(queue) + self.aside_count(queue)
+
+    def aside_count(self, queue: str) -> int:
+        """Return how many messages of a queue wait for a gate to open."""
+        return sum(self._aside.lengths(self._lists(queue)).values())
 
     def aside_lists(self, queue: str) -> list[str]:
         """Return the lists of what gates have set aside of a queue."""

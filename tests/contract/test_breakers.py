@@ -22,6 +22,7 @@ ENDED = st.builds(
     unclear=st.booleans(),
     failed=st.lists(NAMES, max_size=4, unique=True),
     dead=st.lists(NAMES, max_size=4, unique=True),
+    age=st.sampled_from([0.0, 0.0, 1.0, 10.0]),
 )
 STEPS = st.lists(
     st.tuples(

@@ -71,6 +71,16 @@ def test_a_message_that_is_retried_alone_for_an_hour_never_opens_it():
     assert model.state == "closed"
 
 
+def test_what_failed_before_others_succeeded_is_no_witness_when_it_fails_again():
+    model = Model()
+    for number in range(50):
+        model.report(T0 + number, Ended(good=1, failed=(str(number),)) if number % 4 == 0 else good())
+    for again in range(1000):
+        # A quiet night: nothing comes but the retries of what is broken.
+        model.report(T0 + 51 + again, Ended(failed=(str(again % 50),), age=51.0 + again))
+    assert model.state == "closed"
+
+
 def test_nothing_but_dead_letters_opens_it():
     model = Model()
     for number in range(19):

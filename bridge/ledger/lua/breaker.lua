@@ -2,8 +2,8 @@
 -- the deliveries that failed, and that died, of late (by when they last did). ARGV: the time in seconds ('': the
 -- server's), what to do ("report", "admit", "look"), the probe's name ('': none), the terms (see breakers.py): failures,
 -- ratio, window, dead letters, seconds to the first probe and at most, seconds that a probe may take, seconds of the
--- ramp; and of a report: how many runs succeeded, whether one ended without telling anything, how many failed, their
--- deliveries, how many died, theirs.
+-- ramp; and of a report: how many runs succeeded, whether one ended without telling anything, the seconds since what is
+-- told now failed first, how many failed, their deliveries, how many died, theirs.
 --
 -- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
 -- times, why, whether it is admitted, and how many messages a shut gate may let through now.
@@ -86,8 +86,11 @@ local function judge()
 end
 
 local function report()
-  local good, unclear, bad = tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[14])
-  local died = tonumber(ARGV[15 + bad])
+  local good, unclear, bad = tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[15])
+  local died = tonumber(ARGV[16 + bad])
+  -- What failed before others succeeded is no witness: it is broken itself, for all that is known.
+  local witness = now - tonumber(ARGV[14]) >= number('ok_at')
+  if good > 0 then set('ok_at', now) end
   if state == 'closed' then
     if number('begun') == 0 then set('begun', now) end
     local at = number('good_at')
@@ -96,10 +99,12 @@ local function report()
       set('good_at', now)
     end
     if good > 0 then set('first', 0) end
-    if bad + died > 0 and number('first') == 0 then set('first', now) end
-    notes(failed, 14, bad)
-    notes(dead, 15 + bad, died)
-    if bad + died > 0 then judge() end
+    if bad + died > 0 and witness then
+      if number('first') == 0 then set('first', now) end
+      notes(failed, 15, bad)
+      notes(dead, 16 + bad, died)
+      judge()
+    end
   elseif state == 'probing' and probe ~= '' and probe == s.prober then
     if good > 0 then
       state = 'ramping'
@@ -118,8 +123,10 @@ local function report()
     end
   elseif state == 'ramping' and probe ~= '' then
     set('good', number('good') + good)
-    notes(failed, 14, bad)
-    notes(dead, 15 + bad, died)
+    if witness then
+      notes(failed, 15, bad)
+      notes(dead, 16 + bad, died)
+    end
     local wrong = count(failed, 0) + count(dead, 0)
     if bad + died > 0 and wrong >= AGAIN and wrong >= ratio * (wrong + number('good')) then
       open(string.format('%d deliveries of %d failed as it was tried again', wrong, wrong + number('good')),

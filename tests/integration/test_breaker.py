@@ -1,0 +1,103 @@
+"""What handlers need is down for a while: nothing dies, no attempt is spent, and all goes on soon after its end."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import Stack, eventually
+from tests.promises import all_settled, choose, json_of
+
+HANDLERS = "tests.handlers.needy"
+
+
+@pytest.fixture
+def bank(stack: Stack) -> Callable[[bool], None]:
+    """Take the bank down, or have it there again."""
+    file = Path(stack.environ["TEST_RUNS"] + ".down")
+
+    def be(there: bool) -> None:
+        if there:
+            file.unlink(missing_ok=True)
+        else:
+            file.touch()
+
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.environ["HANDLERS"] = HANDLERS
+    stack.make_topics("orders", "mails")
+    return be
+
+
+def failed(stack: Stack) -> int:
+    return sum(run.outcome == "failed" for run in stack.runs("charge"))
+
+
+def status(stack: Stack) -> Any:
+    return json_of(stack, "status")
+
+
+def gates(stack: Stack) -> dict[bytes, bytes]:
+    with stack.redis() as client:
+        found: Any = client.hgetall("_gates")
+        return dict(found)
+
+
+def test_an_outage_kills_nothing_spends_nothing_and_slows_nobody_else(stack: Stack, bank: Callable[[bool], None]):
+    bridge, worker = stack.bridge(), stack.worker("-c", "2")
+    bank(False)
+    stack.produce("orders", *range(200))
+    said = worker.says("bank is held to be down")
+    assert "failed" in said
+    eventually(lambda: gates(stack), 5, "the gate is shut")
+    down_since = time.monotonic()
+    eventually(lambda: bridge.metric("bridge_breaker_open", dependency="bank") == 1.0, 5)
+    stack.produce("orders", *range(200, 300))
+    stack.produce("mails", *range(100))
+    eventually(lambda: len(stack.done("mail")) == 100, 10, "who needs no bank is not held up")
+    found = status(stack)
+    assert found["breakers"]["bank"]["handlers"] == ["charge"]
+    assert found["breakers"]["bank"]["why"]
+    assert any("'bank' is held to be down" in problem for problem in found["problems"])
+    before = failed(stack)
+    while time.monotonic() - down_since < 4:
+        time.sleep(0.1)
+    assert failed(stack) - before <= 8, "one at a time tries it"
+    bank(True)
+    eventually(lambda: len(stack.done("charge")) == 300, 25, "all goes on soon after its end")
+    all_settled(stack, "orders", done=300, dead=0)
+    assert stack.dead_letters("orders") == []
+    assert len(set(stack.done("charge"))) == len(stack.done("charge")) == 300
+    eventually(lambda: not gates(stack), 10, "the gate is open")
+    eventually(lambda: bridge.metric("bridge_breaker_open", dependency="bank") == 0.0, 10)
+    assert worker.count("bank is held to be down") == 1
+
+
+@pytest.mark.slow
+def test_a_probe_whose_worker_is_killed_is_replaced(stack: Stack, bank: Callable[[bool], None]):
+    stack.environ["TEST_PROBE_WITHIN"] = "2"
+    stack.bridge()
+    worker = stack.worker("-c", "2")
+    bank(False)
+    stack.produce("orders", *range(20))
+    worker.says("bank is held to be down")
+    hold = Path(stack.environ["TEST_RUNS"] + ".hold")
+    hold.touch()
+    worker.says("one delivery tries")
+    time.sleep(0.5)
+    worker.kill()
+    hold.unlink()
+    bank(True)
+    stack.worker("-c", "2")
+    all_settled(stack, "orders", done=20, dead=0)
+
+
+@pytest.mark.slow
+def test_a_broken_message_among_good_ones_opens_nothing_and_dies(stack: Stack, bank: Callable[[bool], None]):
+    stack.bridge()
+    worker = stack.worker("-c", "2")
+    for start in range(0, 100, 10):
+        stack.produce("orders", *range(start, start + 10), {"broken": start})
+    all_settled(stack, "orders", done=100, dead=10)
+    assert worker.count("held to be down") == 0
