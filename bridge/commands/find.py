@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from celery import Celery
 
+from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
 from bridge.commands.parked import Lies, Search
 from bridge.commands.whereabouts import Whereabouts, iso
@@ -116,7 +117,8 @@ def _standing(
         since = _since(ledger, [(account, offset) for account, offset in asked], standing, found)
         ran = _ran(ledger, routes, asked, standing)
         parked = _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, standing)
-        policies = changed_policies(Mirror(ledger).read().in_force())
+        decided = Mirror(ledger).read().in_force()
+    policies, halt = changed_policies(decided), halts(decided).get(topic)
     queues = {name: handler.queue for name, handler in routes.handlers.items()}
     wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
     wanted |= {which for which, (lies, _) in parked.items() if lies.fate is Fate.HANDED}
@@ -138,6 +140,7 @@ def _standing(
     return [
         {
             "record": _record(topic, place, record),
+            "halted": None if halt is None else shown(halt),
             "deliveries": [
                 known.of(which, standing[which])
                 | {"task": carriers[which].task_id if which in carriers else ran.get(which)}
@@ -282,6 +285,8 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         key = "" if record["key"] is None else f", key {record['key']}"
         at = "?" if record["timestamp"] is None else iso(record["timestamp"] / 1000)
         yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
+        if halt := each["halted"]:
+            yield f"  the topic is halted since {halt['since']}, by {halt['by']}: {halt['why']}"
         for delivery in each["deliveries"]:
             roughly = "about " if delivery["fate"] == "handed" else ""
             since = f" since {roughly}{delivery['since']}" if delivery["since"] else ""

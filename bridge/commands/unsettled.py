@@ -99,11 +99,6 @@ def failing(facts: Facts) -> Iterator[str]:
         count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
         since = when(each.since, facts.now) if each.since else "since when is not known"
         match each.kind:
-            case "held":
-                yield (
-                    f"{each.handler} asks to stop its topic, {since}: {each.error}. {count} kept, and run again every "
-                    "30 s. Mend the cause: they go on by themselves."
-                )
             case "unpublished":
                 yield (
                     f"Kafka does not take the dead letters of {count} of {each.handler}, the first failed {since}: "

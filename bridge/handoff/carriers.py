@@ -92,21 +92,21 @@ class Waiting:
     """Deliveries of one handler that wait after a failure, of those messages of its queue that were looked at.
 
     Attributes:
-        kind: `failed`, `held` (StopConsuming) or `unpublished` (Kafka refuses the dead letter).
+        kind: `failed` or `unpublished` (Kafka refuses the dead letter).
         since: when the first of them failed first (Unix time), where that is known.
         error: the last one's, of those looked at.
         more: whether there are messages that were not looked at.
     """
 
     handler: str
-    kind: Literal["failed", "held", "unpublished"]
+    kind: Literal["failed", "unpublished"]
     count: int
     since: float | None
     error: str
     more: bool = False
 
 
-#: How the words of a failure begin where a handler asks to stop its topic.
+#: How the words of a failure begin where a handler asks to stop its topic: that is told with the halt.
 _STOPS: Final = "tasks.errors.StopConsuming"
 
 
@@ -116,13 +116,13 @@ def waiting_of(messages: Iterable[tuple[Mapping[str, Any], float | None]], more:
     Parameters:
         messages: the headers of each, and when it is due.
     """
-    found: dict[tuple[str, Literal["failed", "held", "unpublished"]], list[Carrier]] = {}
+    found: dict[tuple[str, Literal["failed", "unpublished"]], list[Carrier]] = {}
     for headers, due in messages:
         contents, handler = Contents.of(headers), str(headers.get("task"))
         for told in contents.tell() if contents else ():
             each = carrier(headers, told, "", "waiting", due)
-            if each.dead or each.error:
-                kind: Any = "unpublished" if each.dead else "held" if each.error.startswith(_STOPS) else "failed"
+            if each.dead or (each.error and not each.error.startswith(_STOPS)):
+                kind: Any = "unpublished" if each.dead else "failed"
                 found.setdefault((handler, kind), []).append(each)
     made = []
     for (handler, kind), carriers in sorted(found.items()):

@@ -18,14 +18,13 @@ def fresh(offset: int) -> Delivery:
     return Delivery(Message("orders", 0, offset), "charge")
 
 
-def test_what_failed_what_is_held_and_what_kafka_refuses_are_told_apart():
+def test_what_failed_and_what_kafka_refuses_are_told_apart_and_who_asks_to_stop_is_told_with_the_halt():
     stop, failure = Failure.of(StopConsuming("bank shut"), 5.0), Failure.of(OSError("no"), 7.0)
     failed = fresh(1).failed(failure, spent=True)
     held = fresh(2).failed(stop, spent=False)
     refused = Delivery(Message("orders", 0, 3), "charge", dead=Dead("exhausted", failure), publish_tries=1)
     assert waiting_of([waiting(failed, held), waiting(refused), waiting(fresh(4)), ({}, 1.0)], False) == [
         Waiting("charge", "failed", 1, 7.0, "OSError: no"),
-        Waiting("charge", "held", 1, 5.0, "tasks.errors.StopConsuming: bank shut"),
         Waiting("charge", "unpublished", 1, None, "exhausted"),
     ]
 

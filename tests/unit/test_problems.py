@@ -9,9 +9,14 @@ from bridge.commands.problems import problems
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import OWN, Change
 from bridge.partitions.parked import NOT_DUE
+from bridge.records import control
+from bridge.records.control import Decision
 from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, TierFacts, span
 
 NOW = 1_769_860_805.0
+HALT = Decision(
+    "halt:orders", control.Change("1", {"since": NOW - 7200, "record": "orders-0-7"}, "ann", NOW - 60, "bank shut.")
+)
 CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")
 
 
@@ -165,8 +170,15 @@ def test_what_is_not_known_is_no_problem():
         ),
         ({"failing": [Waiting(CHARGE.name, "failed", 1, NOW - 1200, "OSError: no")]}, ["1 delivery", "20 min"]),
         (
-            {"failing": [Waiting(CHARGE.name, "held", 9, NOW - 60, "StopConsuming: bank shut")]},
-            ["charge asks to stop its topic", "1 min", "bank shut", "9 deliveries"],
+            {"halts": {"orders": HALT}, "lag": {"orders": 9}},
+            [
+                "'orders' is halted",
+                "2 h",
+                "by ann: bank shut.",
+                "9 records",
+                "`bridge resume orders`",
+                "orders-0-7 runs",
+            ],
         ),
         (
             {"failing": [Waiting(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")]},
@@ -314,3 +326,13 @@ def test_without_a_worker_that_knows_it_an_old_delivery_is_not_said_twice():
 )
 def test_times_are_shown_in_their_largest_unit(seconds: float, shown: str):
     assert span(seconds) == shown
+
+
+def test_of_a_halted_topic_nothing_else_is_said_of_what_stands_still():
+    known: dict[str, Any] = {
+        "oldest": {("orders", CHARGE.name): 9_000.0},
+        "bridges": {"b": bridge(paused={"orders-0": "halted"}, paused_since={"orders-0": NOW - 900})},
+        "halts": {"orders": HALT},
+    }
+    (problem,) = problems(replace(WELL, **known))
+    assert problem.startswith("Topic 'orders' is halted")
