@@ -121,6 +121,8 @@ class Execution:
         #: Of these the handlers have succeeded, and what they send is not published yet.
         self._unsent: list[Unsent] = []
         self._failures: dict[int, Failure] = {}
+        #: One moment for all: what is due together waits together again.
+        self._begun = time.time()
         #: Of those that others come after in their order: what has ended.
         self._over: set[int] = set()
         self._grip = Grip.of(task)
@@ -268,8 +270,10 @@ class Execution:
         elif wait is not None:
             # A message before it in its order runs again first.
             self._later.put_off(delivery, wait)
-        elif delivery.due is not None and (left := delivery.due - time.time()) > 0:
-            self._put_off(delivery, left, "its time has not come")
+        elif delivery.due is not None and (left := delivery.due - self._begun) > 0:
+            # What has ended but for its dead letter, or for what it sends, does not run again: it is not parked.
+            wait_on = self._again if delivery.dead is not None or delivery.outgoing else self._put_off
+            wait_on(delivery, left, "its time has not come")
         elif delivery.after is not None and delivery.after not in self._over:
             self._stay_behind(delivery)
         elif delivery.dead is not None:

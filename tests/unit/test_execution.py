@@ -15,8 +15,10 @@ from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
 from bridge.ledger import Account, Fate, Mark
 from bridge.ledger.breakers import Known
 from bridge.records.attempts import NONE, Attempts
+from bridge.records.failure import Failure
 from bridge.records.header import HEADER, from_header, to_header
-from bridge.records.message import Batch, Delivery, Message
+from bridge.records.message import Batch, Dead, Delivery, Message
+from bridge.records.outgoing import Outgoing
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Clone, Publisher
@@ -714,6 +716,21 @@ def test_what_is_parked_and_not_marked_travels_as_that_and_is_not_run_again(worl
     world.book.silent = False
     run_notify(back)
     assert (ran, len(world.clones), world.book.fates) == ([], 1, {0: Fate.PARKED})
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"dead": Dead("exhausted", Failure("E", "m", "", 1))},
+        {"outgoing": (Outgoing("invoices", "id", None, b"1"),)},
+    ],
+    ids=["whose dead letter", "of which what it sends"],
+)
+def test_what_kafka_has_not_taken_of_what_has_ended_is_not_parked(world: World, ended: Any) -> None:
+    run_notify(to_notify(1, 2, due=time.time() + 300, **ended))
+    assert (ran, world.clones) == ([], [])
+    assert len(world.sent) == 1
+    assert [each.dead or each.outgoing for each in world.batches[0].deliveries] == [*ended.values()] * 2
 
 
 def test_what_comes_after_it_in_its_order_is_parked_behind_it_and_not_run(world: World) -> None:
