@@ -7,10 +7,12 @@ from typing import Any
 from tasks import DeadLetter, Message, RetryLater, handler
 from tests.handlers.notes import note, topic
 
+#: "auto", or how many deliveries a message carries.
+BATCH: Any = int(os.environ.get("TEST_BATCH", "0")) or "auto"
 DELAYS = tuple(float(delay) for delay in os.environ.get("TEST_DELAYS", "1,2").split(","))
 
 
-@handler(topic("orders"), retry_delays=DELAYS)
+@handler(topic("orders"), retry_delays=DELAYS, batch=BATCH)
 def charge(order: Any, message: Message) -> None:
     """`{"fail": n}` fails so often; `{"later": s}` asks once for another time; `{"dead": true}` dies."""
     said = order if isinstance(order, dict) else {}

@@ -172,17 +172,19 @@ def test_what_was_parked_runs_when_it_is_due_with_its_attempts_counted_and_ends_
     assert worker.exit_code is None
 
 
-def test_nothing_of_a_key_overtakes_what_is_parked_of_it(stack: Stack):
+@pytest.mark.parametrize("batch", ["0", "10"], ids=["one by one", "in a batch"])
+def test_nothing_of_a_key_overtakes_what_is_parked_of_it(stack: Stack, batch: str):
     circle(stack, order="key")
+    stack.environ["TEST_BATCH"] = batch
     stack.make_topics("orders")
     # In the queue before there is a worker: they go out together.
-    values = [{"fail": 2}, {}, {"fail": 1}, {}, {"fail": 9}, {}]
+    values = [{"fail": 1}, {}, {"fail": 9}, {}]
     for value in values:
         stack.produce("orders", value, key=b"a")
     (free,) = stack.produce("orders", {}, key=b"b")
     stack.bridge()
     stack.worker()
-    all_settled(stack, "orders", done=6, dead=1, within=90)
+    all_settled(stack, "orders", done=4, dead=1, within=90)
     in_order(stack, "charge")
     assert stack.done()[0] == free
     begun = [run.coordinates for run in stack.runs() if run.outcome == "begun" and run.key == b"a"]
