@@ -1,0 +1,212 @@
+"""A worker's process looks whether a topic is halted at little cost, and never goes on for want of an answer."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge import settings
+from bridge.errors import LedgerUnavailable, NotDecided
+from bridge.ledger.control import Mirrored
+from bridge.ledger.deciding import Outcome
+from bridge.records.control import Decision, Standing, change, decided, halt_key
+from bridge.records.failure import Failure
+from bridge.records.message import Batch, Delivery, Message
+from tasks import halting
+from tasks.control import HOLDS, PATIENCE, Control
+from tasks.errors import StopConsuming, TopicHalted
+from tasks.halting import Halting
+
+KEY = halt_key("orders")
+HALT = decided(KEY, None, change({"since": 1.0}, "ann", 1.0, "the bank is closed"))
+RESUMED = decided(KEY, HALT, change(None, "bob", 2.0, ""))
+
+
+class Mirror:
+    """What Redis knows; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.stands: Decision | None = None
+        self.away, self.slow = False, 0.0
+        self.versions = self.reads = 0
+        self.now = 0.0
+
+    def version(self) -> str:
+        self.versions += 1
+        self.now += self.slow
+        if self.away:
+            raise LedgerUnavailable("no answer")
+        return "" if self.stands is None else self.stands.change.id
+
+    def read(self) -> Mirrored:
+        self.reads += 1
+        stands = {} if self.stands is None else {KEY: Standing(self.stands, 1)}
+        return Mirrored(self.version(), stands, {})
+
+
+@pytest.fixture
+def mirror() -> Mirror:
+    return Mirror()
+
+
+@pytest.fixture
+def control(mirror: Mirror) -> Control:
+    made: Any = mirror
+    return Control(made, lambda: mirror.now)
+
+
+def test_redis_is_asked_once_a_second_for_one_field_and_for_all_only_when_that_has_changed(
+    mirror: Mirror, control: Control
+):
+    mirror.stands = RESUMED
+    for _ in range(100):
+        assert control.halt("orders") is None
+    assert (mirror.versions, mirror.reads) == (2, 1)
+    mirror.stands = HALT
+    assert control.halt("orders") is None
+    mirror.now += HOLDS
+    found = control.halt("orders")
+    assert found is not None
+    assert (found.by, found.why) == ("ann", "the bank is closed")
+    assert control.halt("invoices") is None
+    mirror.now += HOLDS
+    control.halt("orders")
+    assert mirror.reads == 2
+
+
+def test_what_was_known_last_holds_while_redis_is_away_or_was_wiped(mirror: Mirror, control: Control):
+    mirror.stands = HALT
+    assert control.halt("orders")
+    mirror.away = True
+    mirror.now += HOLDS
+    assert control.halt("orders")
+    mirror.away, mirror.stands = False, None
+    assert control.halt("orders", anew=True)
+    mirror.stands = RESUMED
+    assert control.halt("orders", anew=True) is None
+
+
+def test_a_redis_that_takes_long_to_fail_is_asked_the_less(mirror: Mirror, control: Control):
+    mirror.away, mirror.slow = True, 2.0
+    control.halt("orders")
+    mirror.now += 2.0 * PATIENCE - 0.1
+    control.halt("orders")
+    assert mirror.versions == 1
+    mirror.now += 0.2
+    control.halt("orders")
+    assert mirror.versions == 2
+
+
+class Gates:
+    """The broker's gates; `meanwhile` happens as one is shut."""
+
+    def __init__(self) -> None:
+        self.shut_ones: set[str] = set()
+        self.meanwhile: Any = None
+
+    def allowed(self, name: str) -> int | None:
+        return 0 if name in self.shut_ones else None
+
+    def shut(self, name: str, why: str = "") -> None:
+        self.shut_ones.add(name)
+        if self.meanwhile:
+            self.meanwhile()
+
+    def open(self, name: str) -> None:
+        self.shut_ones.discard(name)
+
+
+@pytest.fixture
+def gates() -> Gates:
+    return Gates()
+
+
+@pytest.fixture
+def halting_of(control: Control, gates: Gates) -> Halting:
+    connection = SimpleNamespace(connection_errors=(), channel_errors=())
+
+    @contextmanager
+    def producer() -> Any:
+        yield SimpleNamespace(connection=connection, channel=SimpleNamespace(gates=gates))
+
+    app: Any = SimpleNamespace(producer_or_acquire=producer)
+    return Halting(app, Batch("charge", "orders", 0, (), group="bridge"), control)
+
+
+def test_a_delivery_of_a_halted_topic_does_not_run_and_its_gate_is_shut_where_that_is_open(
+    mirror: Mirror, halting_of: Halting, gates: Gates
+):
+    halting_of.check()
+    mirror.stands = HALT
+    mirror.now += HOLDS
+    with pytest.raises(TopicHalted, match="halted by ann: the bank is closed"):
+        halting_of.check()
+    assert gates.shut_ones == {"bridge:topic:orders"}
+
+
+def test_what_was_resumed_a_moment_ago_runs_though_it_was_last_known_as_halted(
+    mirror: Mirror, control: Control, halting_of: Halting, gates: Gates
+):
+    mirror.stands = HALT
+    assert control.halt("orders")
+    mirror.stands = RESUMED
+    halting_of.check()
+    assert gates.shut_ones == set()
+
+
+def test_a_gate_that_is_shut_while_somebody_resumes_the_topic_is_opened_again(
+    mirror: Mirror, halting_of: Halting, gates: Gates
+):
+    mirror.stands = HALT
+    gates.meanwhile = lambda: setattr(mirror, "stands", RESUMED)
+    with pytest.raises(TopicHalted):
+        halting_of.check()
+    assert gates.shut_ones == set()
+
+
+@pytest.fixture
+def decisions(mirror: Mirror, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is decided, with the gates that were shut at that moment."""
+    made: list[Any] = []
+
+    def decide(chosen: Any, into: Any, key: str, data: Any, by: str, why: str, before: Any) -> Outcome:
+        made.append((key, data, why, set(gates.shut_ones)))
+        mirror.stands = decided(key, before, change(data, by, 3.0, why))
+        return Outcome(mirror.stands)
+
+    monkeypatch.setattr(halting, "decide", decide)
+    monkeypatch.setattr(
+        halting, "standing", lambda settings, into: {} if mirror.stands is None else {KEY: mirror.stands}
+    )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(StopConsuming("no keys"), "no keys"), (KeyError("bank"), "KeyError: 'bank'")]
+)
+def test_who_asks_to_stop_decides_first_and_shuts_the_gate_then(
+    halting_of: Halting, gates: Gates, decisions: list[Any], error: Exception, why: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
+    delivery = Delivery(Message("orders", 3, 7), "charge")
+    halting_of.stop(delivery, Failure.of(error), error)
+    ((key, data, told, shut),) = decisions
+    assert (key, told, shut) == (KEY, why, set())
+    assert (data["record"], data["handler"]) == ("orders-3-7", "charge")
+    assert gates.shut_ones == {"bridge:topic:orders"}
+    halting_of.stop(delivery, Failure.of(error), error)
+    assert len(decisions) == 1, "a topic that is halted is not halted once more"
+
+
+def test_what_nobody_could_note_halts_nothing(
+    halting_of: Halting, gates: Gates, decisions: list[Any], monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*given: Any) -> Outcome:
+        raise NotDecided("neither")
+
+    monkeypatch.setattr(halting, "decide", refuse)
+    monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
+    with pytest.raises(NotDecided):
+        halting_of.stop(Delivery(Message("orders", 0, 1), "charge"), Failure.of(KeyError()), KeyError())
+    assert gates.shut_ones == set()
