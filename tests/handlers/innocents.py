@@ -6,13 +6,25 @@ import signal
 import time
 from typing import Any
 
+from billiard.process import current_process
+
 from tasks import Message, RetryLater, handler
 from tests.handlers.notes import note, topic
+
+
+def _kill_worker() -> None:
+    # Long enough for its main process to tell that it has begun.
+    time.sleep(0.3)
+    in_a_child = "Pool" in current_process().name
+    os.kill(os.getppid() if in_a_child else os.getpid(), signal.SIGKILL)
+    time.sleep(60)
 
 
 def _handle(name: str, order: Any, message: Message) -> None:
     note(name, message, order, "begun")
     time.sleep(float(order.get("seconds", 0)))
+    if order.get("kills_all") == name:
+        _kill_worker()
     if order.get("kills") == name:
         match order.get("by"):
             case "segfault":

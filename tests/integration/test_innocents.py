@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Stack, eventually
+from tests.promises import choose
 
 MODULE = "tests.handlers.innocents"
 HANDLERS = ("auto", "many", "one")
@@ -56,11 +57,15 @@ def test_a_message_that_kills_its_process_costs_its_neighbours_nothing(innocents
 
 
 @pytest.mark.slow
-def test_lost_processes_count_on_where_it_is_put_off_in_between(innocents: Stack):
+@pytest.mark.parametrize("park_after", [60, 0.5], ids=["by Celery", "by a retry topic"])
+def test_lost_processes_count_on_where_it_is_put_off_in_between(innocents: Stack, park_after: float):
+    choose(innocents, {}, kafka_park_after=park_after, kafka_retry_tiers=[1.0])
+    innocents.environ["HANDLERS"] = MODULE
     innocents.bridge()
     (culprit, *_) = innocents.produce("orders", {"kills": "many", "by": "later"}, *({"n": n} for n in range(20)))
     innocents.worker()
-    (letter,) = innocents.dead("orders", 1, 40)
+    (letter,) = innocents.dead("orders", 1, 60)
     ours = letter.ours
     assert (letter.origin, ours["reason"]) == (culprit, "poison")
     assert (ours["attempts_lost"], ours["attempts_postponed"], ours["attempts"]) == ("3", "1", "4")
+    assert len(innocents.records("orders.retry.1s")) == (park_after < 1)

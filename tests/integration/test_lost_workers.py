@@ -1,0 +1,78 @@
+"""A whole worker is killed: what it ran is told from what it merely held, and the message that kills is found."""
+
+import time
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.processes import Served, Stack, eventually
+
+SOON: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.soon_lost"}
+
+
+@pytest.fixture
+def innocents(stack: Stack) -> Stack:
+    stack.environ["HANDLERS"] = "tests.handlers.innocents"
+    stack.make_topics("orders")
+    return stack
+
+
+def begun(stack: Stack) -> Counter[tuple[str, str]]:
+    return Counter((run.handler, run.coordinates) for run in stack.runs() if run.outcome == "begun")
+
+
+def over(victim: Served, stack: Stack) -> bool:
+    return victim.exit_code is not None or bool(stack.dead_letters("orders"))
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_what_a_killed_worker_had_only_prefetched_counts_nothing_and_what_it_ran_one_lost_process(
+    innocents: Stack, pool: str
+):
+    victim = innocents.worker("-c", "2", "-P", pool, "--prefetch-multiplier=4", **SOON)
+    innocents.bridge()
+    produced = innocents.produce("orders", *({"seconds": 1, "only": "one"} for _ in range(8)))
+    eventually(lambda: len(begun(innocents)) >= 2 and len(innocents.held_ids()) > 4, 20)
+    # What has begun is told within a tenth of a second.
+    time.sleep(0.2)
+    victim.kill()
+    held = begun(innocents)
+    ended = {(run.handler, run.coordinates) for run in innocents.runs() if run.outcome == "done"}
+    killed = time.time()
+    innocents.worker("-c", "4", **SOON)
+    eventually(lambda: len(innocents.done()) >= 3 * len(produced), 40)
+    again = [run for run in innocents.runs() if run.time > killed and run.outcome == "begun"]
+    for run in again:
+        whole = (run.handler, run.coordinates)
+        assert run.attempts["failed"] == 0
+        # Of a batch it is not known who was running: each is innocent, and runs alone.
+        lost = whole in held and run.handler != "many"
+        assert run.attempts["lost"] == lost or whole in ended
+    assert max(begun(innocents).values()) == 2
+    assert {count for whole, count in begun(innocents).items() if whole not in held} == {1}
+    first = min(run.time for run in again)
+    assert max(run.time for run in again) - first < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_message_that_kills_whole_workers_is_found_and_no_neighbour_is_buried(innocents: Stack, pool: str):
+    environ = {**SOON, "CELERY_CONFIG_MODULE": "tests.handlers.few_workers"}
+    innocents.bridge()
+    produced = innocents.produce(
+        "orders", *({"n": n} for n in range(5)), {"kills_all": "one"}, *({"n": n} for n in range(5))
+    )
+    workers = 0
+    while not innocents.dead_letters("orders"):
+        victim = innocents.worker("-c", "2", "-P", pool, wait=False, **environ)
+        eventually(partial(over, victim, innocents), 30)
+        workers += victim.exit_code is not None
+        assert workers <= 6
+    letters = innocents.dead("orders", 1, 20)
+    assert [letter.origin for letter in letters] == [produced[5]]
+    assert letters[0].ours["reason"] == "poison"
+    eventually(
+        lambda: len({(run.handler, run.coordinates) for run in innocents.runs() if run.outcome == "done"}) == 32, 20
+    )
