@@ -21,6 +21,7 @@ ALL = (
     "recovery",
     "ledger",
     "due",
+    "outage",
 )
 
 for name in sys.argv[1:] or ALL:

@@ -109,7 +109,8 @@ class Breaking:
         if self._breaker is None or first is None or not self._seen_here.known.covers(first / 1000):
             return delivery
         attempts = delivery.attempts.plus(failed=-failed, postponed=failed)
-        return replace(delivery, attempts=attempts, first_failed_at=None)
+        message = replace(delivery.message, attempts=attempts)
+        return replace(delivery, message=message, attempts=attempts, first_failed_at=None)
 
     def good(self) -> None:
         """A run has succeeded."""

@@ -98,6 +98,6 @@ def test_a_broken_message_among_good_ones_opens_nothing_and_dies(stack: Stack, b
     stack.bridge()
     worker = stack.worker("-c", "2")
     for start in range(0, 100, 10):
-        stack.produce("orders", *range(start, start + 10), {"broken": start})
+        stack.produce("orders", *range(start, start + 10), {"broken": True})
     all_settled(stack, "orders", done=100, dead=10)
     assert worker.count("held to be down") == 0
