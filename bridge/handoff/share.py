@@ -55,14 +55,18 @@ def room(share: float, parked: Waiting, others: Waiting, size: int, processes: i
     return max(0, few, int(due / size))
 
 
-def size(most: int, busy: bool) -> int:
+def size(most: int, busy: bool, run: float | None = None) -> int:
     """How many deliveries such a message has.
 
     Parameters:
         most: that take `ALONE`.
         busy: whether anything else goes through the queue.
+        run: seconds that one runs, without what a message costs besides: where Redis is far, that is most of it, and
+            messages of one delivery would be all that workers do.
     """
-    return max(1, int(most * BESIDE / ALONE)) if busy else most
+    if not busy:
+        return most
+    return max(1, int(most * BESIDE / ALONE), min(most, int(BESIDE / run)) if run else 0)
 
 
 @dataclass(slots=True)

@@ -84,7 +84,7 @@ class Shares:
     def _portion(self, queue: str, handler: str, ready: int, handlers: int) -> Portion:
         mix, processes = self._mix(queue), self._sizes.processes(queue)
         most = self._sizes.most(handler)
-        each = size(most, mix.busy(self._clock())) if self._sizes.finds(handler) else most
+        each = size(most, mix.busy(self._clock()), self._sizes.run(handler)) if self._sizes.finds(handler) else most
         # As many as there is room for are shared by the processes.
         each = max(1, min(each, ready // max(1, processes)))
         theirs = self._theirs.get(queue, Waiting())

@@ -124,6 +124,11 @@ class Sizes:
         given = self._routes.handlers.get(handler)
         return given.batch if given is not None and isinstance(given.batch, int) else 1
 
+    def run(self, handler: str) -> float | None:
+        """Seconds that a delivery to a handler runs, without what its message costs besides, where that is known."""
+        cost = self._known.get(handler, Known()).cost
+        return cost.seconds / cost.deliveries if cost is not None and cost.deliveries and cost.seconds > 0 else None
+
     def processes(self, queue: str) -> int:
         """How many processes consume a queue, as far as that is known."""
         return self._processes.get(queue, 0)

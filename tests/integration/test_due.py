@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from tests.processes import Run, Stack, eventually
@@ -32,7 +34,7 @@ def test_a_parked_record_runs_when_it_is_due_and_only_for_the_handler_that_it_na
     stack.make_topics("odd", "odd.retry.1s", "odd.replay")
     stack.worker(wait=False)
     stack.bridge()
-    due = time.time() + 3
+    due = time.time() + 2
     park(stack, "odd.retry.1s", stack.topic("odd") + "-0-7", "odd_too", due)
     park(stack, "odd.retry.1s", stack.topic("odd") + "-0-8", "odd_too", due + 1)
     park(stack, "odd.replay", stack.topic("odd") + "-0-9", "odd")
@@ -68,7 +70,7 @@ def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(
     stack.make_topics("odd", "odd.retry.1s")
     stack.worker(wait=False)
     bridge = stack.bridge()
-    due = time.time() + 6
+    due = time.time() + 4
     for offset in range(20):
         park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd", due if offset % 2 else 0)
     eventually(lambda: len(stack.done("odd")) == 10, 20)
@@ -117,6 +119,7 @@ def test_what_fails_is_parked_comes_back_and_runs_only_for_the_handler_that_fail
     eventually(lambda: stack.committed("odd.retry.1s") == 16, 10)
 
 
+@pytest.mark.slow
 def test_a_parked_message_holds_its_key_and_its_sequence_through_a_kill_of_the_bridge(stack: Stack):
     steps = [f"tests.handlers.fates.{name}" for name in ("first", "second", "third")]
     ordered = {**COMPLETION, "order": "key"}

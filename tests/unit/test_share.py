@@ -50,6 +50,9 @@ def test_each_has_its_share_of_the_workers_and_live_records_all_that_they_need_b
 
 
 def test_messages_are_small_beside_live_records_and_full_where_there_are_none() -> None:
+    # Where a message costs much besides, as many as run in the same time, and never more than take a whole batch's.
+    assert [size(most, True, 0.000_1) for most in (3, 20, 500)] == [3, 20, 50]
+    assert size(500, True, 0.1) == 50
     mix = Mix()
     mix.see(0, 0.0)
     assert (size(500, mix.busy(0.0)), size(500, True), size(3, True)) == (500, 50, 1)

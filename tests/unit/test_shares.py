@@ -36,6 +36,9 @@ class World:
     def most(self, handler: str) -> int:
         return 100
 
+    def run(self, handler: str) -> float | None:
+        return None
+
     def lengths(self, queues: Any) -> dict[str, int]:
         if self.away:
             raise HandoffFailed("no answer")
