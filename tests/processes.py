@@ -271,7 +271,7 @@ class Stack:
 
     def make_topics(self, *names: str, partitions: int = 1) -> None:
         """Make topics of this stack."""
-        admin = AdminClient({"bootstrap.servers": self.kafka})
+        admin = AdminClient({"bootstrap.servers": self.kafka, "log_level": 0})
         topics = [NewTopic(self.topic(name), partitions, 1) for name in names]
         for future in admin.create_topics(topics).values():
             future.result(30)

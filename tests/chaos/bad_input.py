@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 #: What a topic takes, by Kafka's default, with all that is beside the value.
 LIMIT: Final = 1_048_588
+#: The key of what is not ours.
+FOREIGN: Final = b"foreign"
 Headers = list[tuple[str, bytes | None]]
 Draw = random.Random
 
@@ -134,6 +136,27 @@ def records(seed: int, count: int) -> Iterator[Bad]:
         plain: Headers = [("trace", b"1")]
         headers = hostile(draw) if forged and draw.random() < 0.3 else plain if forged else []
         yield Bad(f"{label}{', hostile headers' if len(headers) > 1 else ''}", keys(draw), made, headers)
+
+
+def foreign(seed: int, count: int, group: str) -> Iterator[Bad]:
+    """What others write where our retries, replays and dead letters lie: none of it is a delivery of ours.
+
+    Parameters:
+        group: ours. Some name it, with numbers that are none; some are whole, and another group's.
+    """
+    draw = random.Random(f"{seed} foreign")
+    for number, bad in enumerate(records(seed + 1, count)):
+        numbers = draw.choice([b"-1", b"", b"nan", b"9" * 30, b"1.5"]) if number % 3 else b"0"
+        said = {
+            "origin_topic": b"orders",
+            "origin_partition": numbers,
+            "origin_offset": numbers,
+            "handler": b"tests.handlers.bad.typed",
+            "bridge_group": group.encode() if number % 3 else b"another",
+            "retry_timestamp": draw.choice([b"0", b"1795338190680", b"99999999999999", b"soon"]),
+            "retry_number": b"1",
+        }
+        yield bad._replace(key=FOREIGN, headers=bad.headers if number % 2 else [*bad.headers, *said.items()])
 
 
 def huge(seed: int, count: int) -> Iterator[Bad]:

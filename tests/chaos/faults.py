@@ -6,6 +6,7 @@ What it returns says more of it: which processes it killed or froze. None says t
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -25,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.chaos.schedule import Fault
 from tests.chaos.topics import TOPICS
 from tests.chaos.world import World, signal_all
-from tests.processes import Served
+from tests.processes import Process, Served
 from tests.promises import children
 
 
@@ -36,6 +37,8 @@ class Done(NamedTuple):
     words: str = ""
 
 
+#: Most seconds that a wrong clock is fast or slow.
+SKEW: Final = 10.0
 Act = Callable[[World, Fault], Done | None]
 
 
@@ -51,9 +54,10 @@ def pids(process: Served) -> frozenset[int]:
 def member_killed(world: World, fault: Fault) -> Done | None:
     if (process := world.alive(fault.lane)) is None:
         return None
-    done = Done(pids(process))
+    clock = round((fault.draw - 0.5) * 2 * SKEW, 1) if "clock" in fault.kind else 0.0
+    done = Done(pids(process), f"its clock is {clock:+g} s" if clock else "")
     process.kill()
-    world.start_member(fault.lane)
+    world.start_member(fault.lane, clock)
     return done
 
 
@@ -308,6 +312,38 @@ def _wait(futures: Iterable[Any]) -> None:
         future.result(30)
 
 
+# People
+
+
+def halted(world: World, fault: Fault) -> Done | None:
+    """A topic is halted by hand, and resumed, as soon as that can be done."""
+    name = sorted(TOPICS)[int(fault.draw * len(TOPICS))]
+    if not _command(world, "halt", name, tries=1):
+        return None
+    time.sleep(fault.lasts)
+    assert _command(world, "resume", name, tries=20), f"{name} stays halted"
+    return Done(words=name)
+
+
+def _command(world: World, word: str, topic: str, tries: int) -> bool:
+    for _ in range(tries):
+        process: Process = world.start(
+            "command", sys.executable, "-m", "bridge", word, world.topic(topic), "--why", "x"
+        )
+        if process.ends(60) == 0:
+            return True
+    return False
+
+
+def bank_away(world: World, fault: Fault) -> Done:
+    """What the handler `needs` needs fails each time."""
+    away = world.folder / "book.away"
+    away.touch()
+    time.sleep(fault.lasts)
+    away.unlink()
+    return Done()
+
+
 # The network
 
 
@@ -335,6 +371,8 @@ def _link(fault: Fault) -> str:
 
 ACTS: Final[Mapping[tuple[str, str], Act]] = {
     ("bridge", "killed"): member_killed,
+    ("bridge", "killed, and its clock is wrong"): member_killed,
+    ("worker", "killed, and its clock is wrong"): member_killed,
     ("bridge", "told to stop"): member_stopped,
     ("bridge", "frozen"): member_frozen,
     ("worker", "killed"): member_killed,
@@ -345,6 +383,8 @@ ACTS: Final[Mapping[tuple[str, str], Act]] = {
     ("worker", "parent frozen"): parent_frozen,
     ("group", "a member joins and leaves"): member_joins,
     ("group", "a member joins and dies"): member_joins,
+    ("dependency", "away"): bank_away,
+    ("people", "halt and resume"): halted,
     ("redis", "killed"): redis_killed,
     ("redis", "told to stop"): redis_stopped,
     ("redis", "frozen"): redis_frozen,

@@ -42,7 +42,12 @@ DEAD_AFTER: Final = 2.0
 SESSION: Final = 3.0
 
 BRIDGE: Final = Lane(
-    (Kind("killed", 3), Kind("told to stop", 2), Kind("frozen", 2, (SESSION + 1, SESSION + 3))),
+    (
+        Kind("killed", 3),
+        Kind("told to stop", 2),
+        Kind("frozen", 2, (SESSION + 1, SESSION + 3)),
+        Kind("killed, and its clock is wrong", 1),
+    ),
     rest=(5, 10),
 )
 WORKER: Final = Lane(
@@ -53,6 +58,7 @@ WORKER: Final = Lane(
         Kind("told to stop", 1),
         Kind("frozen", 1, (DEAD_AFTER + 1, DEAD_AFTER + 3)),
         Kind("parent frozen", 1, (DEAD_AFTER + 1, DEAD_AFTER + 3)),
+        Kind("killed, and its clock is wrong", 1),
     ),
     rest=(2, 6),
 )
@@ -93,6 +99,9 @@ LINK: Final = Lane(
 )
 GROUP: Final = Lane((Kind("a member joins and leaves", 2, (3, 8)), Kind("a member joins and dies", 1, (3, 8))), (3, 8))
 
+PEOPLE: Final = Lane((Kind("halt and resume", 1, (3, 8)),), (6, 14))
+DEPENDENCY: Final = Lane((Kind("away", 1, (2, 6)),), (8, 15))
+
 LANES: Final[Mapping[str, Lane]] = {
     "bridge 1": BRIDGE,
     "bridge 2": BRIDGE,
@@ -104,6 +113,8 @@ LANES: Final[Mapping[str, Lane]] = {
     "link redis": LINK,
     "link kafka": LINK,
     "group": GROUP,
+    "people": PEOPLE,
+    "dependency": DEPENDENCY,
 }
 
 

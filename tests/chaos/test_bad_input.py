@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message as Record
 from confluent_kafka import Producer
 
-from tests.chaos.bad_input import LIMIT, Bad, huge, records
+from tests.chaos.bad_input import FOREIGN, LIMIT, Bad, foreign, huge, records
 from tests.chaos.evidence import book
 from tests.processes import DeadLetter, Stack, headers_of
 from tests.promises import audit, choose, end, wait_until_settled
@@ -20,7 +20,8 @@ from tests.raw_producer import produce_raw
 
 SEED = int(os.environ.get("CHAOS_SEED") or 1)
 COUNT = int(os.environ.get("CHAOS_BAD") or 20_000)
-HUGE, UNREADABLE, FOREIGN = 16, 12, 300
+HUGE, UNREADABLE, STRANGERS = 16, 12, 200
+OURS = ("json.dlq", "bytes.dlq", "json.retry.1s", "json.replay")
 HANDLERS = {"bytes": ("raw",), "json": ("anything", "typed")}
 PREFIX = "tests.handlers.bad."
 
@@ -73,7 +74,7 @@ def test_whatever_is_written_to_a_topic_each_record_ends_once(
 
 def run(stack: Stack, file: Path) -> None:
     file.touch()
-    choose(stack, {name: {"commit": "completion"} for name in HANDLERS})
+    choose(stack, {name: {"commit": "completion"} for name in HANDLERS}, kafka_park_after=1)
     stack.environ |= {"HANDLERS": "tests.handlers.bad", "BOOK": str(file)}
     stack.make_topics(*HANDLERS, partitions=3)
     processes = [stack.bridge(), stack.worker(), stack.worker()]
@@ -81,20 +82,23 @@ def run(stack: Stack, file: Path) -> None:
     for number, bad in enumerate([*huge(SEED, HUGE), *records(SEED, COUNT)]):
         # Of what is JSON's most dies, and a dead letter takes a hundred times as long as a record that is done.
         source.produce("bytes" if number % 4 else "json", bad)
-    for number, bad in enumerate(records(SEED + 1, FOREIGN)):
-        # What others write where our dead letters lie.
-        source.produce(f"{('json', 'bytes')[number % 2]}.dlq", bad._replace(key=b"foreign"))
+    for ours in OURS:
+        assert stack.has_topic(ours)
+        for bad in foreign(SEED, STRANGERS, stack.queue):
+            source.produce(ours, bad)
     source.flush()
     for topic in HANDLERS:
         for number in range(UNREADABLE):
             name = b"\xff\xfe%d" % number
             produce_raw(stack.kafka, stack.topic(topic), b"unreadable", b"{}", [(name, b"1"), (b"handler", b"raw")])
-    for topic in HANDLERS:
+    for topic in (*HANDLERS, "json.retry.1s", "json.replay"):
         wait_until_settled(stack, topic, 300)
     assert [process.exit_code for process in processes] == [None] * len(processes)
     ends: Counter[str] = Counter()
     for topic, handlers in HANDLERS.items():
         ends += counted(stack, topic, tuple(PREFIX + name for name in handlers), source, file)
+    # What others wrote where our retries lie was run by nobody.
+    assert len(book(file)) == sum(count for words, count in ends.items() if words.endswith(": done"))
     print(f"\nseed {SEED}: {COUNT} records and {sum(ends.values())} ends; refused by Kafka: {dict(source.refused)}")
     print(*(f"  {count:6}  {words}" for words, count in sorted(ends.items())), sep="\n", flush=True)
 
@@ -108,7 +112,7 @@ def counted(stack: Stack, topic: str, handlers: tuple[str, ...], source: Source,
     )
     letters: dict[tuple[str, str], list[DeadLetter]] = {}
     for letter in stack.dead_letters(topic):
-        if letter.record.key() != b"foreign":
+        if letter.record.key() != FOREIGN:
             # Where a name occurs twice the last counts.
             ours = {name: (value or b"").decode("ascii", "replace") for name, value in letter.headers}
             place = "{origin_topic}-{origin_partition}-{origin_offset}".format(**ours)

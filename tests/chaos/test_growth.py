@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 MESSAGES, KEYS = 6_000, 200
 
 
-@pytest.mark.parametrize("batch", [1, 50, "auto"])
-@pytest.mark.parametrize("order", ["key", "partition"])
+# The other pairs of them are in the seeded run (docs/chaos.md).
+@pytest.mark.parametrize(("order", "batch"), [("key", "auto"), ("key", 50), ("partition", 1)])
 def test_each_delivery_settles_once_and_order_holds_while_members_come_and_go(
     stack: Stack, order: str, batch: int | str
 ):

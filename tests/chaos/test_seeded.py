@@ -3,30 +3,34 @@
 CHAOS_SEED and CHAOS_MINUTES choose another schedule and a longer one; CHAOS_RATE how many records a second.
 """
 
+import json
 import os
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.chaos.evidence import verdicts
+from tests.chaos.evidence import unsent, verdicts
 from tests.chaos.faults import act
 from tests.chaos.load import Load
 from tests.chaos.schedule import Fault, schedule
 from tests.chaos.topics import TOPICS
 from tests.chaos.verdict import Happened, Verdict
-from tests.chaos.world import MEMBERS, World, world
-from tests.processes import eventually
-from tests.promises import audit, end
+from tests.chaos.world import MEMBERS, World, old_version, world
+from tests.processes import Process, eventually
+from tests.promises import end
 from tests.servers import kafka as kafka_server
 from tests.servers import redis as redis_server
 from tests.servers.missing import need
 
 SEED = int(os.environ.get("CHAOS_SEED") or 1)
-SECONDS = 60 * float(os.environ.get("CHAOS_MINUTES") or 2.5)
+SECONDS = 60 * float(os.environ.get("CHAOS_MINUTES") or 2.25)
 RATE = float(os.environ.get("CHAOS_RATE") or 50)
 #: Seconds after the last fault within which all must be settled.
 SETTLED_WITHIN = float(os.environ.get("CHAOS_SETTLED_WITHIN") or 120)
@@ -59,13 +63,17 @@ class Run:
         for fault in self._faults:
             if fault.lane != lane:
                 continue
+            if time.monotonic() - self._begun > 1.3 * SECONDS:
+                self.skipped.append(f"too late: {fault}")
+                continue
             time.sleep(max(0.0, self._begun + fault.at - time.monotonic()))
             begun = time.time()
             try:
                 done = act(self._world, fault)
-            except BaseException as error:
-                self.failed.append(f"{fault}: {error!r}")
-                raise
+            except (Exception, pytest.fail.Exception) as error:
+                # What is broken stays so, and is told at the end.
+                self.failed.append(f"{fault}: {traceback.format_exc()}{error}")
+                return
             if done is None:
                 self.skipped.append(str(fault))
                 continue
@@ -73,20 +81,31 @@ class Run:
             self.log.append(f"{begun:.2f} {fault}  {time.time() - begun:5.2f} s  {done.words}")
 
 
-def unsettled(world: World) -> list[str]:
-    """What is not committed as far as it goes, or still under way; by topic."""
-    behind = [f"{name}: {world.committed(name)} of {end(world, name)}" for name in TOPICS]
-    found = [name for name in behind if len({*name.partition(": ")[2].split(" of ")}) > 1]
-    if found:
-        return found
-    audits = {name: audit(world, name, code=None) for name in TOPICS}
-    return [f"{name}: {each}" for name, each in audits.items() if each["handed"] or each["parked"]]
+def audits_of(world: World, names: Iterable[str]) -> dict[str, Any]:
+    """`bridge audit` of these topics."""
+    names = list(names)
+    command: Process = world.start(
+        "audits", sys.executable, "-m", "tests.chaos.audits", *(world.topic(name) for name in names)
+    )
+    assert command.ends(120) == 0, command.text
+    return dict(zip(names, json.loads(command.text.splitlines()[-1]), strict=True))
 
 
-def wait_until_settled(world: World) -> list[str]:
+def unsettled(world: World, names: Iterable[str]) -> dict[str, str]:
+    """Which of these topics are not committed as far as they go, or have something under way, and what."""
+    behind = {name: f"committed {world.committed(name)} of {end(world, name)}" for name in names}
+    behind = {name: words for name, words in behind.items() if len({*words.split()[1::2]}) > 1}
+    if behind:
+        return behind
+    audits = audits_of(world, names).items()
+    return {name: str(each) for name, each in audits if each["handed"] or each["parked"]}
+
+
+def wait_until_settled(world: World) -> dict[str, str]:
     """Wait; return what is left when the time is over."""
     deadline = time.monotonic() + SETTLED_WITHIN
-    while (left := unsettled(world)) and time.monotonic() < deadline:
+    left = dict.fromkeys(TOPICS, "")
+    while (left := unsettled(world, left)) and time.monotonic() < deadline:
         time.sleep(1)
     return left
 
@@ -132,6 +151,8 @@ def carry_out(tmp_path: Path, topic_prefix: str) -> None:
     print(f"\nCHAOS_SEED={SEED} CHAOS_MINUTES={SECONDS / 60:g}: {len(faults)} faults")
     print(*faults, sep="\n", flush=True)
     with world(topic_prefix, tmp_path) as made:
+        made.old = old_version(tmp_path)
+        print("members begin as an old version" if made.old else "NO OLD VERSION: its files are not here", flush=True)
         for name in MEMBERS:
             made.start_member(name)
         load = Load(made.kafka, topic_prefix, RATE, SEED)
@@ -143,17 +164,21 @@ def carry_out(tmp_path: Path, topic_prefix: str) -> None:
         over = time.monotonic()
         for name in MEMBERS:
             made.alive(name)
+        assert run.failed == [], "faults that could not be done, or ended"
         left = wait_until_settled(made)
         print(f"settled {time.monotonic() - over:.1f} s after the last fault", flush=True)
-        audits: dict[str, Any] = {name: audit(made, name, code=None) for name in TOPICS}
+        audits = audits_of(made, TOPICS)
         total, wrong = Verdict(), []
         for name, found in verdicts(made, run.happened).items():
             wrong += wrong_of(name, found, audits[name])
             total.add(found)
+        unsent_ones, repeats = unsent(made)
+        wrong += unsent_ones
         report(run, total, load)
-        if run.failed or made.exits or left or wrong:
-            print("what was done:", *run.log, "what is wrong:", *left, *wrong[:50], sep="\n", flush=True)
-        assert run.failed == [], "faults that could not be done"
+        print(f"sent by handlers more than once, with the same id: {repeats}", flush=True)
+        if made.exits or left or wrong:
+            print("what was done:", *run.log, "what is wrong:", left, *wrong[:50], sep="\n", flush=True)
+        assert len(run.happened) >= 0.8 * len(faults), run.skipped
         assert made.exits == [], "what ended of itself"
-        assert left == [], f"not settled {SETTLED_WITHIN} s after the last fault"
+        assert left == {}, f"not settled {SETTLED_WITHIN} s after the last fault"
         assert wrong == []

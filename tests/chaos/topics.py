@@ -30,6 +30,8 @@ class Topic(NamedTuple):
         return self.options.get("commit") == "completion"
 
 
+#: Where the handler `sends` sends.
+OUT: Final = "out"
 TOPICS: Final[Mapping[str, Topic]] = {
     "auto": Topic(("auto",)),
     "fixed": Topic(("fixed",)),
@@ -39,6 +41,12 @@ TOPICS: Final[Mapping[str, Topic]] = {
     "keyed_fixed": Topic(("keyed_fixed",), {**COMPLETION, "order": "key"}),
     "line": Topic(("line",), {**COMPLETION, "order": "partition"}, partitions=6),
     "steps": Topic(("first", "second"), {**COMPLETION, "order": "key", "sequence": ("first", "second")}),
+    "tiers": Topic(("tiers",)),
+    "tiers_done": Topic(("tiers_done",), COMPLETION),
+    "tiers_keyed": Topic(("tiers_keyed",), {**COMPLETION, "order": "key"}),
+    "tiers_steps": Topic(("third", "fourth"), {**COMPLETION, "order": "key", "sequence": ("third", "fourth")}),
+    "needs": Topic(("needs",)),
+    "sends": Topic(("sends",), COMPLETION),
     "again": Topic(("again",), COMPLETION, whole=False),
     "cut": Topic(("cut",), COMPLETION, whole=False),
 }

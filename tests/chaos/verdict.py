@@ -64,7 +64,7 @@ class Verdict:
     Attributes:
         lost: deliveries that are neither done nor dead.
         forgotten: how many of those a wiped Redis took, where the documentation allows it.
-        buried: deliveries that died although their record never said so, with the reason.
+        buried: deliveries that died as poison, of records that kill nobody.
         wrong: deliveries that had another end than theirs.
         twice: deliveries that were done more than once, and how many there are for each cause that the documentation
             allows. `unexplained` has those for which there is none.
@@ -133,10 +133,10 @@ def _end(found: Verdict, name: str, dies: str | None, ends: Ends, which: tuple[s
     done, letters = ends.done.get(which), ends.letters.get(which)
     if not done and not letters:
         found.lost.append(name)
-    elif dies and (not letters or {letter.reason for letter in letters} != {dies}):
-        found.wrong.append(f"{name} should be {dies}: {letters}")
-    elif not dies and letters:
-        found.buried.append(f"{name}: {letters[0].reason}{' and done' if done else ''}")
+    elif letters and dies != "poison" and {letter.reason for letter in letters} == {"poison"}:
+        found.buried.append(f"{name}{' and done' if done else ''}")
+    elif (dies is None and letters) or (dies and {letter.reason for letter in letters or ()} != {dies}):
+        found.wrong.append(f"{name} should be {dies or 'done'}: {letters}")
 
 
 class Repeat(NamedTuple):

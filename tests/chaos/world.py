@@ -1,5 +1,6 @@
 """All that the chaos suite runs, and breaks: a Kafka, a Redis with a replica, the network, bridges and workers."""
 
+import json
 import os
 import subprocess
 import threading
@@ -14,7 +15,7 @@ import redis
 
 from tests.chaos.network import Network
 from tests.chaos.schedule import DEAD_AFTER, LANES
-from tests.chaos.topics import TOPICS
+from tests.chaos.topics import OUT, TOPICS
 from tests.processes import ROOT, Process, Served, Stack
 from tests.promises import choose
 from tests.servers.kafka import KafkaServer
@@ -28,6 +29,8 @@ SETTINGS: Final[dict[str, Any]] = {
     "kafka_stuck_after": 5,
     "lost_pauses": (0.2, 0.5),
 }
+#: Those that the old version does not know.
+NEW_SETTINGS: Final[dict[str, Any]] = {"kafka_park_after": 1, "kafka_retry_tiers": (1, 2, 3, 5)}
 
 
 class AppendOnly(NamedTuple):
@@ -72,6 +75,8 @@ class World(Stack):
     Attributes:
         members: bridges and workers by the name of their lane.
         exits: what ended without being told or killed, which nothing here may.
+        old: where the files of an old version are; members start with it, and are upgraded as they are started again.
+        of_old: the members that are of the old version.
     """
 
     def __init__(self, kafka: KafkaServer, pair: Pair, network: Network, prefix: str, folder: Path) -> None:
@@ -81,23 +86,40 @@ class World(Stack):
         self.kafka, self.server, self.pair, self.network = kafka.bootstrap_servers, kafka, pair, network
         self.book = folder / "book"
         self.book.touch()
-        choose(self, {name: {**topic.options} for name, topic in TOPICS.items()}, **SETTINGS)
+        choose(self, {name: {**topic.options} for name, topic in TOPICS.items()}, **SETTINGS, **NEW_SETTINGS)
         self.environ |= {
             "HANDLERS": "tests.handlers.load",
             "BOOK": str(self.book),
-            "PYTHONPATH": str(ROOT),
+            # What has a clock of its own needs it before anything asks for the time.
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'chaos' / 'clock'}",
             "KAFKA_RECONNECT_BACKOFF_MAX_MS": "1000",
         }
         self.members: dict[str, Served] = {}
         self.exits: list[str] = []
         self.old: Path | None = None
+        self.of_old: set[str] = set()
         self.ending = threading.Event()
 
-    def start_member(self, name: str, old: bool = False) -> None:
-        """Start a bridge or a worker in the place of this name; an old one where there is an old version."""
+    def start_member(self, name: str, clock: float = 0.0) -> None:
+        """Start a bridge or a worker in the place of this name, in place of an old one a new one.
+
+        Parameters:
+            clock: seconds by which its clock is fast.
+        """
         start = self.bridge if name.startswith("bridge") else self.worker
-        where = {"cwd": self.old} if old and self.old else {}
-        self.members[name] = start(wait=False, **where)
+        environ: dict[str, Any] = {"CHAOS_CLOCK": str(clock)} if clock else {}
+        if self.old and self._still_old(name):
+            environ |= {"cwd": self.old, "TEST_SETTINGS": json.dumps(SETTINGS)}
+            self.of_old.add(name)
+        else:
+            self.of_old.discard(name)
+        self.members[name] = start(wait=False, **environ)
+
+    def _still_old(self, name: str) -> bool:
+        """As docs/upgrade.md has it: workers first, and bridges when there are no old workers any more."""
+        if name.startswith("worker"):
+            return name not in self.members
+        return name not in self.members or any(each.startswith("worker") for each in self.of_old)
 
     def alive(self, name: str) -> Served | None:
         """The process in a place; none, and a new one, if it has ended of itself."""
@@ -125,12 +147,13 @@ def world(prefix: str, folder: Path) -> Iterator[World]:
         quick = {"appendfsync": "everysec", "repl_diskless_sync_delay": "0", "auto_aof_rewrite_percentage": "0"}
         pair = Pair([block.enter_context(RedisServer(**quick)) for _ in range(2)])
         network = Network("kafka", "redis")
-        kafka = block.enter_context(KafkaServer(behind=network.ports["kafka"]))
+        kafka = block.enter_context(KafkaServer(behind=network.ports["kafka"], patience=240))
         block.enter_context(network.before(kafka=kafka.behind_port, redis=pair.master.port))
         pair.follow()
         made = block.enter_context(World(kafka, pair, network, prefix, folder))
         for name, topic in TOPICS.items():
             made.make_topics(name, partitions=topic.partitions)
+        made.make_topics(OUT, partitions=2)
         watching = threading.Thread(target=made.watch, daemon=True)
         watching.start()
         block.callback(made.ending.set)

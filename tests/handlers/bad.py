@@ -1,4 +1,4 @@
-"""The handlers of the bad input: one takes bytes, one JSON, one a model, and one parks what fails."""
+"""The handlers of the bad input: one takes bytes, one JSON, and one a model; this one parks what fails."""
 
 from typing import Any
 

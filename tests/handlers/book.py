@@ -7,8 +7,9 @@ from tasks import Message
 
 
 def enter(handler: str, uid: str, message: Message, outcome: str) -> None:
-    """Write one line, at once: several processes append to the file that BOOK names."""
-    line = f"{handler}\t{uid}\t{message.coordinates}\t{outcome}\t{time.time():.6f}\t{os.getpid()}\n"
+    """Write one line, at once: several processes append to the file that BOOK names, by the machine's own clock."""
+    now = time.clock_gettime(time.CLOCK_REALTIME)
+    line = f"{handler}\t{uid}\t{message.coordinates}\t{outcome}\t{now:.6f}\t{os.getpid()}\n"
     book = os.open(os.environ["BOOK"], os.O_WRONLY | os.O_APPEND)
     try:
         os.write(book, line.encode())

@@ -2,19 +2,24 @@
 has done. What a record says stands in its headers, so that its value may be anything.
 """
 
-import json
 import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import tasks
 from tasks import DeadLetter, Message, RetryLater, handler
 from tests.handlers.book import enter
 
-#: How all of them retry; LOAD_RETRIES says otherwise.
-RETRIES: dict[str, Any] = json.loads(os.environ.get("LOAD_RETRIES", '{"retry_delays": [0.3, 0.5, 1.0]}'))
+#: Through Celery, and through retry topics (`kafka_park_after` is 1).
+RETRIES: dict[str, Any] = {"retry_delays": (0.3, 0.5, 0.8)}
+TIERS: dict[str, Any] = {"retry_delays": (1, 2, 3)}
 _PREFIX = os.environ.get("TEST_PREFIX", "test")
+
+
+class BankAwayError(Exception):
+    """What the handler `needs` needs does not answer."""
 
 
 def act(name: str, order: Any, message: Message) -> None:
@@ -33,6 +38,13 @@ def act(name: str, order: Any, message: Message) -> None:
         raise RetryLater(float(how))
     elif do == "kill" and _kills(name, headers["uid"]) < int(how):
         os.kill(os.getpid(), signal.SIGKILL)
+    if name == "needs" and Path(f"{os.environ['BOOK']}.away").exists():
+        raise BankAwayError("the bank is away")
+    # The old version cannot send.
+    if name == "sends" and hasattr(message, "publish"):
+        message.publish(f"{_PREFIX}.out", headers["uid"], key=message.key)
+        message.publish(f"{_PREFIX}.out", None, key=headers["uid"])
+        enter(name, headers["uid"], message, "sent")
     enter(name, headers["uid"], message, "done")
 
 
@@ -64,5 +76,17 @@ declare("keyed_fixed", batch=20)
 declare("line", batch=10)
 declare("first", "steps")
 declare("second", "steps")
+declare("tiers", **TIERS)
+declare("tiers_done", batch=20, **TIERS)
+declare("tiers_keyed", **TIERS)
+declare("third", "tiers_steps", **TIERS)
+declare("fourth", "tiers_steps", batch=10, **TIERS)
+# The old version has no breakers; it may fail as long as the bank is away.
+if hasattr(tasks, "Breaker"):
+    bank = tasks.Breaker("bank", failures=5, failures_of=BankAwayError, probe_every=1, ramp=2)
+    declare("needs", retry_delays=(0.5,) * 20, breaker=bank)
+else:
+    declare("needs", retry_delays=(0.5,) * 20)
+declare("sends")
 declare("again")
 declare("cut", batch=5)

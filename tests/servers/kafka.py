@@ -46,7 +46,7 @@ class KafkaServer(Server):
     server.properties.
 
     With `behind` it has a second listener, on `behind_port`, for clients that come in by a proxy on the port `behind`:
-    they are told that address for all that follows.
+    they are told that address for all that follows. `patience` is in seconds: how long it may take to start.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class KafkaServer(Server):
         auto_create_topics: bool = False,
         settings: Mapping[str, str] | None = None,
         behind: int | None = None,
+        patience: float = 60,
     ):
         super().__init__("kafka")
         self._controller_port = free_port()
@@ -67,7 +68,7 @@ class KafkaServer(Server):
         log4j = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.yaml'}"
         self._java = [*_JAVA, log4j, "-cp", f"{libs}/*"]
         command = [*self._java, "kafka.Kafka", "server.properties"]
-        self.process = ServerProcess(command, self.folder, self._answers, patience=60)
+        self.process = ServerProcess(command, self.folder, self._answers, patience)
 
     @property
     def bootstrap_servers(self) -> str:

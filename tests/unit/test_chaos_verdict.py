@@ -46,8 +46,14 @@ def test_another_end_than_its_own_is_wrong(do: str, reason: str):
     assert len(judge(PLAIN, [record("a", do=do)], [] if reason else done("a"), letters, []).wrong) == 1
 
 
-def test_what_died_although_nothing_was_wrong_with_it_is_counted_as_buried():
-    assert len(judge(PLAIN, [record("a")], [], [letter("a", "poison")], []).buried) == 1
+@pytest.mark.parametrize("do", ["ok", "dead", "fail 99"])
+def test_what_died_as_poison_and_kills_nobody_is_buried_for_another(do: str):
+    found = judge(PLAIN, [record("a", do=do)], [], [letter("a", "poison")], [])
+    assert (len(found.buried), found.wrong, found.lost) == (1, [], [])
+
+
+def test_a_dead_letter_of_what_is_done_is_wrong():
+    assert len(judge(PLAIN, [record("a")], done("a"), [letter("a", "exhausted")], []).wrong) == 1
 
 
 def test_what_comes_after_the_dead_in_a_sequence_ends_with_it():
