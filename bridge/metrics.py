@@ -28,6 +28,12 @@ class BridgeMetrics:
             registry=self.registry,
         )
         self.committed = Gauge("bridge_committed_offset", "The committed offset.", at, registry=self.registry)
+        self.parked = Gauge(
+            "bridge_parked_records",
+            "Records of a retry or replay topic that are not settled, in the partitions that this bridge has.",
+            ["topic", "tier"],
+            registry=self.registry,
+        )
         self.lag = Gauge(
             "bridge_lag_records",
             "Records between the committed offset and the end.",
@@ -140,6 +146,12 @@ class BridgeMetrics:
             self.expired.labels(topic, partition)
             for what in ("made anew", "went back"):
                 self.log_changes.labels(topic, partition, what)
+
+    def show_parked(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Show how many records of each source's retry and replay topics are not settled."""
+        self.parked.clear()
+        for labels, count in counts.items():
+            self.parked.labels(*labels).set(count)
 
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show which partitions are paused now, why and since when."""

@@ -19,7 +19,9 @@ from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook, Mark
 from bridge.ledger.fates import runs
 from bridge.ledger.pages import PAGE
 from bridge.settings import Settings
+from bridge.topics.belonging import Belongings
 from bridge.topics.extents import Extent, extents
+from bridge.topics.names import TopicNames
 
 #: Seconds for one question to Kafka; its client must live until the answer is there.
 ANSWER_WITHIN: Final = 10.0
@@ -49,6 +51,11 @@ def reset(settings: Settings, routes: Routes, topic: str, to: str, *, again: boo
         CannotReset: a bridge runs, the topic does not exist, or `to` cannot be read.
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
+    if (belongs := Belongings(TopicNames.of(settings), routes.topics).of([topic]).get(topic)) is not None:
+        raise CannotReset(
+            f"{topic!r} is the {belongs.kind} topic of {belongs.source!r}: what lies there is settled where it first "
+            f"lay, and runs when it is due. Reset {belongs.source!r}."
+        )
     found = extents(settings, [topic])
     if not found:
         raise CannotReset(f"topic {topic!r} does not exist.")

@@ -92,10 +92,15 @@ class KafkaState:
 
     def show(self, assignment: Assignment) -> None:
         """Show how far the committed offsets are behind; where nothing is committed, all that Kafka has is."""
+        parked: dict[tuple[str, str], int] = {}
         for place, low in assignment.low.items():
             if place in self.ends:
-                behind = self.ends[place] - max(low, assignment.committed.get(place, low))
-                self._metrics.lag.labels(*place).set(max(0, behind))
+                behind = max(0, self.ends[place] - max(low, assignment.committed.get(place, low)))
+                self._metrics.lag.labels(*place).set(behind)
+                if (belongs := self._catalog.belonging(place[0])) is not None:
+                    labels = (belongs.source, place[0])
+                    parked[labels] = parked.get(labels, 0) + behind
+        self._metrics.show_parked(parked)
 
     def failed(self, error: KafkaError) -> bool:
         """Take in what librdkafka reports, which goes on by itself after all but fatal errors.

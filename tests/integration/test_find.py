@@ -33,7 +33,7 @@ def test_a_record_is_found_wherever_it_lies(stack: Stack):
     assert found["since"]
     assert abs(found["timestamp"] / 1000 - time.time()) < 600
 
-    stack.worker(TEST_DELAY="300")
+    stack.worker(TEST_DELAY="50")
     (letter,) = stack.dead("orders", 1)
     eventually(lambda: of(stack, done)["fate"] == "done", 20)
     found = of(stack, dead)

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from confluent_kafka import TopicPartition
+
 from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook, Mark
 from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
-from tests.processes import Stack
+from tests.processes import Stack, eventually
 from tests.promises import audit, choose, command, json_of, ledger
 
 TIER = "orders.retry.5m"
@@ -114,8 +116,36 @@ def test_a_record_of_a_retry_topic_that_is_committed_and_was_never_handed_off_is
         there = own(stack, fates)
         Accounts(fates).join(there, 0)
         fates.write([Mark(there, [0], Fate.HANDED), Mark(there, [2], Fate.DISCARDED)])
-        command(stack, "reset", stack.topic(TIER), "--to", "latest")
+        assert f"is the retry topic of '{stack.topic('orders')}'" in command(
+            stack, "reset", stack.topic(TIER), "--to", "latest", code=1
+        )
+        with stack._reader(stack.environ["BRIDGE_GROUP"]) as reader:
+            reader.commit(offsets=[TopicPartition(stack.topic(TIER), 0, 3)], asynchronous=False)
         line, tier = lines(stack, code=1)
     # What is handed off may be committed before it is settled; what is open would never be read again.
     assert (tier["handed"], tier["parked"], tier["unaccounted"]) == (1, 0, 1)
     assert line["parked_nowhere"] == [1, 2]
+
+
+def test_what_a_worker_parked_is_found_counted_and_shown_until_it_has_run(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}}, kafka_park_after=1, kafka_retry_tiers=(1, 4))
+    stack.environ |= {"HANDLERS": "tests.handlers.simple", "TEST_DELAY": "4"}
+    stack.make_topics("orders")
+    bridge, _ = stack.bridge(wait=False), stack.worker()
+    (failing,) = stack.produce("orders", {"fail": True})
+
+    def where() -> Any:
+        (found,) = json_of(stack, "find", failing)["deliveries"]
+        return found if found["fate"] == "parked" and "waits until" in found["where"] else None
+
+    found = eventually(where, 30)
+    assert f"{stack.topic('orders.retry.4s')}-0-" in found["where"]
+    assert found["attempts"]["failed"] in (1, 2)
+    assert "ConnectionError: always" in found["last_error"]
+    (line,) = audit(stack)["lines"]
+    assert (line["unaccounted"], line["parked_nowhere"]) == (0, [])
+    labels = {"topic": stack.topic("orders"), "tier": stack.topic("orders.retry.4s")}
+    stack.dead("orders", 1)
+    assert audit(stack)["dead"] == 1
+    eventually(lambda: bridge.metric("bridge_parked_records", **labels) == 0, 20)
+    assert json_of(stack, "status")["parked"]

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from bridge.errors import UnfitTopic
 from bridge.kafka import admin_client
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.at_need import KNOWN_FOR, RetryTopics
 from bridge.topics.making import configs
+from bridge.topics.retries import KNOWN_FOR, RetryTopics
 from tests.processes import Stack, eventually
 from tests.promises import choose, command
 from tests.servers.kafka import KafkaServer
@@ -34,8 +33,9 @@ def test_a_tier_that_is_needed_is_made_as_its_source_with_room_and_time_enough(
     kafka: KafkaServer, new_topic: Callable[..., str]
 ):
     source, chosen = new_topic(partitions=3), settings_of(kafka)
-    assert RetryTopics(chosen).there(source, 3_600)
     admin, name = admin_client(chosen.kafka), f"{source}.retry.1h"
+    assert RetryTopics(chosen).ready(source, 3_600, "bridge") == name
+    eventually(lambda: name in admin.list_topics(timeout=10).topics)
     assert len(admin.list_topics(timeout=10).topics[name].partitions) == 3
     config = configs(admin, [name])[name]
     assert config["retention.ms"] == str(7_200_000 + 7 * DAY)
@@ -43,42 +43,41 @@ def test_a_tier_that_is_needed_is_made_as_its_source_with_room_and_time_enough(
     assert int(config["max.message.bytes"]) > int(configs(admin, [source])[source]["max.message.bytes"])
     assert config["message.timestamp.type"] == "LogAppendTime"
     # By two at once, too.
-    assert RetryTopics(chosen).there(source, 3_600)
+    assert RetryTopics(chosen).ready(source, 3_600, "bridge") == name
 
 
 def test_where_topics_may_not_be_made_a_missing_tier_is_told(kafka: KafkaServer, new_topic: Callable[..., str]):
     source = new_topic()
-    assert not RetryTopics(settings_of(kafka, kafka_create_topics=False)).there(source, 60)
-    assert not RetryTopics(settings_of(kafka)).there(f"{source}.that.is.not.there", 60)
+    assert RetryTopics(settings_of(kafka, kafka_create_topics=False)).ready(source, 60, "bridge") is None
+    assert RetryTopics(settings_of(kafka)).ready(f"{source}.that.is.not.there", 60, "bridge") is None
 
 
 @pytest.mark.slow
 def test_a_broker_that_makes_topics_by_itself_makes_none_because_somebody_asked_whether_it_is_there(topic_prefix: str):
     with KafkaServer(auto_create_topics=True) as server:
         server.create_topics("orders")
-        assert not RetryTopics(settings_of(server, kafka_create_topics=False)).there("orders", 60)
+        assert RetryTopics(settings_of(server, kafka_create_topics=False)).ready("orders", 60, "bridge") is None
         known = admin_client(settings_of(server).kafka).list_topics(timeout=10).topics
         assert known.keys() - {"__consumer_offsets"} == {"orders"}
 
 
 def test_a_tier_whose_retention_is_shorter_than_its_delay_is_refused_also_when_it_becomes_so(
-    kafka: KafkaServer, new_topic: Callable[..., str]
+    kafka: KafkaServer, new_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
 ):
     source, chosen, now = new_topic(), settings_of(kafka), [0.0]
     make(kafka, f"{source}.retry.1h", retention_ms="3600000")
-    with pytest.raises(UnfitTopic, match=r"keeps records for 3600 s \(retention.ms\), and they wait there for 3600 s"):
-        RetryTopics(chosen).there(source, 3_600)
     topics = RetryTopics(chosen, lambda: now[0])
-    assert topics.there(source, 60)
+    assert topics.usable(source, (60, 3_600, 86_400), "bridge") == (60, 86_400)
+    assert "keeps records for 3600 s (retention.ms), and they wait there for 3600 s" in caplog.text
+    name = topics.ready(source, 60, "bridge") or ""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    name = f"{source}.retry.1m"
     eventually(lambda: name in admin.list_topics(timeout=10).topics)
-    admin.delete_topics([name])[name].result(30)
-    eventually(lambda: name not in admin.list_topics(timeout=10).topics)
-    assert topics.there(source, 60)
-    now[0] = KNOWN_FOR
-    assert topics.there(source, 60)
-    eventually(lambda: name in admin.list_topics(timeout=10).topics)
+    shorter = ConfigResource(ConfigResource.Type.TOPIC, name, set_config={"retention.ms": "60000"})
+    (altered,) = admin.alter_configs([shorter]).values()
+    altered.result(30)
+    now[0] = 2 * KNOWN_FOR
+    assert eventually(lambda: RetryTopics(chosen).usable(source, (60,), "bridge") == ())
+    assert topics.usable(source, (60, 86_400), "bridge") == (86_400,)
 
 
 def listed(stack: Stack, *options: str, code: int) -> dict[str, Any]:
