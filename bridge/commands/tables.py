@@ -143,7 +143,8 @@ def print_policies(console: Console, found: dict[str, Any]) -> None:
     for handler, each in found.items():
         changed, first = each["changed"], _cell(handler)
         for option, value in {**each["policy"], **{name: one["is"] for name, one in changed.items()}}.items():
-            if option not in changed and value in (None, []):
+            # Without an end is a value, and no limit that nobody has set.
+            if option not in changed and option != "max_retries" and value in (None, []):
                 continue
             one = changed.get(option)
             who = "" if one is None else f"by {one['by']} at {one['at']}: {one['why']}"
