@@ -69,6 +69,8 @@ class Board:
         self._rows: dict[str, Row] = {}
         self._dead: Counter[str] = Counter()
         self._done: Counter[str] = Counter()
+        #: Why the topic is halted, and by whom; empty while it is not.
+        self.halted = ""
         self.mishaps: deque[Mishap] = deque(maxlen=100)
 
     def produced(self, kind: str, topic: str, partition: int, offset: int) -> None:

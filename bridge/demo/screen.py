@@ -65,11 +65,14 @@ class Screen:
             self._live.update(self._picture(counts), refresh=True)
         else:
             self._next = now + LINE_EVERY
-            self._console.print(Text(f"{now - self._started:4.0f} s  {_sentence(counts)}"))
+            halted = f"; halted {self._board.halted}" if self._board.halted else ""
+            self._console.print(Text(f"{now - self._started:4.0f} s  {_sentence(counts)}{halted}"))
 
     def _picture(self, counts: Counter[str]) -> Panel:
         seconds = int(time.monotonic() - self._started)
         head = Text(f"{self._title}  {seconds // 60:02d}:{seconds % 60:02d}", style="bold")
+        if self._board.halted:
+            head.append(f"\nhalted {self._board.halted}", style="bold red")
         numbers = Text("   ").join(
             Text.assemble((f"{counts[state]}", f"bold {COLOURS[state]}"), f" {TITLES[state]}") for state in STATES
         )

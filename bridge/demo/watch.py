@@ -20,8 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.demo.board import Board
 from bridge.demo.orders import TIERS, TOPIC
+from bridge.errors import LedgerUnavailable
 from bridge.kafka import Consumer, Record, TopicPartition, admin_client, consumer_client
+from bridge.ledger import Ledger
+from bridge.ledger.control import Mirror
 from bridge.records import parked
+from bridge.records.control import halt_key
 from bridge.topics.names import TopicNames
 
 logger = logging.getLogger(__name__)
@@ -44,6 +48,8 @@ class Watch:
         self._kafka = {"bootstrap.servers": bootstrap_servers}
         self._app = Celery("demo", broker=redis_url, set_as_current=False)
         self._metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
+        self._ledger = Ledger(redis_url, "", GROUP, timeout=1)
+        self._mirror = Mirror(self._ledger)
         self._next_counts = 0.0
         self._stopping = threading.Event()
         self._receiver: Any = None
@@ -63,6 +69,7 @@ class Watch:
         if self._receiver is not None:
             self._receiver.should_stop = True
         self._follower.join(3)
+        self._ledger.close()
         if self._ours is not None:
             self._ours.close()
 
@@ -80,6 +87,14 @@ class Watch:
             self._next_counts = now + COUNTS_EVERY
             for handler, count in self._worker_counts():
                 self._board.all_done(handler, count)
+            self._board.halted = self._halted()
+
+    def _halted(self) -> str:
+        try:
+            halt = self._mirror.read().in_force().get(halt_key(TOPIC))
+        except LedgerUnavailable:
+            return self._board.halted
+        return "" if halt is None or halt.data is None else f"by {halt.by}: {halt.why}"
 
     def _consumer(self, topics: Iterable[str]) -> Consumer:
         # The embedded Kafka makes a topic when it is asked for it.

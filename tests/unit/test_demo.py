@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.demo.board import DEAD, DONE, RETRYING, STATES, WAITING, Mishap, Row
+from bridge.demo.board import DEAD, DONE, RETRYING, STATES, WAITING, Board, Mishap, Row
 from bridge.demo.orders import KINDS, TROUBLE_EVERY, TROUBLED, stream
-from bridge.demo.screen import BAR, _bar, _mishap, _sentence, table
+from bridge.demo.screen import BAR, Screen, _bar, _mishap, _sentence, table
 from bridge.demo.watch import _words
 
 
@@ -75,3 +75,10 @@ def test_what_is_said_and_shown_at_the_end_adds_up():
     lines = [line.split() for line in captured.get().splitlines() if line.split()]
     assert ["odd", "1", "1", "dead:", "exhausted", "2"] in lines
     assert lines[-1] == ["all", "3", "2", "done,", "1", "dead", "3"]
+
+
+def test_a_halt_is_on_the_screen():
+    board, console = Board(["charge"]), Console(record=True, width=200)
+    board.halted = "by ann: the bank is closed"
+    Screen(board, console, "demo", "").show()
+    assert "halted by ann: the bank is closed" in console.export_text()
