@@ -19,16 +19,16 @@ def _note(name: str, sent: float, failed: int) -> None:
         os.close(file)
 
 
-@handler("charges", name="charge", retry_delays=(0.5,) * 12, **BANK)
+@handler(f"charges{os.environ['BREAKER']}", name="charge", retry_delays=(0.5,) * 10, **BANK)
 def charge(sent: float, message: Message) -> None:
-    """Retries for 6 s: as long to the outage as the default 20 min are to an hour."""
+    """Retries for 5 s: as long to the outage as the default 20 min are to an hour."""
     if Path(os.environ["NOTES"] + ".down").exists():
         raise ConnectionError("the bank is down")
     time.sleep(0.002)
     _note("charge", sent, message.attempts.failed)
 
 
-@handler("mails", name="mail")
+@handler(f"mails{os.environ['BREAKER']}", name="mail")
 def mail(sent: float) -> None:
     """Needs no bank."""
     time.sleep(0.002)
