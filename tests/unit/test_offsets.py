@@ -107,7 +107,7 @@ def test_reading_again_changes_no_fate() -> None:
     [
         (Fate.HANDED, Fate.DONE, False),
         (Fate.PARKED, Fate.DONE, False),
-        (Fate.DEAD, Fate.PARKED, False),
+        (Fate.DEAD, Fate.PARKED, True),
         (Fate.HANDED, Fate.OPEN, True),
         (Fate.DONE, Fate.OPEN, True),
         (Fate.DONE, Fate.HANDED, True),
