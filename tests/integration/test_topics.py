@@ -5,7 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from bridge.kafka import admin_client
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -72,8 +79,9 @@ def test_a_tier_whose_retention_is_shorter_than_its_delay_is_refused_also_when_i
     name = topics.ready(source, 60, "bridge") or ""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     eventually(lambda: name in admin.list_topics(timeout=10).topics)
-    shorter = ConfigResource(ConfigResource.Type.TOPIC, name, set_config={"retention.ms": "60000"})
-    (altered,) = admin.alter_configs([shorter]).values()
+    entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
+    shorter = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    (altered,) = admin.incremental_alter_configs([shorter]).values()
     altered.result(30)
     now[0] = 2 * KNOWN_FOR
     assert eventually(lambda: RetryTopics(chosen).usable(source, (60,), "bridge") == ())
