@@ -1,4 +1,4 @@
-"""Where the transport's messages are, at one instant (lossless/transport/scripts.py): in lists, held, or waiting."""
+"""Where the transport's messages are, at one instant (lossless/transport/scripts.py): in lists, set aside, held, or waiting."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,8 @@ if TYPE_CHECKING:
 
 
 def everywhere(client: "redis.Redis", *queues: str, waiting: str = "*") -> list[bytes]:
-    """What lies in the lists of these queues, what all owners hold, and what waits, as it lay in its list.
+    """What lies in the lists of these queues, what all owners hold, and what waits for its time or for a gate, as it lay
+    in its list.
 
     Parameters:
         client: of the broker.
@@ -26,6 +27,9 @@ for _, list in ipairs(KEYS) do
 end
 for _, key in ipairs(redis.call('KEYS', '_waiting.' .. ARGV[1])) do
   for _, entry in ipairs(redis.call('ZRANGE', key, 0, -1)) do found[#found + 1] = entry end
+end
+for _, key in ipairs(redis.call('KEYS', '_aside.*' .. ARGV[1] .. '*')) do
+  for _, entry in ipairs(redis.call('LRANGE', key, 0, -1)) do found[#found + 1] = entry end
 end
 for _, key in ipairs(redis.call('KEYS', '_taken.*')) do
   local held = redis.call('HGETALL', key)
