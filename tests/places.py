@@ -1,4 +1,4 @@
-"""Where the transport's messages are, at one instant (lossless/transport/scripts.py): in lists, set aside, held, or waiting."""
+"""Where the transport's messages are at one instant (lossless/transport/scripts.py): queued, set aside, held, waiting."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,8 +7,9 @@ if TYPE_CHECKING:
 
 
 def everywhere(client: "redis.Redis", *queues: str, waiting: str = "*") -> list[bytes]:
-    """What lies in the lists of these queues, what all owners hold, and what waits for its time or for a gate, as it lay
-    in its list.
+    """What lies in the lists of these queues, what all owners hold, and what waits for its time or for a gate.
+
+    Each as it lay in its list.
 
     Parameters:
         client: of the broker.
