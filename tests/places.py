@@ -1,4 +1,4 @@
-"""Where the transport's messages are at one instant (lossless/transport/scripts.py): queued, set aside, held, waiting."""
+"""Where the messages of the transport are at one instant (lossless/transport/scripts.py): in lists, held, or waiting."""
 
 from typing import TYPE_CHECKING, Any
 
