@@ -17,6 +17,8 @@ from lossless.transport.gates import Gates
 State = Literal["closed", "open", "probing", "ramping"]
 #: Seconds from opening to the first probe; the pause doubles from there to the term's.
 FIRST_PROBE: Final = 1.0
+#: Seconds by which a failure may lie before it was told of: on a busy host, with another clock.
+SLACK: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Known(NamedTuple):
     def covers(self, at: float) -> bool:
         """Whether a time (Unix) lies in the last time that it was down: failures of then spend nothing."""
         end = self.until if self.is_closed else float("inf")
-        return self.since > 0 and self.since <= at <= end
+        return self.since > 0 and self.since - SLACK <= at <= end
 
 
 class Breakers:

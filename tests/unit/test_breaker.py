@@ -165,7 +165,7 @@ def test_without_redis_all_runs_as_without_a_breaker(breaking: Breaking, breaker
 
 @pytest.mark.parametrize(
     ("first", "attempts"),
-    [(999.0, Attempts(failed=3, lost=1)), (1001.0, Attempts(lost=1, postponed=3)), (None, Attempts(failed=3, lost=1))],
+    [(990.0, Attempts(failed=3, lost=1)), (999.0, Attempts(lost=1, postponed=3)), (None, Attempts(failed=3, lost=1))],
 )
 def test_what_failed_in_the_outage_before_it_was_known_is_given_back(
     breaking: Breaking, first: float | None, attempts: Attempts

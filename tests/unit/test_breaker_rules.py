@@ -195,7 +195,8 @@ def test_however_it_goes_it_is_closed_again_once_all_succeeds(data: st.DataObjec
     ("known", "at", "covered"),
     [
         (Known(), T0, False),
-        (Known(state="open", since=T0), T0 - 1, False),
+        (Known(state="open", since=T0), T0 - 6, False),
+        (Known(state="open", since=T0), T0 - 1, True),
         (Known(state="open", since=T0), T0 + 9999, True),
         (Known(state="closed", since=T0, until=T0 + 60), T0 + 60, True),
         (Known(state="closed", since=T0, until=T0 + 60), T0 + 61, False),
