@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 #: Messages for each process that are handed off and have not ended at most, where workers keep up with all else: one
 #: that it runs and one that is next. A worker takes four for each process ahead: what it has taken counts too.
 EACH: Final = 2
+#: The most of them where all have ended whenever it is looked: a bridge that turns slowly must not idle workers.
+EACH_AT_MOST: Final = 16
 #: Seconds that one of them takes: where nothing else was handed off to the queue lately, and where something was.
 ALONE: Final = 0.05
 BESIDE: Final = 0.005
@@ -36,7 +38,9 @@ class Waiting(NamedTuple):
         return Waiting(self.messages + messages, self.deliveries + deliveries)
 
 
-def room(share: float, parked: Waiting, others: Waiting, size: int, processes: int, out: int = 0) -> int:
+def room(
+    share: float, parked: Waiting, others: Waiting, size: int, processes: int, out: int = 0, each: int = EACH
+) -> int:
     """How many more messages of what was parked may go into a queue now.
 
     Parameters:
@@ -46,13 +50,26 @@ def room(share: float, parked: Waiting, others: Waiting, size: int, processes: i
         size: deliveries of such a message.
         processes: that consume the queue.
         out: how many of its messages have not ended, as far as that is known: also those that workers have taken.
+        each: how many of them there may be for each process.
     """
-    few = EACH * max(1, processes) - max(out, parked.messages)
+    few = each * max(1, processes) - max(out, parked.messages)
     if not processes:
         # Nobody runs it: what is there is enough for whoever comes.
         return max(0, few)
     due = others.deliveries * share / (1 - share) - parked.deliveries
     return max(0, few, int(due / size))
+
+
+def adapted(each: int, *, ended: bool, waits: bool) -> int:
+    """How many messages each process may have ahead after a look.
+
+    Parameters:
+        ended: whether all that was handed off had ended: workers had nothing.
+        waits: whether anything waits in the queue.
+    """
+    if waits:
+        return max(EACH, each // 2)
+    return min(EACH_AT_MOST, each * 2) if ended else each
 
 
 def size(most: int, busy: bool, run: float | None = None) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.errors import BridgeError
 from bridge.handoff.broker import Broker
-from bridge.handoff.share import Mix, Waiting, apart, room, size
+from bridge.handoff.share import EACH, Mix, Waiting, adapted, apart, room, size
 from bridge.handoff.sizes import Sizes
 from bridge.ledger import Account, Fate, Ledger
 from bridge.ledger.ahead import Ahead
@@ -49,6 +49,7 @@ class Shares:
     ) -> None:
         self._share, self._sizes, self._broker, self._high, self._clock = share, sizes, broker, high, clock
         self._full: set[str] = set()
+        self._each: dict[str, int] = {}
         self._ahead = Ahead(ledger, f"{socket.gethostname()}:{os.getpid()}") if ledger is not None else None
         self._ledger = ledger
         self._mixes: dict[str, Mix] = {}
@@ -91,7 +92,7 @@ class Shares:
         others = mix.others
         others = Waiting(max(0, others.messages - theirs.messages), max(0, others.deliveries - theirs.messages))
         out = len(self._out.get(queue, ())) + theirs.messages
-        left = room(self._share, mix.parked.plus(*theirs), others, each, processes, out)
+        left = room(self._share, mix.parked.plus(*theirs), others, each, processes, out, self._each.get(queue, EACH))
         left = 0 if queue in self._full else left
         return Portion(each, each, apart(left, handlers), f"{each}: what was parked, beside all else")
 
@@ -122,7 +123,10 @@ class Shares:
         try:
             for queue, length in self._broker.lengths(queues).items():
                 self._mix(queue).see(length, now)
+                had = bool(self._out.get(queue))
                 self._see_out(queue, now)
+                ended = had and not self._out[queue]
+                self._each[queue] = adapted(self._each.get(queue, EACH), ended=ended, waits=length > 0)
             if now >= self._others_at:
                 self._others_at = now + OTHERS_EVERY
                 self._see_others(queues)
