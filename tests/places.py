@@ -1,4 +1,4 @@
-"""Where the messages of the transport are at one instant (lossless/transport/scripts.py): in lists, held, or waiting."""
+"""Where the messages of the transport are at one instant: in lists, set aside, held, or waiting."""
 
 from typing import TYPE_CHECKING, Any
 
