@@ -42,7 +42,7 @@ def test_a_message_that_kills_its_process_costs_its_neighbours_nothing(innocents
         lambda: {name: sorted(innocents.done(name)) for name in HANDLERS} == everything, 15, "all are done, once"
     )
     times = [run.time for run in innocents.runs() if run.handler != "auto" and run.outcome == "done"]
-    # They are late by seconds; all 900 take their time on a machine that is busy, and "auto" goes one by one for a while.
+    # They are late by seconds; but all 900 take their time on a machine that is busy.
     assert max(times) - min(times) < 45
     for name in HANDLERS:
         runs = Counter(run.coordinates for run in innocents.runs(name) if run.outcome == "begun")
