@@ -11,6 +11,10 @@ from bridge.commands.tables import print_audit, print_status
 from bridge.ledger.tally import Line
 
 
+#: What a status has besides, where there is nothing of it.
+NOTHING: dict[str, Any] = {"queues": {}, "oldest": [], "unanswered": [], "parked": [], "policies": {}}
+
+
 def printed(width: int = 80) -> Console:
     return Console(file=io.StringIO(), width=width)
 
@@ -35,7 +39,7 @@ def test_what_an_error_says_in_brackets_is_printed():
     state = {"assigned": [], "paused": {}, "obstacles": ["Kafka: [thrd:main]: refused"]}
     console = printed()
     status = {"group": "bridge", "problems": ["[a] is wrong"], "topics": {}, "bridges": {"host:1": state}}
-    print_status(console, {**status, "workers": {}, "queues": {}, "oldest": [], "unanswered": []})
+    print_status(console, {**status, "workers": {}, **NOTHING})
     assert "[a] is wrong" in text(console)
     assert "Kafka: [thrd:main]: refused" in text(console)
 
@@ -45,7 +49,7 @@ def test_the_size_of_batches_in_use_is_shown_with_its_reason():
     state = {"assigned": [], "paused": {}, "obstacles": [], "batches": batches}
     console = printed()
     status = {"group": "bridge", "problems": [], "topics": {}, "bridges": {"host:1": state}, "workers": {}}
-    print_status(console, {**status, "queues": {}, "oldest": [], "unanswered": []})
+    print_status(console, {**status, **NOTHING})
     assert "charge: batches of 50: so many take 0.2 s\n  notify: batches of 1: given" in text(console)
 
 
@@ -58,8 +62,10 @@ def found(**delivery: Any) -> list[dict[str, Any]]:
         "where": None,
         "attempts": {},
         "last_error": None,
+        "task": None,
+        "policy": None,
     }
-    return [{"record": record, "deliveries": [{**known, "task": None, **delivery}]}]
+    return [{"record": record, "halted": None, "deliveries": [{**known, **delivery}]}]
 
 
 def test_a_long_error_is_cut_for_people():
@@ -80,7 +86,7 @@ def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
     evil = "no\n! all is well\x1b[31m\x1b]0;title\x07\u202e"
     console = printed()
     status: dict[str, Any] = {"group": evil, "problems": [evil], "topics": {}, "bridges": {}, "workers": {}}
-    print_status(console, {**status, "queues": {}, "oldest": [], "unanswered": []})
+    print_status(console, {**status, **NOTHING})
     print_audit(console, Audit("orders", [Line(evil, 0, 0, 1, 1, 0)], [Deaths(evil, evil, 1, evil, "", "")]))
     for character in ("\x1b", "\x07", "\u202e", "\n! all"):
         assert character not in text(console)
@@ -94,7 +100,9 @@ def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
         "attempts": {},
         "last_error": evil,
         "task": evil,
+        "policy": evil,
     }
-    shown = list(lines([{"record": record, "deliveries": [delivery]}]))
-    assert len(shown) == 4
+    halted = {"why": evil, "by": evil, "since": evil}
+    shown = list(lines([{"record": record, "halted": halted, "deliveries": [delivery]}]))
+    assert len(shown) == 6
     assert all(line.isprintable() for line in shown)
