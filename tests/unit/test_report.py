@@ -10,7 +10,6 @@ from bridge.commands.find import ERROR, about, lines
 from bridge.commands.tables import print_audit, print_status
 from bridge.ledger.tally import Line
 
-
 #: What a status has besides, where there is nothing of it.
 NOTHING: dict[str, Any] = {"queues": {}, "oldest": [], "unanswered": [], "parked": [], "policies": {}}
 
