@@ -318,18 +318,27 @@ def _wait(futures: Iterable[Any]) -> None:
 def halted(world: World, fault: Fault) -> Done | None:
     """A topic is halted by hand, and resumed, as soon as that can be done."""
     name = sorted(TOPICS)[int(fault.draw * len(TOPICS))]
-    if not _command(world, "halt", name, tries=1):
+    if not _command(world, "halt", world.topic(name), tries=1):
         return None
     time.sleep(fault.lasts)
-    assert _command(world, "resume", name, tries=20), f"{name} stays halted"
+    assert _command(world, "resume", world.topic(name), tries=20), f"{name} stays halted"
     return Done(words=name)
 
 
-def _command(world: World, word: str, topic: str, tries: int) -> bool:
+def policy_changed(world: World, fault: Fault) -> Done | None:
+    """A handler retries once more than its code says, for a while."""
+    names = [name for topic in TOPICS.values() for name in topic.handlers]
+    name = names[int(fault.draw * len(names))]
+    if not _command(world, "policy", "set", name, "retry_delays=(0.3,0.5,0.8,1)", tries=1):
+        return None
+    time.sleep(fault.lasts)
+    assert _command(world, "policy", "unset", name, tries=20), f"{name}'s policy stays changed"
+    return Done(words=name)
+
+
+def _command(world: World, *words: str, tries: int) -> bool:
     for _ in range(tries):
-        process: Process = world.start(
-            "command", sys.executable, "-m", "bridge", word, world.topic(topic), "--why", "x"
-        )
+        process: Process = world.start("command", sys.executable, "-m", "bridge", *words, "--why", "chaos")
         if process.ends(60) == 0:
             return True
     return False
@@ -383,6 +392,7 @@ ACTS: Final[Mapping[tuple[str, str], Act]] = {
     ("worker", "parent frozen"): parent_frozen,
     ("group", "a member joins and leaves"): member_joins,
     ("group", "a member joins and dies"): member_joins,
+    ("people", "policy set and unset"): policy_changed,
     ("dependency", "away"): bank_away,
     ("people", "halt and resume"): halted,
     ("redis", "killed"): redis_killed,
