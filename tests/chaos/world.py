@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -29,6 +30,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "kafka_stuck_after": 5,
     "lost_pauses": (0.2, 0.5),
 }
+#: What a member's log says when it takes part, and how many seconds it has for that before something befalls it.
+READY: Final = re.compile(r" ready\.| assigned: ")
+READY_WITHIN: Final = 10.0
 #: Those that the old version does not know.
 NEW_SETTINGS: Final[dict[str, Any]] = {"kafka_park_after": 1, "kafka_retry_tiers": (1, 2, 3, 5)}
 
@@ -122,8 +126,14 @@ class World(Stack):
         return name not in self.members or any(each.startswith("worker") for each in self.of_old)
 
     def alive(self, name: str) -> Served | None:
-        """The process in a place; none, and a new one, if it has ended of itself."""
+        """The process in a place; none, and a new one, if it has ended of itself.
+
+        One that has just begun has some seconds to get ready, lest a slow machine do nothing but start processes.
+        """
         process = self.members[name]
+        deadline = time.monotonic() + READY_WITHIN
+        while process.exit_code is None and not READY.search(process.text) and time.monotonic() < deadline:
+            time.sleep(0.1)
         if process.exit_code is None:
             return process
         self.exits.append(f"{process.log.name}: {process.exit_code}")
