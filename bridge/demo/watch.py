@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 GROUP: Final = "bridge"
 #: Seconds between two looks at the worker's counts.
 COUNTS_EVERY: Final = 1.0
+#: Seconds that an event may take.
+EVENTS_WITHIN: Final = 3.0
 
 
 class Watch:
@@ -51,6 +53,8 @@ class Watch:
         self._ledger = Ledger(redis_url, "", GROUP, timeout=1)
         self._mirror = Mirror(self._ledger)
         self._next_counts = 0.0
+        #: What a worker has counted of each handler, and since when it is so many.
+        self._counted: dict[str, tuple[int, float]] = {}
         self._stopping = threading.Event()
         self._receiver: Any = None
         self._follower = threading.Thread(target=self._follow_events, name="events", daemon=True)
@@ -86,7 +90,11 @@ class Watch:
         if now >= self._next_counts:
             self._next_counts = now + COUNTS_EVERY
             for handler, count in self._worker_counts():
-                self._board.all_done(handler, count)
+                # Once no more came for a while: events tell of each end what a count cannot, and may be on their way.
+                before, since = self._counted.get(handler, (-1, now))
+                self._counted[handler] = (count, since if count == before else now)
+                if now - self._counted[handler][1] >= EVENTS_WITHIN:
+                    self._board.all_done(handler, count)
             self._board.halted = self._halted()
 
     def _halted(self) -> str:
