@@ -86,6 +86,11 @@ def acquitted(headers: Mapping[str, Any]) -> dict[str, Any]:
     return {"lost": known["lost"], **dict.fromkeys(_WORKERS, 0)} if known else {}
 
 
+def coming_back(batch: Batch, headers: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes over the headers of a message that comes back with this batch, after a run that came to its end."""
+    return {HEADER: to_header(batch), **acquitted(headers)}
+
+
 def apart(todo: Iterable[Delivery], headers: Mapping[str, Any]) -> list[tuple[list[Delivery], dict[str, Any]]]:
     """The messages into which one is broken up with which a process was lost: deliveries, and headers."""
     todo = list(todo)

@@ -2,21 +2,23 @@
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from celery import Celery
 
 from bridge import settings
-from bridge.errors import KafkaUnavailable
+from bridge.errors import KafkaUnavailable, PublishFailed
 from bridge.records.failure import Failure
 from bridge.records.message import Batch, Delivery
 from bridge.settings import Settings
-from bridge.topics.names import TopicNames
+from bridge.topics.names import TopicNames, tier
 from bridge.topics.publisher import Clone, Publisher
 from bridge.topics.tiers import Waits, possible
-from tasks import observing
+from tasks import metrics, observing, telling
 from tasks.policy_in_force import policy_in_force
 from tasks.running import MessageTask
+from tasks.settling import Settling
 
 logger = observing.log(__name__)
 
@@ -54,16 +56,35 @@ class Parking:
         """Seconds after which a retry really starts that is to start after `wait`."""
         return self._known().real(wait) if wait >= self.park_after else wait
 
-    def clone(self, delivery: Delivery, wait: float, failure: Failure | None) -> Clone:
+    def write(
+        self, waits: Sequence[tuple[float, Delivery]], failures: Mapping[int, Failure], settling: Settling
+    ) -> list[tuple[Clone, PublishFailed | None]]:
+        """Park deliveries, each for its wait in seconds; return each as it was written, and why Kafka did not take it.
+
+        Parameters:
+            failures: for which they are retried, by their offsets.
+
+        Raises:
+            LedgerUnavailable: they are written, and the ledger did not take the marks.
+        """
+        clones = [self._clone(delivery, delay, failures.get(delivery.message.offset)) for delay, delivery in waits]
+        return list(zip(clones, settling.park(clones, self.delays), strict=True))
+
+    def tell(self, clone: Clone) -> None:
+        """Tell of one that is parked."""
+        metrics.parked(self._task.name, self._batch.group, tier(clone.delay))
+        telling.parked(clone.delivery, self._topic(clone), clone.until or clone.due, clone.failure)
+
+    def _clone(self, delivery: Delivery, wait: float, failure: Failure | None) -> Clone:
         """What is written to the retry topic for a wait; where the longest is too short, it says until when."""
-        tier = self._known().tier(wait)
-        if tier is None:
+        found = self._known().tier(wait)
+        if found is None:
             raise ValueError(f"{delivery}: no retry topic is for a wait of {wait:g} s")
         now = time.time()
-        until = int((now + wait) * 1000) if tier.again else None
-        return Clone(delivery.parked(), tier.delay, int((now + tier.delay) * 1000), until, failure)
+        until = int((now + wait) * 1000) if found.again else None
+        return Clone(delivery.parked(), found.delay, int((now + found.delay) * 1000), until, failure)
 
-    def topic(self, clone: Clone) -> str:
+    def _topic(self, clone: Clone) -> str:
         """The retry topic of a clone."""
         names = TopicNames.of(self._settings().of_group(self._batch.group))
         return names.retry(self._batch.topic, clone.delay)

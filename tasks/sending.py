@@ -52,18 +52,30 @@ class Unsent:
 
 
 class Sending:
-    """What the handlers of one process send."""
+    """What the handlers of one batch send."""
 
     _looked: ClassVar[dict[str, float]] = {}
 
     def __init__(self, app: Celery) -> None:
         self._app = app
+        #: Of these the handlers have succeeded, and what they send is not published yet.
+        self._unsent: list[Unsent] = []
 
-    def publish(self, unsent: Sequence[Unsent]) -> list[PublishFailed | None]:
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether something is to be published for a delivery before it is done; it is kept for `publish` then."""
+        unsent = Unsent.of(delivery)
+        if unsent is not None:
+            self._unsent.append(unsent)
+        return unsent is not None
+
+    def publish(self) -> list[tuple[Unsent, PublishFailed | None]]:
         """Publish it all, and wait until every in-sync replica has it: for each delivery why not, or `None`.
 
         What of it lies in the user's database is forgotten there. A crash before that publishes it again.
         """
+        if not self._unsent:
+            return []
+        unsent, self._unsent = self._unsent, []
         letters = [(str(each.delivery), outgoing) for each in unsent for outgoing in each.outgoing]
         answers = iter(Publisher.of(self._app).send(letters))
         found = [_worst([next(answers) for _ in each.outgoing]) for each in unsent]
@@ -73,7 +85,7 @@ class Sending:
                 outbox.published()
                 if outbox.home is not None:
                     self._look_for_left(outbox.home)
-        return found
+        return list(zip(unsent, found, strict=True))
 
     def _look_for_left(self, home: Home) -> None:
         """Publish what lies in a database for long: its delivery was lost, with a Redis that was wiped."""

@@ -23,7 +23,19 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Clone, Publisher
 from lossless.worker.ending import ComeBack
-from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, attempt, execution, handler, metrics, resending
+from tasks import (
+    Breaker,
+    DeadLetter,
+    RetryLater,
+    StopConsuming,
+    app,
+    attempt,
+    execution,
+    handler,
+    metrics,
+    resending,
+    waiting,
+)
 from tasks.book import OVER, Book
 from tasks.breaking import Breaking
 from tasks.errors import DeadLettered, TopicHalted
@@ -113,7 +125,7 @@ class World:
         self.book = FakeBook(set())
         monkeypatch.setattr(Book, "of", lambda app, batch: self.book)
         monkeypatch.setattr(Publisher, "of", lambda app: self)
-        monkeypatch.setattr(execution, "send_on", self.send_on)
+        monkeypatch.setattr(waiting, "send_on", self.send_on)
         ran.clear()
 
     def dead_letter(self, delivery: Delivery, dead: Any, group: str) -> None:
@@ -203,7 +215,7 @@ def test_they_travel_with_those_of_other_batches_as_many_as_a_batch_may_have(
     world: World, monkeypatch: pytest.MonkeyPatch, batch: Any, within: float, most: int
 ) -> None:
     monkeypatch.setattr(charge, "batch", batch)
-    monkeypatch.setattr(execution, "WITHIN", within)
+    monkeypatch.setattr(waiting, "WITHIN", within)
     world.run(-1, 2, -3)
     assert world.most == most
 
@@ -323,7 +335,7 @@ def test_the_rest_of_a_batch_whose_size_was_found_goes_back(
     monkeypatch.setattr(charge, "batch", "auto")
     monkeypatch.setattr(charge, "batch_seconds", -1)
     # Slow, it seems: not two of them would be done in the time that a part may take.
-    monkeypatch.setattr(execution, "WITHIN", 1e-9)
+    monkeypatch.setattr(waiting, "WITHIN", 1e-9)
     found = world.run(1, 2, 3, 4, keys=[b"a"] * 4, order=order)
     assert found.startswith("1 done, 3 put back")
     assert [offsets for _, offsets in world.sent] == sent
@@ -394,12 +406,12 @@ def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: p
     def broken(*_: Any) -> None:
         raise OSError("the broker is away")
 
-    monkeypatch.setattr(execution, "send_on", broken)
+    monkeypatch.setattr(waiting, "send_on", broken)
     (left,) = world.comes_back(-1, 2).deliveries
     assert (left.message.offset, left.attempts.failed, left.runs) == (0, 1, 1)
     assert left.due is not None
     # Its time has not come: it waits on, and its failure is counted once.
-    monkeypatch.setattr(execution, "send_on", world.send_on)
+    monkeypatch.setattr(waiting, "send_on", world.send_on)
     world.run_batch(Batch("unit.charge", "orders", 0, (left, *world.made(7, 7, 8).deliveries[2:])))
     assert ran == [-1, 2, 8]
     ((delay, offsets),) = world.sent
@@ -415,7 +427,7 @@ def test_what_was_sent_on_is_not_sent_twice_if_the_next_cannot_be(
             raise OSError("the broker is away")
         world.send_on(*given)
 
-    monkeypatch.setattr(execution, "send_on", once)
+    monkeypatch.setattr(waiting, "send_on", once)
     assert world.comes_back(-1, 78).offsets == [1]
     assert world.sent == [(4, [0])]
 
