@@ -136,7 +136,8 @@ class Board:
             if watched is None or watched.state == DEAD:
                 return
             watched.state, watched.reason = DEAD, reason
-            watched.retries = max(watched.retries, attempts - 1)
+            # It knows, whatever events have told: some come twice, or not at all.
+            watched.retries = max(0, attempts - 1)
             self.mishaps.append(Mishap(identity, error, reason))
             self._settle(identity, watched)
 
