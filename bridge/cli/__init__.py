@@ -1,0 +1,5 @@
+"""The commands: parse, call, print."""
+
+from bridge.cli.entry import cli, main
+
+__all__ = ["cli", "main"]

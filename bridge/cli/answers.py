@@ -1,0 +1,53 @@
+"""What commands begin and end with: the app and its settings, what they print, and their exit codes."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import typer
+from celery import Celery
+from rich.console import Console
+
+from bridge.commands import tables
+from bridge.commands.check import setting_up
+from bridge.errors import AppNotFound, SettingsError
+from bridge.handlers import Routes
+from bridge.records.printable import printable
+from bridge.settings import Settings
+from bridge.settings.modules import find_celery_app
+
+#: Exit codes, for scripts; the last one is sysexits.h's for what is worth another start (EX_TEMPFAIL).
+OK, FAULTS, NOT_FOUND, AGAIN = 0, 1, 2, 75
+
+console = Console(highlight=False)
+
+
+def loaded(name: str) -> tuple[Celery, Settings, Routes]:
+    """The app, its settings and its handlers; what is wrong is printed, and ends the command."""
+    try:
+        app = find_celery_app(name)
+    except AppNotFound as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(NOT_FOUND) from None
+    chosen, routes, faults, imported = setting_up(app, os.environ)
+    if faults:
+        print(f"The bridge does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        raise typer.Exit(FAULTS if imported else NOT_FOUND)
+    return app, replace(chosen, app=name), routes
+
+
+def print_found(found: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """What a command has found: as JSON for programs, else for people."""
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        show()
+
+
+def fail(words: str, code: int) -> NoReturn:
+    """Say why a command has failed, and end it."""
+    print(printable(words, keep=tables.BREAK), file=sys.stderr)
+    raise typer.Exit(code)

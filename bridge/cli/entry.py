@@ -1,0 +1,62 @@
+"""The script `bridge`: every command, and what it does without one."""
+
+import os
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from bridge.cli.answers import OK
+from bridge.cli.deciding import halt, resume
+from bridge.cli.looking import audit, check, find, status, topics
+from bridge.cli.options import AppOption, FormatOption, Level, LevelOption, LogFormat
+from bridge.cli.policy import policy
+from bridge.cli.running import demo, reset, run, run_bridge
+from bridge.settings.versions import versions
+
+#: In the order in which `--help` lists them.
+COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, reset, demo)
+
+cli = typer.Typer(
+    name="bridge",
+    help="Hands Kafka records to Celery tasks. Without a command it runs the bridge.",
+    invoke_without_command=True,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def main() -> None:
+    """The script `bridge` and `python -m bridge`."""
+    # `python -m` has the working directory on the import path, a script has not.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    cli(prog_name="bridge")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(", ".join(f"{name} {number}" for name, number in versions().items()))
+        raise typer.Exit(OK)
+
+
+@cli.callback()
+def default(
+    context: typer.Context,
+    app: AppOption = "tasks",
+    level: LevelOption = Level.INFO,
+    form: FormatOption = LogFormat.TEXT,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions, and exit.")
+    ] = False,
+) -> None:
+    """Hands Kafka records to Celery tasks. Without a command it runs the bridge."""
+    context.obj = app
+    if context.invoked_subcommand is None:
+        run_bridge(app, level, form)
+
+
+for command in COMMANDS:
+    cli.command()(command)
+cli.add_typer(policy, name="policy")

@@ -1,0 +1,83 @@
+"""The commands that run something, or move what a run begins from."""
+
+from typing import Annotated
+
+import typer
+
+from bridge import process
+from bridge.cli.answers import AGAIN, FAULTS, NOT_FOUND, console, fail, loaded
+from bridge.cli.options import FormatOption, Level, LevelOption, LogFormat
+from bridge.commands.reset import reset as reset_of
+from bridge.errors import (
+    CannotReset,
+    ConsumerFailed,
+    KafkaUnavailable,
+    LedgerCannotFsync,
+    LedgerUnavailable,
+    UnfitTopic,
+)
+from bridge.records import log_lines as logs
+
+
+def run(context: typer.Context, level: LevelOption = Level.INFO, form: FormatOption = LogFormat.TEXT) -> None:
+    """Run the bridge until SIGTERM or Ctrl-C.
+
+    Exits 0 after a clean shutdown, 1 if settings are wrong, 75 if it must be started again.
+
+    Example: bridge -A tasks run --log-format json
+    """
+    run_bridge(context.obj, level, form)
+
+
+def run_bridge(name: str, level: Level, form: LogFormat) -> None:
+    """Run it until it is told to end, or must."""
+    logs.begin(level.value, form.value)
+    try:
+        process.run(*loaded(name))
+    except (LedgerCannotFsync, UnfitTopic) as error:
+        fail(str(error), FAULTS)
+    except ConsumerFailed as error:
+        fail(str(error), AGAIN)
+
+
+def reset(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="A source topic.")],
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time as ISO 8601.")],
+    again: Annotated[bool, typer.Option("--again", help="Run again what is settled from there on.")] = False,
+) -> None:
+    """Move the group's committed offsets of a topic, while no bridge runs. What is settled is skipped, unless --again.
+
+    Example: bridge reset orders --to 2026-01-31T12:00 --again
+    """
+    _, chosen, routes = loaded(context.obj)
+    try:
+        moved = reset_of(chosen, routes, topic, to, again=again)
+    except CannotReset as error:
+        fail(str(error), FAULTS)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        fail(str(error), NOT_FOUND)
+    for each in moved:
+        before = "nothing" if each.before is None else each.before
+        console.print(f"{topic}-{each.partition}: {before} → {each.after}")
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End when every record has ended.")] = False,
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many orders to produce: 100 with --once, else no end."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same orders.")] = None,
+) -> None:
+    """Show records being handled, retried and dead-lettered, on a Kafka and a Redis that it brings along.
+
+    Ends at Ctrl-C, with a table of what became of every record.
+
+    With --once it exits 0 when every record has ended, and 1 otherwise.
+
+    Example: bridge demo --once
+    """
+    from bridge.demo.main import run as run_demo
+
+    raise typer.Exit(run_demo(once=once, records=records, seed=seed))
