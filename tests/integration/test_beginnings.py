@@ -44,6 +44,9 @@ class Kafka:
     def id_of(self, topic: str) -> str:
         return self.topic_ids[topic]
 
+    def belonging(self, topic: str) -> None:
+        """None of its topics is a retry or replay topic."""
+
     def identify(self, topics: set[str]) -> dict[str, str]:
         assert topics <= {"orders", *self.gone}
         return self.gone
