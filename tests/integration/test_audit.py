@@ -228,7 +228,7 @@ def test_the_status_tells_topics_and_bridges_and_that_nothing_is_halted(stack: S
     at = found["topics"][topic]["1"]
     assert (at["committed"] or 0, at["end"], at["lag"]) == (0, 5, 5)
     (state,) = found["bridges"].values()
-    assert [f"{topic}-0", f"{topic}-1"] == [place for place in state["assigned"] if place.startswith(topic)]
+    assert [f"{topic}-0", f"{topic}-1"] == [place for place in state["assigned"] if place.startswith(f"{topic}-")]
     assert state["obstacles"] == []
     assert bridge.terminate() == 0
     assert json_of(stack, "status")["bridges"] == {}
