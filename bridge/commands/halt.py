@@ -6,24 +6,20 @@ import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Any, Final
+from typing import Any
 
 from celery import Celery
 
+from bridge.commands.decisions import decisions
 from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
-from bridge.ledger import Ledger
-from bridge.ledger.control import Mirror
-from bridge.ledger.deciding import Outcome, decide, standing
+from bridge.ledger.deciding import Outcome
 from bridge.records import control
 from bridge.records.control import Decision, halt_key, halted_topic
 from bridge.records.gates import topic_gate
 from bridge.settings import Settings
 from bridge.upkeep.facts import iso
-
-#: Seconds for an answer of Redis, which is asked twice.
-ANSWER_WITHIN: Final = 2.0
 
 
 def halt(app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], why: str, by: str) -> dict[str, Any]:
@@ -36,13 +32,14 @@ def halt(app: Celery, settings: Settings, routes: Routes, topics: Sequence[str],
         UnknownTopic: no handler names one of them; nothing was decided.
         NotDecided: neither Kafka nor Redis has it.
     """
-    with closing(_Group(app, settings)) as group:
-        known = group.standing()
+    with decisions(settings) as group, closing(Broker(app)) as broker:
         _refuse_unknown(topics, routes.topics)
         found = {}
         for topic in topics:
-            before = known.get(halt_key(topic))
-            found[topic] = _told(group.decide(topic, control.halt(before, time.time()), by, why, before))
+            data = control.halt(group.standing.get(halt_key(topic)), time.time())
+            outcome = group.decide(halt_key(topic), data, by, why)
+            _move_gate(broker, topic_gate(settings.group, topic), why)
+            found[topic] = _told(outcome)
         return {"topics": found}
 
 
@@ -61,17 +58,17 @@ def resume(
         UnknownTopic: no handler names one of them, and it is not halted; nothing was decided.
         NotDecided: neither Kafka nor Redis has it.
     """
-    with closing(_Group(app, settings)) as group:
-        known = group.standing()
-        halted = halts(known)
+    with decisions(settings) as group, closing(Broker(app)) as broker:
+        halted = halts(group.standing)
         _refuse_unknown(topics or (), {*routes.topics, *halted})
         found = {}
         for topic in sorted(halted) if topics is None else topics:
-            before = known.get(halt_key(topic))
-            if topic in halted:
-                found[topic] = _told(group.decide(topic, None, by, why, before))
-            else:
+            if topic not in halted:
                 found[topic] = {"halted": False, "changed": False}
+                continue
+            outcome = group.decide(halt_key(topic), None, by, why)
+            _move_gate(broker, topic_gate(settings.group, topic), None)
+            found[topic] = _told(outcome)
         return {"topics": found}
 
 
@@ -99,36 +96,13 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-class _Group:
-    """What was decided for the group of the settings."""
-
-    def __init__(self, app: Celery, settings: Settings) -> None:
-        self._settings, self._broker = settings, Broker(app)
-        url, named = settings.ledger_url, settings.ledger_named
-        self._ledger = Ledger(url, "", settings.group, timeout=ANSWER_WITHIN, named=named) if url else None
-        self._mirror = Mirror(self._ledger) if self._ledger else None
-
-    def standing(self) -> dict[str, Decision]:
-        return standing(self._settings, self._mirror)
-
-    def decide(self, topic: str, data: Mapping[str, Any] | None, by: str, why: str, before: Decision | None) -> Outcome:
-        outcome = decide(self._settings, self._mirror, halt_key(topic), data, by, why, before)
-        self._move_gate(topic, None if data is None else why)
-        return outcome
-
-    def _move_gate(self, topic: str, why: str | None) -> None:
-        """Last of all; a bridge brings it in order where the broker does not answer."""
-        name = topic_gate(self._settings.group, topic)
-        with suppress(HandoffFailed), self._broker.gates() as gates:
-            if gates is not None and why is None:
-                gates.open(name)
-            elif gates is not None:
-                gates.shut(name, why or "")
-
-    def close(self) -> None:
-        self._broker.close()
-        if self._ledger is not None:
-            self._ledger.close()
+def _move_gate(broker: Broker, name: str, why: str | None) -> None:
+    """Last of all; a bridge brings it in order where the broker does not answer."""
+    with suppress(HandoffFailed), broker.gates() as gates:
+        if gates is not None and why is None:
+            gates.open(name)
+        elif gates is not None:
+            gates.shut(name, why or "")
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from typing import Any
 from celery import Celery
 
 from bridge.commands.decisions import Decisions, decisions
-from bridge.errors import BridgeError, KafkaUnavailable, PolicyRefused, UnfitTopic, UnknownHandler
+from bridge.errors import BridgeError, KafkaUnavailable, PolicyRefused, UnknownHandler
 from bridge.handlers import Handler, Routes
 from bridge.ledger.deciding import Outcome
 from bridge.records.control import Decision, policy_key
 from bridge.records.policies import Data, changed_options, changed_policies, steps, summary, values, with_set, without
 from bridge.settings import Settings
-from bridge.topics.at_need import RetryTopics
 from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed_tiers
+from bridge.topics.retries import RetryTopics
 from bridge.upkeep.facts import iso
 
 
@@ -179,10 +179,11 @@ def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
     for topic in handler.topics:
         for delay in needed_tiers(settings, routes, topic):
             try:
-                if not topics.there(topic, delay):
-                    missing[names.retry(topic, delay)] = "it is not there, and was not made"
-            except (KafkaUnavailable, UnfitTopic) as error:
-                missing[names.retry(topic, delay)] = str(error)
+                fault = topics.fault(topic, delay, settings.group)
+            except KafkaUnavailable as error:
+                fault = str(error)
+            if fault is not None:
+                missing[names.retry(topic, delay)] = fault
     return missing
 
 

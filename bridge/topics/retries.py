@@ -6,7 +6,7 @@ A topic that drops its records before they are due, by age or because another ha
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
@@ -58,7 +58,8 @@ class RetryTopics:
         with self._lock:
             self._know()
             named = {delay: self._ours(source, delay, group) for delay in sorted(set(delays))}
-            self._look([ours for ours in named.values() if ours.name in self._known])
+            self._look(named.values())
+            self._say_faults(named.values())
             return tuple(delay for delay, ours in named.items() if self._is_usable(ours.name))
 
     def ready(self, source: str, delay: int, group: str) -> str | None:
@@ -73,6 +74,20 @@ class RetryTopics:
             if not self._is_usable(ours.name):
                 return None
             return ours.name if ours.name in self._known or self._make(ours) else None
+
+    def fault(self, source: str, delay: int, group: str) -> str | None:
+        """Why nothing may be parked in the topic of a tier, which is made if it is missing; `None`: it may.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        with self._lock:
+            self._know()
+            ours = self._ours(source, delay, group)
+            self._look([ours])
+            if ours.name in self._known:
+                return self._fault(ours.name) or None
+            return None if self._is_usable(ours.name) and self._make(ours) else "it is not there, and was not made"
 
     def existing(self, source: str, delays: Iterable[int], group: str) -> list[str]:
         """The retry topics of these tiers that there are.
@@ -118,7 +133,7 @@ class RetryTopics:
 
     def _is_usable(self, name: str) -> bool:
         if name in self._known:
-            return not self._faults.get(name, (0.0, ""))[1]
+            return not self._fault(name)
         if topic_fault(name) is not None:
             return False
         # librdkafka's mock of a cluster has no CreateTopics, and makes what is written to.
@@ -139,17 +154,23 @@ class RetryTopics:
         self._known_at = self._clock() - KNOWN_FOR + NEW_FOR
         return True
 
-    def _look(self, topics: Sequence[Ours]) -> None:
-        """Look how these topics keep their records, as far as that is not known."""
-        now = self._clock()
-        unknown = [ours for ours in topics if now - self._faults.get(ours.name, (float("-inf"), ""))[0] >= KNOWN_FOR]
+    def _look(self, topics: Iterable[Ours]) -> None:
+        """Look how those of these topics that there are keep their records, as far as that is not known."""
+        now, never = self._clock(), (float("-inf"), "")
+        there = [ours for ours in topics if ours.name in self._known]
+        unknown = [ours for ours in there if now - self._faults.get(ours.name, never)[0] >= KNOWN_FOR]
         if not unknown or self._mock or self._admin is None:
             return
         # Who may write to a topic may perhaps not see how it keeps what is written: then nothing is known against it.
         found = configs(self._admin, [ours.name for ours in unknown])
         for ours in unknown:
-            fault = too_short(ours, found.get(ours.name, {})) or ""
-            self._faults[ours.name] = (now, fault)
-            if fault and (ours.name, fault) not in self._said:
-                self._said.add((ours.name, fault))
+            self._faults[ours.name] = (now, too_short(ours, found.get(ours.name, {})) or "")
+
+    def _fault(self, name: str) -> str:
+        return self._faults.get(name, (0.0, ""))[1]
+
+    def _say_faults(self, topics: Iterable[Ours]) -> None:
+        for name in (ours.name for ours in topics if ours.name in self._known):
+            if (fault := self._fault(name)) and (name, fault) not in self._said:
+                self._said.add((name, fault))
                 logger.error("Nothing is parked there, but in the next longer topic, or in Celery: %s", fault)

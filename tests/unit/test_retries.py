@@ -123,6 +123,18 @@ def test_a_topic_that_would_lose_what_waits_in_it_is_refused_and_said_once(monke
     assert topics.usable("orders", (300, 3_600, 21_600), "g") == (300, 21_600)
 
 
+def test_who_changes_a_policy_hears_why_a_tier_has_no_topic_and_has_it_made(monkeypatch, caplog):
+    kafka = Kafka(orders=2, orders_retry_5m=1)
+    kafka.configs = {"orders.retry.5m": {"retention.ms": "300000", "cleanup.policy": "delete"}}
+    topics = over(kafka, monkeypatch)
+    assert "keeps records for 300 s" in str(topics.fault("orders", 300, "g"))
+    assert topics.fault("orders", 3_600, "g") is None
+    assert [made.topic for made in kafka.made] == ["orders.retry.1h"]
+    assert topics.fault("others", 3_600, "g") == "it is not there, and was not made"
+    # It is told, and not logged: nothing is parked by who asks.
+    assert caplog.records == []
+
+
 def test_a_kafka_that_does_not_answer_is_said_to_be_away(monkeypatch):
     kafka = Kafka(orders=1)
     kafka.away = True
