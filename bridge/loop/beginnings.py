@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 #: Seconds that Kafka may take to say what is committed, and until it is asked again.
 ANSWER_WITHIN: Final = 2.0
 AGAIN_AFTER: Final = 1.0
+#: Seconds after which it is said that it is not known.
+SAID_AFTER: Final = 3.0
 #: Seconds of one turn of the loop for all looks at the ledger.
 TURN: Final = 0.05
 
@@ -42,6 +44,8 @@ class _Open:
     look: Iterator[int | None] | None = None
     start: int | None = None
     first: int = 0
+    #: Since when it is known that something is not known, and whether that was said.
+    waits_since: float | None = None
     said: bool = False
 
 
@@ -69,7 +73,7 @@ class Beginnings:
     @property
     def unasked(self) -> bool:
         """Whether Kafka has yet to say something of one of them for the first time."""
-        return any(each.log is None and not each.said for each in self._open.values())
+        return any(each.log is None and each.waits_since is None for each in self._open.values())
 
     def add(self, places: Iterable[Place]) -> None:
         """These are to begin, or to begin anew: nothing that was known of them counts."""
@@ -150,10 +154,14 @@ class Beginnings:
 
     def _later(self, place: Place, why: str) -> None:
         each = self._open[place]
-        each.ask_at = self._clock() + AGAIN_AFTER
-        if not each.said:
+        now = self._clock()
+        each.ask_at = now + AGAIN_AFTER
+        if each.waits_since is None:
+            each.waits_since = now
+        # A topic that was made a moment ago has no leader yet.
+        if not each.said and now - each.waits_since >= SAID_AFTER:
             logger.warning("%s-%d: where to begin is not known yet: %s", *place, why)
-        each.said = True
+            each.said = True
 
     def _begins(self, consumer: Consumer, place: Place, each: _Open) -> bool:
         if each.start is None:

@@ -107,7 +107,8 @@ def test_a_partition_without_a_leader_holds_up_no_other():
     assert (sorted(began), list(found)) == ([("orders", 0), ("orders", 2)], [("orders", 1)])
 
 
-def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture):
+def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.loop.beginnings.SAID_AFTER", 0)
     kafka: Any = Kafka(0, 10, -1001, "")
     kafka.gone = {"gone": "Kafka does not say the id of topic 'gone'"}
     began: list[Place] = []

@@ -127,7 +127,7 @@ def endings(
     prefix = folder.name
     kafka.create_topics(*(f"{prefix}.{name}" for name in TOPICS), partitions=2)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    tight = NewTopic(f"{prefix}.large.dlq", 1, 1, config={"max.message.bytes": "3000"})
+    tight = NewTopic(f"{prefix}.large.dlq", 1, 1, config={"max.message.bytes": "3100"})
     admin.create_topics([tight])[tight.topic].result(30)
     handlers = "tests.handlers.endings"
     with Stack(kafka.bootstrap_servers, redis_shared.fresh_url(), prefix, folder, handlers) as stack:
@@ -220,6 +220,10 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
         "handler",
         "bridge_group",
         "attempts",
+        "attempts_failed",
+        "attempts_lost",
+        "attempts_postponed",
+        "attempts_replayed",
         "reason",
         "error_class",
         "error_message",
