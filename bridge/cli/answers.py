@@ -11,8 +11,8 @@ import typer
 from celery import Celery
 from rich.console import Console
 
-from bridge.commands import tables
 from bridge.commands.check import setting_up
+from bridge.commands.printing import BREAK
 from bridge.errors import AppNotFound, SettingsError
 from bridge.handlers import Routes
 from bridge.records.printable import printable
@@ -49,5 +49,5 @@ def print_found(found: Any, as_json: bool, show: Callable[[], None]) -> None:
 
 def fail(words: str, code: int) -> NoReturn:
     """Say why a command has failed, and end it."""
-    print(printable(words, keep=tables.BREAK), file=sys.stderr)
+    print(printable(words, keep=BREAK), file=sys.stderr)
     raise typer.Exit(code)

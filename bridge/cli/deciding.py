@@ -7,7 +7,7 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
 from bridge.cli.options import ByOption, WhyOption
-from bridge.commands import tables
+from bridge.commands import decision_tables as tables
 from bridge.commands.halt import halt as halt_topics
 from bridge.commands.halt import resume as resume_topics
 from bridge.commands.halt import who

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
 from bridge.cli.options import ByOption
-from bridge.commands import tables
+from bridge.commands import decision_tables as tables
 from bridge.commands.halt import who
 from bridge.commands.policy import history as history_of
 from bridge.commands.policy import policies, set_policy, unset_policy

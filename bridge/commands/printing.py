@@ -1,0 +1,27 @@
+"""How commands print for people: a table, a line, whatever others have put into it."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from bridge.records.printable import printable
+
+#: Faults may have several lines, those of a module that cannot be imported for one.
+BREAK = "\n"
+
+
+def print_table(console: Console, table: Table) -> None:
+    """As wide as it is, also in a pipe of 80 columns: a name or a number that is cut is of no use."""
+    table.width = Measurement.get(console, console.options.update(max_width=1_000), table).maximum
+    console.print(table, crop=False)
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """One line, whatever others have put into it: what is in square brackets is no colour, and an escape none."""
+    console.print(printable(text), style=style, markup=False, soft_wrap=True)
+
+
+def cell(text: str) -> str:
+    """What others have put into a cell of a table."""
+    return escape(printable(text))
