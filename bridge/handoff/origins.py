@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from bridge.ledger import OWN, Fate, Ledger, Mark, to_skip
-from bridge.partitions.parked import Held, ParkedPartition
+from bridge.partitions.held import Held
+from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Group
 

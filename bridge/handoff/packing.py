@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from bridge.handoff.templates import Outgoing
 from bridge.ledger import OWN, Account
-from bridge.partitions.parked import Held, ParkedPartition
+from bridge.partitions.held import Held
+from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Group
 from bridge.records.header import Row, header_of

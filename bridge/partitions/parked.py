@@ -9,15 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bridge.handlers import Handler
 from bridge.kafka import Record
-from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.ledger import OWN, Fate, Mark
 from bridge.partitions.due import Budget, Due
+from bridge.partitions.held import Held, Whose
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Group, Portion, Portions
-from bridge.records.message import Delivery
 from bridge.records.parked import Parked, read
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
@@ -33,45 +33,6 @@ MESSAGE_BYTES: Final = 1_000_000
 _OPEN: Final = (Fate.OPEN, Fate.GAP)
 #: Deliveries of a group where nobody says how many.
 ALONE: Final = Portion(1, 1)
-
-
-class Whose(NamedTuple):
-    """What may travel together: the deliveries of one handler and one partition of its source."""
-
-    handler: str
-    topic: str
-    topic_id: str
-    partition: int
-
-    @property
-    def account(self) -> Account:
-        """Where the fates of the origins are."""
-        return Account(*self)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A record that is in memory."""
-
-    offset: int
-    parked: Parked
-    size: int
-
-    @property
-    def delivery(self) -> Delivery:
-        """What is to run again."""
-        return self.parked.delivery
-
-    @property
-    def origin(self) -> int:
-        """The offset at which its message first lay."""
-        return self.parked.delivery.message.offset
-
-    @property
-    def whose(self) -> Whose:
-        """With what it may travel."""
-        message = self.delivery.message
-        return Whose(self.delivery.handler, message.topic, self.parked.topic_id, message.partition)
 
 
 @dataclass(frozen=True, slots=True)
