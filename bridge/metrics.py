@@ -56,6 +56,18 @@ class BridgeMetrics:
             ["queue"],
             registry=self.registry,
         )
+        self.backlog = Gauge(
+            "bridge_backlog_deliveries",
+            "Deliveries of a queue to be run: ready in the broker, taken by workers, due in Kafka; of the whole group.",
+            ["queue", "state"],
+            registry=self.registry,
+        )
+        self.backlog_seconds = Gauge(
+            "bridge_backlog_seconds",
+            "Seconds that one process of a worker needs for them; none while that was never measured.",
+            ["queue", "state"],
+            registry=self.registry,
+        )
         self.workers = Gauge(
             "bridge_workers", "Living workers that consume a Celery queue.", ["queue"], registry=self.registry
         )
@@ -187,6 +199,15 @@ class BridgeMetrics:
         """Show how many messages of each queue wait for their time."""
         for queue, count in waiting.items():
             self.retries.labels(queue).set(count)
+
+    def show_backlog(self, found: Mapping[tuple[str, str], tuple[float, float | None]]) -> None:
+        """Show how much is to be done, by queue and state: deliveries, and seconds where they are known."""
+        for labels, (deliveries, seconds) in found.items():
+            self.backlog.labels(*labels).set(round(deliveries))
+            if seconds is not None:
+                self.backlog_seconds.labels(*labels).set(seconds)
+            else:
+                self.backlog_seconds.remove_by_labels(dict(zip(("queue", "state"), labels, strict=True)))
 
     def show_workers(self, workers: Mapping[str, int]) -> None:
         """Show how many living workers consume each queue."""

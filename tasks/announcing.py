@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from celery import Celery
@@ -15,8 +16,10 @@ from celery import Celery
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.records.header import Contents
 from bridge.settings import Settings
 from bridge.settings.versions import versions
+from lossless.transport.working import known_requests
 
 logger = logging.getLogger(__name__)
 
@@ -75,5 +78,18 @@ class Announcing:
             "started": self._started,
             "queues": sorted(map(str, self._app.amqp.queues.consume_from)),
             "handlers": sorted(name for name, task in self._app.tasks.items() if getattr(task, "source_topics", ())),
+            "holds": holds(known_requests()),
             "processes": int(getattr(pool, "num_processes", None) or getattr(pool, "limit", None) or 1),
         }
+
+
+def holds(requests: Iterable[Any]) -> dict[str, dict[str, int]]:
+    """Deliveries that a worker has and that have not ended, by queue and handler."""
+    found: dict[str, dict[str, int]] = {}
+    for request in requests:
+        message = request.message
+        contents = Contents.of(message.headers or {})
+        if contents is not None:
+            queue = found.setdefault(str((message.delivery_info or {}).get("routing_key")), {})
+            queue[request.name] = queue.get(request.name, 0) + len(contents.offsets)
+    return found

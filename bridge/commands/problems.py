@@ -28,6 +28,7 @@ def problems(facts: Facts) -> list[str]:
         *held.unfit(facts),
         *held.overdue(facts),
         *held.drained(facts),
+        *standing.dying(facts),
         *standing.paused(facts),
         *standing.behind(facts),
         *unsettled.failing(facts),

@@ -6,6 +6,8 @@ from typing import Any, Final
 from bridge.partitions.parked import NOT_DUE
 from bridge.pauses.halts import HALTED
 from bridge.pauses.needs import NEEDS
+from bridge.pauses.queues import BYTES
+from bridge.pauses.sources import DYING, PARKED
 from bridge.upkeep.facts import Facts, Memory, records, when
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
@@ -13,6 +15,14 @@ PAUSED_LONG: Final = 60.0
 UNASSIGNED_LONG: Final = 30.0
 #: Share of its memory from which on a Redis is nearly full.
 NEARLY_FULL: Final = 0.9
+#: How the reason begins that is told by itself (`dying`).
+_ELSEWHERE: Final = DYING.format("")
+#: What to do if it does not get less, by how the reason begins.
+_MORE_WORKERS: Final = "add workers if it does not fall"
+_ADVICE: Final = {
+    PARKED.format(""): "see what its handlers fail with, or raise kafka_pause_above_parked",
+    BYTES.format(""): "add workers if it does not fall, or give Redis memory and raise kafka_pause_above_bytes",
+}
 
 
 def memory(facts: Facts) -> Iterator[str]:
@@ -129,15 +139,37 @@ def paused(facts: Facts) -> Iterator[str]:
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
             # What is halted, or waits for what it needs, is said as that; what waits for its time is as it should be.
-            if facts.now - at >= PAUSED_LONG and why not in ("handoff", HALTED, NEEDS, NOT_DUE):
+            if (
+                facts.now - at >= PAUSED_LONG
+                and not why.startswith(_ELSEWHERE)
+                and why not in ("handoff", HALTED, NEEDS, NOT_DUE)
+            ):
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):
         queue = why.removeprefix("queue ") if why.startswith("queue ") else None
+        advice = next((text for start, text in _ADVICE.items() if why.startswith(start)), _MORE_WORKERS)
         length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
         yield (
             f"{len(places)} partitions are paused, {when(since, facts.now)}: {why}{length}. They go on when that is "
-            f"less; add workers if it does not fall. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})"
+            f"less; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})"
+        )
+
+
+def dying(facts: Facts) -> Iterator[str]:
+    """Topics that are paused because too many of their deliveries die: at once, for somebody must look."""
+    since: dict[str, float] = {}
+    for state in (facts.bridges or {}).values():
+        for place, why in state["paused"].items():
+            if why.startswith(_ELSEWHERE):
+                at = state.get("paused_since", {}).get(place, facts.now)
+                topic = why.removeprefix(_ELSEWHERE)
+                since[topic] = min(at, since.get(topic, at))
+    for topic, at in sorted(since.items()):
+        yield (
+            f"Topic {topic!r} is paused, {when(at, facts.now)}: too many of its deliveries died within a minute "
+            "(kafka_pause_dead_letters_a_minute). It goes on by itself, and pauses again if they go on dying: see the "
+            f"dead letters below and mend the cause; `bridge halt {topic}` stops it until then."
         )
 
 

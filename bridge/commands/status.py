@@ -242,6 +242,7 @@ def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
                 "workers": None
                 if facts.workers is None
                 else sum(queue in state["queues"] for state in facts.workers.values()),
+                "backlog": _backlog(facts, queue),
             }
             for queue, length in facts.queues.items()
         },
@@ -264,6 +265,12 @@ def _shown(asked: _Asked, settings: Settings, routes: Routes) -> dict[str, Any]:
         },
         "unanswered": asked.silent,
     }
+
+
+def _backlog(facts: Facts, queue: str) -> Any:
+    """What is to be done, as a bridge says it: each says it of the whole group. `None` where none runs."""
+    said = (state.get("backlog", {}).get(queue) for state in (facts.bridges or {}).values())
+    return next((each for each in said if each), None)
 
 
 def _parked(facts: Facts) -> list[dict[str, Any]]:

@@ -13,8 +13,10 @@ from bridge.errors import HandoffFailed
 from bridge.handlers import queue_of
 from bridge.handoff.templates import Outgoing, Template
 from bridge.ledger.riding import PROPERTY
+from bridge.records.header import LISTS
 from lossless.transport.channel import Channel
 from lossless.transport.gates import Gates
+from lossless.transport.weighing import Weighed, weigh
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class Broker:
         self._queues: dict[str, str] = {}
         self._producer: Producer | None = None
         self._connection: Connection | None = None
+        self._may_not_weigh = False
 
     def publish(self, outgoing: Iterable[Outgoing]) -> None:
         """Publish batches, many a round trip where the transport can (kombu's `Producer.batch`).
@@ -140,6 +143,25 @@ class Broker:
             if not isinstance(channel, Channel):
                 return {}
             return {queue: channel.waiting_count(queue) - channel.aside_count(queue) for queue in queues}
+
+    def weigh(self, queues: Collection[str]) -> dict[str, Weighed]:
+        """What each of those queues weighs, and what some of its messages carry; nothing where that cannot be asked.
+
+        Raises:
+            HandoffFailed: the broker does not answer.
+        """
+        with self.producer() as producer:
+            channel: Any = producer.channel
+            if not isinstance(channel, Channel) or self._may_not_weigh:
+                return {}
+            found = {queue: weighed for queue in queues if (weighed := weigh(channel, queue, LISTS)) is not None}
+        if len(found) < len(queues):
+            self._may_not_weigh = True
+            logger.warning(
+                "This Redis user may not run MEMORY USAGE: how many bytes the queues take is not known, nor how many "
+                "deliveries their messages carry. Allow it: ACL SETUSER … +memory|usage."
+            )
+        return found
 
     def aside(self) -> dict[str, int]:
         """How many messages each gate has set aside; none where the broker has no gates.

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from bridge.errors import BridgeError
@@ -174,12 +174,17 @@ class Sizes:
 
     def _count_processes(self) -> dict[str, int]:
         assert self._workers is not None
-        counts: dict[str, int] = {}
-        for state in self._workers.living().values():
-            queues, processes = _consumed(state), _processes(state)
-            for queue in queues:
-                counts[queue] = counts.get(queue, 0) + processes
-        return counts
+        return processes_of(self._workers.living().values())
+
+
+def processes_of(workers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many processes consume each queue, as living workers say it."""
+    counts: dict[str, int] = {}
+    for state in workers:
+        queues, processes = _consumed(state), _processes(state)
+        for queue in queues:
+            counts[queue] = counts.get(queue, 0) + processes
+    return counts
 
 
 def _consumed(state: Mapping[str, Any]) -> set[str]:

@@ -1,4 +1,6 @@
-"""What each bridge has put into the queues of what was parked: together they keep its share; no fate rests on it."""
+"""What bridges tell each other, a number or two a queue or topic, so that what they do fits together; no fate rests on
+it. What each has put into the queues of what was parked, for one: together they keep its share.
+"""
 
 import time
 from collections.abc import Mapping
@@ -16,13 +18,14 @@ class Ahead:
 
     Parameters:
         member: the name of this bridge.
+        what: it is told of.
     """
 
-    def __init__(self, ledger: Ledger, member: str) -> None:
-        self._ledger, self._member = ledger, member
+    def __init__(self, ledger: Ledger, member: str, what: str = "ahead") -> None:
+        self._ledger, self._member, self._what = ledger, member, what
 
     def exchange(self, mine: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        """Say how many messages and deliveries wait in each queue; return the sum of what others have said.
+        """Say the numbers of each queue (messages and deliveries that wait there); return the sums of the others'.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -45,4 +48,4 @@ class Ahead:
         return messages, deliveries
 
     def _key(self, queue: str) -> str:
-        return key(self._ledger.cluster, self._ledger.group, "ahead", queue)
+        return key(self._ledger.cluster, self._ledger.group, self._what, queue)

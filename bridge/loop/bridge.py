@@ -158,6 +158,8 @@ class Bridge:
             parts.gauges.unaccounted,
             batches := parts.sizes.shown(),
             parts.unread,
+            due=parts.due,
+            ready={queue: depth.carried for queue, depth in parts.queues.depths.items()},
         )
         self.metrics.show_batches({handler: size.number for handler, size in batches.items()})
 

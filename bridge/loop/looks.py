@@ -21,6 +21,7 @@ COMMIT_EVERY: Final = 1.0
 FSYNC_EVERY: Final = 5.0
 QUEUES_EVERY: Final = 0.5
 DECIDED_EVERY: Final = 0.5
+SOURCES_EVERY: Final = 1.0
 NEEDS_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
@@ -49,6 +50,7 @@ class Looks:
             Job("fates", FATES_EVERY, self._fates),
             Job("commit", FSYNC_EVERY if parts.before.fsyncs else COMMIT_EVERY, committing.commit),
             Job("queues", QUEUES_EVERY, self._queues),
+            Job("sources", SOURCES_EVERY, self._sources),
             Job("needs", NEEDS_EVERY, parts.needs.look),
             Job("decided", DECIDED_EVERY, parts.before.decided.look),
             Job("kafka", KAFKA_EVERY, self._kafka),
@@ -102,8 +104,14 @@ class Looks:
         self._since_queues = 0
         self._parts.queues.look()
 
+    def _sources(self) -> None:
+        kafka = self._parts.before.kafka
+        self._parts.sources.look(kafka.dying, kafka.parked)
+
     def _kafka(self) -> None:
         self._parts.before.kafka.ask(self._parts.assignment)
+        if self._parts.sources.letters.wanted:
+            self._parts.before.kafka.ask_letters()
         self._subscription.tell_orphans()
 
     def _stuck(self) -> None:

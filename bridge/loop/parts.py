@@ -17,6 +17,7 @@ from bridge.ledger import Ledger
 from bridge.loop.beginnings import Beginnings
 from bridge.loop.blockage import Blockage
 from bridge.loop.commits import Commits
+from bridge.loop.due import due
 from bridge.loop.held import Held
 from bridge.loop.log_check import Logs
 from bridge.loop.rereads import Rereads
@@ -27,8 +28,8 @@ from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.parked import ParkedPartition
 from bridge.pauses.pauses import Pauses
-from bridge.pauses.pressure import Limits
 from bridge.pauses.queues import Queues
+from bridge.pauses.sources import Sources
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
@@ -92,6 +93,7 @@ class Parts:
     needs: Needs
     commits: Commits
     queues: Queues
+    sources: Sources
     logs: Logs
     beginnings: Beginnings
     rereads: Rereads
@@ -113,6 +115,14 @@ class Parts:
             if partition.place in ends and not isinstance(partition, ParkedPartition)
         }
 
+    @property
+    def due(self) -> dict[str, dict[str, float]]:
+        """Deliveries that could run now if they were handed off, by queue and handler."""
+        before, unread = self.before, self.unread
+        halted, held = before.decided.halts, self.needs.held
+        partitions, ripe, queue_of = self.assignment.partitions, before.kafka.ripe, before.broker.queue_of
+        return due(partitions, unread, ripe, before.routes, queue_of, halted=halted, held=held)
+
     @classmethod
     def of(cls, before: Before) -> "Parts":
         """Of the cluster that has answered."""
@@ -128,8 +138,8 @@ class Parts:
         dispatch = Dispatch(broker, ledger, marks, sizes, shares, settings.one_redis, cluster, settings.group, metrics)
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after
-        limits = Limits(file.kafka_pause_above, file.kafka_resume_below)
-        queues = Queues(broker, before.routes, limits, metrics)
+        queues = Queues(broker, before.routes, file, metrics, ledger)
+        sources = Sources(before.routes.topics, file, ledger)
         logs = Logs(ledger, assignment, commits, metrics)
         starts = Starts(settings, assignment, ledger, logs)
         # A record of a retry topic may name a handler that is none of ours any more: it goes to the default queue.
@@ -149,7 +159,8 @@ class Parts:
             beginnings=Beginnings(assignment, before.catalog, logs, starts, clock),
             rereads=Rereads(assignment),
             rewinds=Rewinds(assignment),
-            pauses=Pauses(assignment, queues, metrics, before.catalog.source_of),
+            sources=sources,
+            pauses=Pauses(assignment, queues, metrics, before.catalog.source_of, sources),
             timetable=Timetable(clock),
             search=Search(Messages(broker), Suspects(ledger, metrics, after), assignment, after, queues=everywhere)
             if ledger

@@ -99,6 +99,11 @@ class Partition:
         """For each handler, how many deliveries may be handed out now that several processes could share."""
         return {name: each.ready for each in self._turns if each.waiting for name in each.handlers}
 
+    @property
+    def waiting(self) -> dict[str, int]:
+        """For each handler, how many deliveries were read and are not handed out, whatever they wait for."""
+        return {name: each.waiting for each in self._turns for name in each.handlers}
+
     def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[Group, list[Record]]]:
         """What may be handed out now, with its records.
 

@@ -8,6 +8,7 @@ from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.pauses import halts, needs
 from bridge.pauses.queues import Queues
+from bridge.pauses.sources import Sources
 from bridge.records.place import Place
 
 HANDOFF_BLOCKED: Final = "handoff"
@@ -27,10 +28,13 @@ class Pauses:
         queues: Queues,
         metrics: BridgeMetrics,
         source_of: Callable[[str], str] = str,
+        sources: Sources | None = None,
     ) -> None:
         self._assignment, self._queues, self._metrics = assignment, queues, metrics
+        self._sources = sources
         self._source_of = source_of
         self._reasons: dict[Place, str] = {}
+        self._shown: dict[Place, str] = {}
 
     @property
     def reasons(self) -> Mapping[Place, str]:
@@ -62,9 +66,11 @@ class Pauses:
                 consumer.pause([TopicPartition(*place) for place in pause])
             if resume:
                 consumer.resume([TopicPartition(*place) for place in resume])
-        if wanted != self._reasons:
-            self._metrics.show_paused(wanted)
         self._reasons = wanted
+        # Against what is shown: what was given up is in none of both.
+        if wanted != self._shown:
+            self._metrics.show_paused(wanted)
+            self._shown = {**wanted}
 
     def begin(self, consumer: Consumer, places: Collection[Place]) -> None:
         """Pause what is newly assigned: where it begins is to be found out first."""
@@ -83,6 +89,8 @@ class Pauses:
             if (reason := partition.pressure()) is not None
         }
         wanted.update(self._queues.pauses(self._assignment))
+        if self._sources is not None:
+            wanted.update(self._sources.pauses(self._assignment))
         wanted.update(needs.pauses(self._assignment.partitions, held))
         wanted.update(halts.pauses(self._assignment, halted, self._source_of))
         return wanted | dict.fromkeys(beginning, BEGINNING)

@@ -30,6 +30,8 @@ HEADER: Final = "kafka"
 #: Rows and columns, of what came straight from its source, and of what came by a retry or replay topic.
 _ROWS: Final = ("messages", "again")
 _COLUMNS: Final = ("columns", "again_columns")
+#: Names of lists that have an item for each delivery: one of them is in each header.
+LISTS: Final = ("timestamps", *_ROWS)
 #: What is written of a delivery beside its record, where it is not nothing.
 _MORE: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due")
 #: What another's header, or a broken one, makes the readers raise.

@@ -129,7 +129,13 @@ def _of_pattern(name: str, pattern: str, needed: tuple[str, ...], group: str) ->
 def of_ledger(settings: Settings) -> list[str]:
     """Topics that ask for what this ledger, or the lack of one, does not give."""
     topics = settings.file.kafka_topics.items()
-    return [fault for topic, chosen in topics for fault in _of_topic(settings, f"kafka_topics[{topic!r}]", chosen)]
+    found = [fault for topic, chosen in topics for fault in _of_topic(settings, f"kafka_topics[{topic!r}]", chosen)]
+    if settings.file.kafka_pause_above_seconds is not None and settings.ledger_url is None:
+        found.append(
+            "celeryconfig: kafka_pause_above_seconds needs a ledger in Redis, where workers tell how long deliveries "
+            "take, and the broker is not one (redis:// or rediss://): set LEDGER_URL."
+        )
+    return found
 
 
 def _of_topic(settings: Settings, where: str, chosen: TopicSettings) -> Iterator[str]:

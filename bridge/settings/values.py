@@ -41,6 +41,10 @@ class FileSettings(BaseModel):
         kafka_retry_share: the part of the workers' time that what was parked or sent back has while all else waits too.
         kafka_pause_above: messages in a Celery queue from which on its topics are paused.
         kafka_resume_below: messages in that queue below which they go on.
+        kafka_pause_above_bytes: bytes of Redis that a Celery queue takes from which on its topics are paused.
+        kafka_pause_above_seconds: seconds that all processes which consume a queue need for what waits there.
+        kafka_pause_dead_letters_a_minute: dead letters of a topic within a minute from which on it is paused.
+        kafka_pause_above_parked: records in a topic's retry topics from which on it is paused.
         kafka_window: offsets from the first that is not settled to the last that was read, above which a partition with
             commit="completion" is paused.
         kafka_stuck_after: seconds after which a delivery that is handed off and not settled is looked for, and
@@ -62,6 +66,10 @@ class FileSettings(BaseModel):
     kafka_retry_share: float = Field(default=0.5, gt=0, lt=1)
     kafka_pause_above: int = Field(default=20_000, gt=0)
     kafka_resume_below: int = Field(default=10_000, ge=0)
+    kafka_pause_above_bytes: int | None = Field(default=1_000_000_000, gt=0)
+    kafka_pause_above_seconds: float | None = Field(default=None, gt=0)
+    kafka_pause_dead_letters_a_minute: int | None = Field(default=None, gt=0)
+    kafka_pause_above_parked: int | None = Field(default=None, gt=0)
     kafka_window: int = Field(default=100_000, ge=1_000)
     kafka_stuck_after: float = Field(default=3_600, ge=1)
     kafka_unknown_for: float = Field(default=3_600, ge=0)

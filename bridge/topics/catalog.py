@@ -16,7 +16,9 @@ from bridge.kafka import (
     TopicPartition,
     admin_client,
 )
+from bridge.records.place import Place
 from bridge.settings import Settings
+from bridge.topics.asking import Asking
 from bridge.topics.belonging import Belonging, Belongings
 from bridge.topics.making import ANSWER_WITHIN, MOCK, configs, grow, made_on_first_use, make, shape_of
 from bridge.topics.names import TopicNames
@@ -44,6 +46,7 @@ class Catalog:
         unfit: retry topics that would drop records before they are due, a sentence each, as last found.
         waiting: the retry and replay topics of the sources that exist, with whose they are.
         orphans: what looks like a retry topic of a source that no handler names, with that source.
+        letters: the partitions of each source's dead letters, as far as they were seen.
         topic_ids: per topic, the id that tells it from one of the same name that was deleted before.
     """
 
@@ -63,6 +66,13 @@ class Catalog:
         self.unfit: list[str] = []
         self.cluster = ""
         self.topic_ids: dict[str, str] = {}
+        names = TopicNames.of(settings)
+        self._letters = {source: names.dead_letters(source) for source in self._topics}
+        self.letters: dict[str, list[Place]] = {}
+
+    def asking(self) -> Asking:
+        """A question of one's own about offsets."""
+        return Asking(self._admin)
 
     @property
     def complete(self) -> bool:
@@ -124,6 +134,11 @@ class Catalog:
         # One that has no leader for a moment stays what it was.
         there = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
         self.waiting = self._belongings.of(there)
+        self.letters.update(
+            (source, [(name, number) for number in known[name].partitions])
+            for source, name in self._letters.items()
+            if name in known and known[name].error is None
+        )
         named = ((name, self._belongings.source_of(name)) for name in there if name not in self._topics)
         self.orphans = {name: source for name, source in named if source is not None and source not in self._topics}
 

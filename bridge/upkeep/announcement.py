@@ -17,11 +17,13 @@ from bridge.handlers import Routes
 from bridge.handoff.size import Size
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.ledger.times import Times
 from bridge.ledger.underway import oldest
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings.versions import versions
+from bridge.upkeep.backlog import Counts, backlogs, shown, total
 from bridge.upkeep.behind import Behind
 from bridge.upkeep.facts import Facts, HandlerFacts
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
@@ -76,6 +78,8 @@ class Announcement:
         self._oldest: Mapping[tuple[str, str], float] = {}
         self._uncared_for: frozenset[str] = frozenset()
         self._divided: frozenset[str] = frozenset()
+        self._ready: Counts = {}
+        self._backlog: dict[str, Any] = {}
         self._taken_in = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="announcement", daemon=True)
@@ -95,6 +99,9 @@ class Announcement:
         unaccounted: Mapping[tuple[str, int, str], int] = MappingProxyType({}),
         batches: Mapping[str, Size] = MappingProxyType({}),
         unread: Mapping[Place, int] = MappingProxyType({}),
+        *,
+        due: Counts = MappingProxyType({}),
+        ready: Counts = MappingProxyType({}),
     ) -> None:
         """Note how this bridge is, for `bridge status`; the thread says it.
 
@@ -103,6 +110,8 @@ class Announcement:
             unaccounted: committed offsets whose fate is open, by topic, partition and handler.
             batches: by handler, how many deliveries a message carries.
             unread: records of each partition that were not read yet.
+            due, ready: deliveries that wait in Kafka, of the partitions of this bridge, and in the broker, by queue
+                and handler.
         """
         # An error's own words may change from try to try; what it is about does not.
         since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
@@ -122,6 +131,7 @@ class Announcement:
             "obstacles": obstacles,
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._waits(partitions),
+            "due": due,
             "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
             "behind": [
                 {"topic": topic, "partition": number, "count": lag.records, "since": lag.since}
@@ -133,6 +143,7 @@ class Announcement:
                 for topic, number, handler in [where]
             ],
         }
+        self._ready = ready
         self._taken_in = time.monotonic()
         if not self._thread.is_alive() and not self._ended.is_set():
             self._thread.start()
@@ -151,6 +162,7 @@ class Announcement:
             # A loop that does not turn is no living bridge.
             if time.monotonic() - self._taken_in < STALE_AFTER:
                 self._quietly(self._announce)
+            self._quietly(self._look_at_backlog)
             if turn % LOOK_EVERY == 0:
                 self._quietly(self._look)
             turn += 1
@@ -170,7 +182,23 @@ class Announcement:
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
             for (topic, handler), seconds in sorted(self._oldest.items())
         ]
-        self._members.announce(self._member, {**self._state, "oldest": ages}, seen=[f"group {self._group}"])
+        self._members.announce(
+            self._member, {**self._state, "oldest": ages, "backlog": self._backlog}, seen=[f"group {self._group}"]
+        )
+
+    def _look_at_backlog(self) -> None:
+        """Show how much is to be done; each bridge all of it, so that what they show must not be added up."""
+        if self._ledger is None:
+            return
+        taken = total(state.get("holds") for state in self._workers.living().values())
+        due = total(state.get("due") for state in self._members.living().values())
+        there = (self._ready, taken, due)
+        handlers = {handler for counts in there for of_queue in counts.values() for handler in of_queue}
+        known = Times(self._ledger).known(handlers) if handlers else {}
+        costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
+        found = backlogs(self._routes.queues, self._ready, taken, due, costs)
+        self._metrics.show_backlog({where: (each.deliveries, each.seconds) for where, each in found.items()})
+        self._backlog = shown(found)
 
     def _look(self) -> None:
         """Show who consumes the queues, and how long what was handed off has been under way."""

@@ -1,6 +1,7 @@
 """Whether Kafka answers, which topics there are, and where partitions end."""
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 
 from bridge.errors import KafkaUnavailable
@@ -9,7 +10,9 @@ from bridge.ledger import KnownLog
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.records.place import Place
+from bridge.topics.asking import END
 from bridge.topics.catalog import Catalog
+from bridge.upkeep.minute import Minute
 
 logger = logging.getLogger(__name__)
 
@@ -20,12 +23,20 @@ class KafkaState:
     Attributes:
         down: why Kafka cannot be reached, a sentence; `None` while it answers. Logged when it changes.
         ends: the end offset of each partition, as last heard.
+        ripe: of partitions of retry topics, up to which offset records are due, as last heard.
+        parked: records in each source's retry topics that are not settled, in the partitions that this bridge has.
+        dying: of each source, how many dead letters came within the last minute, as last heard.
     """
 
     def __init__(self, catalog: Catalog, metrics: BridgeMetrics) -> None:
         self._catalog, self._metrics = catalog, metrics
         self.down: str | None = None
         self.ends: dict[Place, int] = {}
+        self.ripe: dict[Place, int] = {}
+        self.parked: dict[str, int] = {}
+        self.dying: dict[str, int] = {}
+        self._due, self._letters = catalog.asking(), catalog.asking()
+        self._minutes: dict[str, Minute] = {}
 
     def answers(self) -> None:
         """Kafka has answered something."""
@@ -57,6 +68,13 @@ class KafkaState:
         known = list(places)
         self._catalog.ask_ends(TopicPartition(*place) for place in known)
         self._catalog.ask_ids(topic for topic, _ in known)
+        now = time.time()
+        belong = {place: self._catalog.belonging(place[0]) for place in known}
+        self._due.ask({place: now - each.delay for place, each in belong.items() if each is not None and each.delay})
+
+    def ask_letters(self) -> None:
+        """Ask how many dead letters there are, without waiting for the answer."""
+        self._letters.ask({place: END for places in self._catalog.letters.values() for place in places})
 
     def made_anew(self, logs: Mapping[Place, KnownLog]) -> list[Place]:
         """The partitions whose topic has another id than their log: it was deleted and made again.
@@ -75,10 +93,13 @@ class KafkaState:
         """These partitions are another bridge's now."""
         for place in places:
             self.ends.pop(place, None)
+            self.ripe.pop(place, None)
 
     def hear(self, assignment: Assignment) -> None:
         """Take in the answer, if it is there."""
         self._catalog.hear_topics()
+        self._hear_ripe(assignment)
+        self._hear_letters()
         try:
             ends = self._catalog.ends()
         except KafkaUnavailable as error:
@@ -90,9 +111,25 @@ class KafkaState:
         self.ends.update({place: end for place, end in ends.items() if place in assignment})
         self.show(assignment)
 
+    def _hear_ripe(self, assignment: Assignment) -> None:
+        for place, offset in (self._due.told() or {}).items():
+            if place in assignment:
+                # None is younger: all of them are due.
+                self.ripe[place] = self.ends.get(place, 0) if offset < 0 else offset
+
+    def _hear_letters(self) -> None:
+        if (told := self._letters.told()) is None:
+            return
+        for source, places in self._catalog.letters.items():
+            # A count without one of the partitions would look like another.
+            if all(place in told for place in places):
+                minute = self._minutes.setdefault(source, Minute())
+                self.dying[source] = minute.see(time.monotonic(), sum(told[place] for place in places))
+
     def show(self, assignment: Assignment) -> None:
         """Show how far the committed offsets are behind; where nothing is committed, all that Kafka has is."""
         parked: dict[tuple[str, str], int] = {}
+        by_source: dict[str, int] = {}
         for place, low in assignment.low.items():
             if place in self.ends:
                 behind = max(0, self.ends[place] - max(low, assignment.committed.get(place, low)))
@@ -100,6 +137,10 @@ class KafkaState:
                 if (belongs := self._catalog.belonging(place[0])) is not None:
                     labels = (belongs.source, place[0])
                     parked[labels] = parked.get(labels, 0) + behind
+                    # What a person sent back is no reason to pause for.
+                    if belongs.kind == "retry":
+                        by_source[belongs.source] = by_source.get(belongs.source, 0) + behind
+        self.parked = by_source
         self._metrics.show_parked(parked)
 
     def failed(self, error: KafkaError) -> bool:

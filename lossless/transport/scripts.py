@@ -57,5 +57,8 @@ HURRY = _own("hurry")
 # Gates: what is let through one that is shut.
 ALLOW = _own("allow")
 
+# What a queue weighs.
+WEIGH = _own("weigh")
+
 #: What this Redis user may not do.
 ASK = _own("ask")

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pauses.pressure import Length, Limits, label, reason, too_long
+from bridge.pauses.pressure import Length, Limits, label, reason, too_long, too_much, work_seconds
+from bridge.pauses.sources import Sources
+from bridge.pauses.watch import Watch
+from bridge.settings import FileSettings
 
 limits = Limits(high=100, low=50)
 
@@ -55,3 +58,93 @@ def test_what_waits_for_its_retry_counts_and_is_named_as_the_reason():
     assert too_long({"a": Length(10, 91), "b": Length(10, 90)}, limits, ()) == {"a"}
     assert "101 messages, 91 of them waiting for their retry" in reason("a", Length(10, 91), limits)
     assert (label("a", Length(10, 91)), label("a", Length(91, 10))) == ("retries of queue a", "queue a")
+
+
+amounts = st.one_of(st.none(), st.floats(0, 300))
+
+
+@given(st.lists(amounts, max_size=50))
+def test_what_stays_between_the_marks_or_is_not_known_never_flutters(found):
+    paused: frozenset[str] = frozenset()
+    for much in found:
+        before, paused = paused, too_much({"q": much}, limits, paused)
+        if much is None or limits.low <= much <= limits.high:
+            assert paused == before
+        else:
+            assert bool(paused) == (much > limits.high)
+
+
+@given(st.floats(0, 300), st.floats(0, 300), st.booleans())
+def test_what_pauses_for_some_pauses_for_more(some, more, before):
+    less, much = sorted([some, more])
+    was = {"q"} if before else set()
+    assert too_much({"q": less}, limits, was) <= too_much({"q": much}, limits, was)
+
+
+def test_what_is_not_named_stays_as_it_was():
+    assert too_much({}, limits, {"q"}) == {"q"}
+
+
+@pytest.mark.parametrize(
+    ("carried", "costs", "processes", "seconds"),
+    [
+        ({"a": 100}, {"a": 2.0}, 4, 50.0),
+        ({"a": 100, "b": 10}, {"a": 2.0, "b": 20.0}, 4, 100.0),
+        ({"a": 100}, {"a": 2.0}, 0, None),
+        ({"a": 100, "b": 1}, {"a": 2.0, "b": None}, 4, None),
+        ({"a": 100, "b": 1}, {"a": 2.0}, 4, None),
+        ({}, {}, 4, None),
+    ],
+    ids=["one handler", "two", "nobody consumes it", "one never ran", "one is not known", "not weighed"],
+)
+def test_work_is_deliveries_by_their_cost_and_the_processes(carried, costs, processes, seconds):
+    assert work_seconds(carried, costs, processes, 100) == seconds
+    assert work_seconds(carried, costs, processes, 0) == 0.0, "an empty queue goes on, whatever is known"
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0, 1e4), st.integers(1, 1000))
+def test_more_deliveries_are_no_less_work_and_more_processes_no_more(one, other, cost, processes):
+    def work(count: int, by: int) -> float:
+        seconds = work_seconds({"a": count}, {"a": cost}, by, 1)
+        assert seconds is not None
+        return seconds
+
+    few, many = sorted([one, other])
+    assert work(few, processes + 1) <= work(few, processes) <= work(many, processes)
+
+
+def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog):
+    caplog.set_level("INFO")
+    watch = Watch(1000, "bytes of queue {}", "queue {name!r} takes {much:,.0f} bytes of Redis")
+    for much in (500, 1500, 1600, None, 700, 1500, 499):
+        watch.see({"q": much})
+        assert watch.paused == ({} if much in (500, 499) else {"q": "bytes of queue q"})
+    assert caplog.messages == [
+        "paused: queue 'q' takes 1,500 bytes of Redis (paused above 1,000, on again below 500)",
+        "resumed: queue 'q' takes 499 bytes of Redis",
+    ]
+
+
+def test_without_a_limit_nothing_ever_pauses():
+    watch = Watch(None, "{}", "{name} {much}")
+    watch.see({"q": 1e12})
+    assert not watch.paused
+    assert not watch.wanted
+
+
+def test_too_much_elsewhere_pauses_the_topic_and_never_its_retry_topics():
+    sources = Sources(
+        ["orders", "mail"], FileSettings(kafka_pause_dead_letters_a_minute=10, kafka_pause_above_parked=100), None
+    )
+    places = [("orders", 0), ("orders", 1), ("orders.retry.5m", 0), ("mail", 0), ("mail.retry.5m", 0)]
+    sources.look({"orders": 11}, {"mail": 101})
+    expected = {place: f"dead letters of {place[0]}" for place in places[:2]}
+    assert sources.pauses(places) == expected | {("mail", 0): "parked records of mail"}
+    # What a rebalance brings is paused too, and silence changes nothing.
+    sources.look({}, {"mail": 60})
+    assert sources.pauses([("orders", 7), ("mail", 3)]) == {
+        ("orders", 7): "dead letters of orders",
+        ("mail", 3): "parked records of mail",
+    }
+    sources.look({"orders": 4}, {})
+    assert not sources.pauses(places)

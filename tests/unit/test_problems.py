@@ -336,3 +336,27 @@ def test_of_a_halted_topic_nothing_else_is_said_of_what_stands_still():
     }
     (problem,) = problems(replace(WELL, **known))
     assert problem.startswith("Topic 'orders' is halted")
+
+
+def test_a_topic_that_is_paused_because_too_many_die_is_told_at_once_and_once():
+    paused = {"paused": {"orders-0": "dead letters of orders"}, "paused_since": {"orders-0": NOW - 5}}
+    later = {"paused": {"orders-1": "dead letters of orders"}, "paused_since": {"orders-1": NOW - 300}}
+    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused), "b:1": bridge(**later)}))
+    assert "Topic 'orders' is paused" in sentence
+    assert "5 min" in sentence
+    assert "kafka_pause_dead_letters_a_minute" in sentence
+
+
+@pytest.mark.parametrize(
+    ("why", "advice"),
+    [
+        ("bytes of queue orders", "kafka_pause_above_bytes"),
+        ("work in queue orders", "add workers"),
+        ("parked records of orders", "kafka_pause_above_parked"),
+    ],
+)
+def test_each_pressure_has_its_own_advice(why, advice):
+    paused = {"paused": {"orders-0": why}, "paused_since": {"orders-0": NOW - 300}}
+    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused)}))
+    assert why in sentence
+    assert advice in sentence

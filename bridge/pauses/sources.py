@@ -1,0 +1,66 @@
+"""Topics of which too many deliveries die, or are parked: they pause, and what waits in their retry topics goes on."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bridge.errors import LedgerUnavailable
+from bridge.ledger import Ledger
+from bridge.ledger.ahead import Ahead
+from bridge.pauses.watch import Watch
+from bridge.records.place import Place
+from bridge.settings import FileSettings
+
+logger = logging.getLogger(__name__)
+
+#: How the reasons begin, before the topic's name.
+DYING: Final = "dead letters of {}"
+PARKED: Final = "parked records of {}"
+
+
+class Sources:
+    """Of which topics there is too much elsewhere, since when that was last looked at.
+
+    Parameters:
+        ledger: where bridges tell each other how much is parked; `None`: each counts its own partitions.
+    """
+
+    def __init__(self, topics: Iterable[str], file: FileSettings, ledger: Ledger | None) -> None:
+        self._topics = tuple(topics)
+        self.letters = Watch(
+            file.kafka_pause_dead_letters_a_minute, DYING, "topic {name!r} has {much:,} dead letters within a minute"
+        )
+        self._parked = Watch(
+            file.kafka_pause_above_parked, PARKED, "topic {name!r} has {much:,} records in its retry topics"
+        )
+        member = f"{socket.gethostname()}:{os.getpid()}"
+        self._others = Ahead(ledger, member, "parked") if ledger is not None else None
+
+    def look(self, dying: Mapping[str, int], parked: Mapping[str, int]) -> None:
+        """Take in what Kafka has told, and other bridges; while one of them is silent, all stays as it was.
+
+        Parameters:
+            dying: dead letters within a minute, by topic, as far as it was told.
+            parked: records in the retry topics of each source, in the partitions that this bridge has.
+        """
+        self.letters.see(dying)
+        if self._parked.wanted:
+            self._parked.see(self._all(parked))
+
+    def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
+        """The partitions that must wait. Those of retry topics never do: they are what makes it less."""
+        labels = {**self._parked.paused, **self.letters.paused}
+        return {place: labels[place[0]] for place in places if place[0] in labels}
+
+    def _all(self, mine: Mapping[str, int]) -> dict[str, float | None]:
+        counts = {topic: mine.get(topic, 0) for topic in self._topics}
+        if self._others is None:
+            return {**counts}
+        try:
+            theirs = self._others.exchange({topic: (count, 0) for topic, count in counts.items()})
+        except LedgerUnavailable as error:
+            logger.debug("parked: %s", error)
+            return {}
+        return {topic: count + theirs[topic][0] for topic, count in counts.items()}

@@ -1,0 +1,106 @@
+"""What is in a queue, reckoned from some of its messages."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.handlers import Routes
+from bridge.handoff.depth import reckoned
+from bridge.loop.due import due
+from bridge.upkeep.backlog import Backlog, backlogs, shown, total
+from bridge.upkeep.minute import MINUTE, Minute
+from tasks.announcing import holds
+
+samples = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 500)), min_size=1, max_size=16)
+
+
+@given(samples)
+def test_of_a_short_queue_each_message_counts_as_what_it_carries(found):
+    carried = reckoned(len(found), found)
+    assert carried == pytest.approx({h: sum(n for name, n in found if name == h) for h in {h for h, _ in found}})
+
+
+@given(samples, st.integers(16, 20_000))
+def test_of_a_long_one_no_more_is_reckoned_than_the_largest_seen_and_no_less_than_the_smallest(found, messages):
+    counts = [count for _, count in found]
+    carried = sum(reckoned(messages, found).values())
+    assert min(counts) * messages * 0.999 <= carried <= max(counts) * messages * 1.001
+
+
+def test_of_an_empty_queue_nothing_is_reckoned():
+    assert reckoned(0, []) == {}
+
+
+def test_each_queue_has_each_state_and_seconds_only_where_all_its_handlers_were_measured():
+    found = backlogs(
+        ["q", "r"],
+        ready={"q": {"fast": 1000, "slow": 2}},
+        taken={"q": {"new": 1}, "gone": {"fast": 5}},
+        due={"r": {"fast": 3, "new": 0}},
+        costs={"fast": 0.001, "slow": 10.0, "new": None},
+    )
+    assert found["q", "ready"].deliveries == 1002
+    assert found["q", "ready"].seconds == pytest.approx(21.0)
+    assert found["q", "taken"] == Backlog(1, None)
+    assert found["q", "due"] == found["r", "ready"] == Backlog(0, 0.0)
+    assert found["r", "due"].seconds == pytest.approx(0.003)
+    assert {queue for queue, _ in found} == {"q", "r"}
+    assert shown(found)["q"]["taken"] == {"deliveries": 1, "seconds": None}
+
+
+def test_what_others_announced_is_added_up_and_what_is_no_count_is_left_out():
+    said = [{"q": {"a": 1}}, {"q": {"a": 2, "b": 1}, "r": {"a": 5}}, None, {"q": 7}, {"q": {"a": "x", "b": -1}}]
+    assert total(said) == {"q": {"a": 3, "b": 1}, "r": {"a": 5}}
+
+
+class Request:
+    def __init__(self, name: str, count: int, queue: str = "q") -> None:
+        rows = [[offset, 0, None, None, None] for offset in range(count)]
+        headers = {"kafka": {"topic": "t", "partition": 0, "messages": rows}} if count else {}
+        self.name, self.message = name, self
+        self.headers, self.delivery_info = headers, {"routing_key": queue}
+
+
+def test_a_worker_tells_the_deliveries_that_it_has_by_queue_and_handler_and_no_strange_task():
+    assert holds([Request("a", 200), Request("a", 1), Request("b", 3, "r"), Request("other", 0)]) == {
+        "q": {"a": 201},
+        "r": {"b": 3},
+    }
+
+
+@given(st.lists(st.tuples(st.floats(0, 200), st.integers(0, 1000)), max_size=40))
+def test_what_grew_within_the_last_minute_is_counted_and_nothing_that_is_older(steps):
+    now, total_, minute, seen = 0.0, 0, Minute(), []
+    for wait, more in steps:
+        now, total_ = now + wait, total_ + more
+        seen.append((now, total_))
+        grown = minute.see(now, total_)
+        at_least = total_ - min((value for at, value in seen if at > now - MINUTE), default=total_)
+        older = [value for at, value in seen if at <= now - MINUTE]
+        assert at_least <= grown <= total_ - (older[-1] if older else seen[0][1])
+
+
+def test_a_topic_that_was_made_again_counts_from_its_beginning():
+    minute = Minute()
+    assert [minute.see(at, total_) for at, total_ in [(0, 100), (5, 500), (10, 3), (15, 10)]] == [0, 400, 0, 7]
+
+
+class Live:
+    def __init__(self, topic: str, **waiting: int) -> None:
+        self.source, self.place, self.waiting = topic, (topic, 0), waiting
+
+
+def test_what_is_due_is_what_was_read_and_what_was_not_for_each_handler_that_may_run():
+    partitions: list[Any] = [Live("orders", charge=2, mail=0), Live("halted", charge=9), Live("idle", mail=0)]
+    found = due(
+        partitions,
+        {("orders", 0): 10, ("halted", 0): 5},
+        {},
+        Routes({}),
+        lambda handler: f"queue of {handler}",
+        halted=["halted"],
+        held=["mail"],
+    )
+    assert found == {"queue of charge": {"charge": 12}}
