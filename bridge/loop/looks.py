@@ -21,6 +21,8 @@ COMMIT_EVERY: Final = 1.0
 FSYNC_EVERY: Final = 5.0
 QUEUES_EVERY: Final = 0.5
 DECIDED_EVERY: Final = 0.5
+#: It costs Redis a millisecond or so where messages are large.
+DEPTHS_EVERY: Final = 1.0
 SOURCES_EVERY: Final = 1.0
 NEEDS_EVERY: Final = 0.5
 KAFKA_EVERY: Final = 5.0
@@ -50,6 +52,7 @@ class Looks:
             Job("fates", FATES_EVERY, self._fates),
             Job("commit", FSYNC_EVERY if parts.before.fsyncs else COMMIT_EVERY, committing.commit),
             Job("queues", QUEUES_EVERY, self._queues),
+            Job("depths", DEPTHS_EVERY, parts.queues.weigh),
             Job("sources", SOURCES_EVERY, self._sources),
             Job("needs", NEEDS_EVERY, parts.needs.look),
             Job("decided", DECIDED_EVERY, parts.before.decided.look),

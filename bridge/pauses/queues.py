@@ -52,6 +52,9 @@ class Queues:
     def look(self) -> None:
         """Ask the broker for the lengths; while it does not answer, all stays as it was."""
         self._quietly(self._look_at_lengths)
+
+    def weigh(self) -> None:
+        """See what is in them; while the broker does not answer, all stays as it was."""
         self._quietly(self._look_at_depths)
 
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:

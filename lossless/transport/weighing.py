@@ -12,7 +12,7 @@ from lossless.transport.permissions import is_refusal
 from lossless.transport.scripts import WEIGH
 from lossless.transport.stored import text
 
-#: Messages that are looked at, spread over the whole queue; all of one that is no longer.
+#: Messages that are looked at, spread over the whole queue; all of one that is no longer. Less where they are large.
 SAMPLES = 16
 
 
@@ -39,8 +39,10 @@ def weigh(channel: Any, queue: str, lists: Sequence[str], most: int = SAMPLES) -
     """
     names = [channel.list_key(queue, step) for step in channel.priority_steps]
     keys = [*names, channel.keys.waiting(queue), *channel.aside_lists(queue)]
-    # Each in its part of the queue, and somewhere there: what comes in turns is not always met with the same turn.
-    where = " ".join(f"{random.random():.3f}" for _ in range(most))
+    # Each in its part of the queue, and somewhere there: what comes in turns is not always met with the same turn. In
+    # no order: where messages are so large that only some are read, those are from all over it too.
+    parts = random.sample(range(most), most)
+    where = " ".join(f"{(part + random.random()) / most:.6f}" for part in parts)
     try:
         size, samples = WEIGH.run(channel.bare_client(), keys, [len(names), where, *lists])
     except redis.ResponseError as exc:

@@ -83,7 +83,8 @@ def test_what_waits_for_its_retry_holds_back_the_intake(stack: Stack):
         client.zadd(waiting, {f"entry {number}": 4_000_000_000 + number for number in range(11)})
         bridge.says("11 of them waiting for their retry", 20)
         stack.produce("orders", 1)
-        assert bridge.metric("bridge_partition_paused", reason=f"retries of queue {stack.environ['BRIDGE_GROUP']}") == 1
+        reason = f"retries of queue {stack.environ['BRIDGE_GROUP']}"
+        eventually(lambda: bridge.metric("bridge_partition_paused", reason=reason) == 1, 5)
         client.delete(waiting)
     stack.worker()
     all_settled(stack, "orders", done=1)

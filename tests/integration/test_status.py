@@ -85,7 +85,7 @@ def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(sta
 
 def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):
     stack.make_topics("orders")
-    stack.worker(TEST_DELAY="60")
+    stack.worker(TEST_DELAY="50")
     stack.bridge()
     stack.produce("orders", {"dead": "no such card"}, {"dead": "no such card"}, {"id": 1})
     stack.dead("orders", 2)

@@ -20,7 +20,9 @@ def places(*wrong: tuple[str, str]) -> list[int]:
 
 
 def test_every_command_of_the_scripts_is_asked_for() -> None:
-    texts = [value.text for value in vars(scripts).values() if isinstance(value, Script)]
+    # Who may not weigh a queue is told nothing of that, and all else goes on (weighing.py).
+    needed = [value for value in vars(scripts).values() if isinstance(value, Script) and value is not scripts.WEIGH]
+    texts = [value.text for value in needed]
     used = set(re.findall(r"redis\.p?call\('([A-Z]+)'", " ".join(texts)))
     assert used <= {command for command, _ in ASKED}
 

@@ -1,11 +1,11 @@
 -- What a queue weighs, and what some of its messages say of themselves; nothing is changed. KEYS: its lists, then all
--- else that holds messages of it. ARGV: how many of KEYS are its lists, a number from 0 up to 1 for each message that is
--- to be looked at, as text, parted by blanks (where in its part of the queue it lies), then names of lists that
--- messages may carry.
+-- else that holds messages of it. ARGV: how many of KEYS are its lists, where in the queue messages are looked at (each a
+-- number from 0 up to 1, parted by blanks), then names of lists that messages may carry. A queue that has no more
+-- messages than that is looked at whole; in either case no further than some megabyte.
 --
 -- Returns the bytes that all of KEYS take, and for each message that was looked at its task and how many items it
 -- carries: 1 where it carries no such list, or is too large to be read through.
-local READ = 65536
+local READ, MOST = 65536, 1000000
 local bytes, lengths, total = 0, {}, 0
 for i, key in ipairs(KEYS) do
   bytes = bytes + (redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 10) or 0)
@@ -45,10 +45,11 @@ end
 
 local places = {}
 for each in string.gmatch(ARGV[2], '%S+') do places[#places + 1] = tonumber(each) end
-local found, many = {}, math.min(#places, total)
+local found, many, read = {}, math.min(#places, total), 0
 for i = 1, many do
-  local raw = at(math.min(total - 1, math.floor((i - 1 + (many < total and places[i] or 0)) * total / many)))
+  local raw = read < MOST and at(total <= #places and i - 1 or math.min(total - 1, math.floor(places[i] * total)))
   if raw then
+    read = read + #raw
     local task = string.match(string.sub(raw, 1, READ), '"task": "([^"]*)"') or ''
     found[#found + 1] = {task, carries(raw)}
   end
