@@ -1,5 +1,7 @@
 """What is in a queue, reckoned from some of its messages."""
 
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from bridge.handlers import Routes
 from bridge.handoff.depth import reckoned
 from bridge.loop.due import due
+from bridge.topics.asking import END, Asking
 from bridge.upkeep.backlog import Backlog, backlogs, shown, total
 from bridge.upkeep.minute import MINUTE, Minute
 from tasks.announcing import holds
+from tests.unit.test_parked_partition import CHARGE, NOTIFY, World, record
 
 samples = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 500)), min_size=1, max_size=16)
 
@@ -104,3 +108,43 @@ def test_what_is_due_is_what_was_read_and_what_was_not_for_each_handler_that_may
         held=["mail"],
     )
     assert found == {"queue of charge": {"charge": 12}}
+
+
+def test_of_what_is_parked_only_what_is_due_counts_and_what_was_not_read_goes_to_its_handlers():
+    world = World()
+    world.receive(record(0, 1_000), record(1, 1_000, NOTIFY), record(2, 9_000))
+
+    def found(up_to: int) -> dict[str, float]:
+        return due([world.partition], {}, {world.partition.place: up_to}, Routes({}), lambda _: "q").get("q", {})
+
+    assert found(0) == {CHARGE: 1, NOTIFY: 1}
+    assert found(world.partition.offsets.window.stop + 10) == {CHARGE: 6, NOTIFY: 6}
+
+
+class Admin:
+    def __init__(self, *answers: int | Exception) -> None:
+        self.answers, self.asked = answers, 0
+
+    def list_offsets(self, wanted: Any, request_timeout: float) -> dict[Any, Future[Any]]:
+        self.asked += 1
+        futures: dict[Any, Future[Any]] = {each: Future() for each in wanted}
+        for future, answer in zip(futures.values(), self.answers, strict=False):
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(SimpleNamespace(offset=answer))
+        return futures
+
+
+def test_what_kafka_does_not_tell_is_left_out_and_nothing_is_asked_twice_at_a_time():
+    places = {("t", 0): END, ("t", 1): 5.0}
+    admin: Any = Admin(7, OSError())
+    asking = Asking(admin)
+    assert asking.told() is None
+    asking.ask(places)
+    assert asking.told() == {("t", 0): 7}
+    assert asking.told() is None
+    admin.answers = (1,)
+    asking.ask(places)
+    asking.ask(places)
+    assert (asking.told(), admin.asked) == (None, 2)
