@@ -1,7 +1,7 @@
 """What was decided for a group, as a worker's process knows it: read from Redis at most once a second.
 
-While Redis does not answer, and after it was wiped, what was known last holds: a topic that is halted does not go on
-because nobody can be asked.
+While Redis does not answer, and after it was wiped, what was known last holds until a bridge has put back what Kafka
+has: a topic that is halted does not go on because nobody can be asked.
 """
 
 import os
@@ -97,7 +97,8 @@ class Control:
         if self._mirror is None or version in ("", self._version):
             return
         found, before = self._mirror.read(), self._known
-        self._version, self._known = found.version, found.in_force()
+        # What is missing is only gone where a bridge has seen that Kafka does not have it either.
+        self._version, self._known = found.version, {**({} if found.whole else before), **found.in_force()}
         _tell(before, self._known)
 
 

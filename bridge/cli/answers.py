@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -45,6 +45,12 @@ def print_found(found: Any, as_json: bool, show: Callable[[], None]) -> None:
         print(json.dumps(found, indent=2))
     else:
         show()
+
+
+def end_decided(*made: Mapping[str, Any]) -> None:
+    """End a command that decides: a script must not hold for safe what Redis alone has."""
+    if any(each.get("unpublished") for each in made):
+        raise typer.Exit(AGAIN)
 
 
 def fail(words: str, code: int) -> NoReturn:

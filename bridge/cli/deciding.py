@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
+from bridge.cli.answers import FAULTS, NOT_FOUND, console, end_decided, fail, loaded, print_found
 from bridge.cli.options import ByOption, WhyOption
 from bridge.commands import decision_tables as tables
 from bridge.commands.halt import halt as halt_topics
@@ -25,7 +25,8 @@ def halt(
 
     What is in the queue waits, and spends no attempt; what runs now is finished. No bridge need run.
 
-    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it.
+    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it, 75 if Kafka does not have it yet:
+    it counts, but a Redis that is wiped before a bridge has told Kafka loses it. Say it again then.
 
     Example: bridge halt orders --why "the bank books twice"
     """
@@ -43,7 +44,8 @@ def resume(
 ) -> None:
     """Go on with topics that are halted, from exactly where they stood. One that is not halted stays as it is.
 
-    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it.
+    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it, 75 if Kafka does not have it yet:
+    it counts, but a Redis that is wiped before a bridge has told Kafka loses it. Say it again then.
 
     Example: bridge resume orders --why "the bank is mended"
     """
@@ -62,3 +64,4 @@ def _decide(act: Callable[[], dict[str, Any]], as_json: bool) -> None:
     except NotDecided as error:
         fail(str(error), NOT_FOUND)
     print_found(found, as_json, lambda: tables.print_halts(console, found))
+    end_decided(*found["topics"].values())

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
+from bridge.cli.answers import FAULTS, NOT_FOUND, console, end_decided, fail, loaded, print_found
 from bridge.cli.options import ByOption
 from bridge.commands import decision_tables as tables
 from bridge.commands.halt import who
@@ -68,13 +68,14 @@ def policy_set(
     Delays are seconds; `none` takes a limit or a list away: retry_delays=none, dead_letter_for=none. What waits for its
     retry is judged by the policy in force when it fails next.
 
-    Exits 1 for an unknown handler, option or value, 2 if neither Kafka nor Redis takes it.
+    Exits 1 for an unknown handler, option or value, 2 if neither Kafka nor Redis takes it, 75 if Redis alone has it.
 
     Example: bridge policy set orders.handlers.charge max_retries=20 retry_backoff_max=3600 --why "the bank is down"
     """
     app, chosen, routes = loaded(context.obj)
     found = _of_policies(lambda: set_policy(app, chosen, routes, handler, options, why, by or who()))
     print_found(found, as_json, lambda: tables.print_policy_decision(console, handler, found))
+    end_decided(found)
 
 
 @policy.command("unset")
@@ -88,13 +89,14 @@ def policy_unset(
 ) -> None:
     """Go back to the policy that the handler's code says. What is not changed stays as it is.
 
-    Exits 1 for an unknown handler or option, 2 if neither Kafka nor Redis takes it.
+    Exits 1 for an unknown handler or option, 2 if neither Kafka nor Redis takes it, 75 if Redis alone has it.
 
     Example: bridge policy unset orders.handlers.charge max_retries --why "the bank is back"
     """
     app, chosen, routes = loaded(context.obj)
     found = _of_policies(lambda: unset_policy(app, chosen, routes, handler, options or [], why, by or who()))
     print_found(found, as_json, lambda: tables.print_policy_decision(console, handler, found))
+    end_decided(found)
 
 
 @policy.command("history")

@@ -68,6 +68,11 @@ def print_policy_history(console: Console, handler: str, found: list[dict[str, A
 
 def _print_unheard(console: Console, how: dict[str, Any]) -> None:
     if how.get("unpublished"):
-        say(console, f"  Kafka does not have it yet, a bridge tells it: {how['unpublished']}", "yellow")
+        say(
+            console,
+            "  NOT SAFE YET: Redis alone has it. If that is wiped before a bridge has told Kafka, it is lost, and "
+            f"what Kafka has stands again. Say it once more when Kafka answers. ({how['unpublished']})",
+            "yellow",
+        )
     if how.get("unmirrored"):
         say(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")

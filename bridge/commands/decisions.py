@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bridge.ledger import Ledger
 from bridge.ledger.control import Mirror
-from bridge.ledger.deciding import Outcome, decide, standing
+from bridge.ledger.deciding import Outcome, decide, known
 from bridge.records.control import Decision
 from bridge.settings import Settings
 
@@ -17,13 +17,17 @@ ANSWER_WITHIN: Final = 2.0
 class Decisions:
     """What stands for each key of a group.
 
+    Attributes:
+        unread: why Kafka could not be asked, which may have what Redis does not know; empty if it was.
+
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
     """
 
     def __init__(self, settings: Settings, mirror: Mirror | None) -> None:
         self._settings, self._mirror = settings, mirror
-        self.standing: Mapping[str, Decision] = standing(settings, mirror)
+        self.standing: Mapping[str, Decision]
+        self.standing, self.unread = known(settings, mirror)
 
     def decide(self, key: str, data: Mapping[str, Any] | None, by: str, why: str) -> Outcome:
         """Decide on a key, knowing what stood.

@@ -48,8 +48,10 @@ def resume(
 ) -> dict[str, Any]:
     """Go on with topics, from exactly where they stood; one that is not halted stays as it is.
 
+    Where Kafka cannot be asked, nobody knows that a topic is not halted: that it goes on is decided all the same.
+
     Parameters:
-        topics: `None`: all that are halted.
+        topics: `None`: all that are halted, or may be.
 
     Returns:
         as `halt`.
@@ -61,9 +63,10 @@ def resume(
     with decisions(settings) as group, closing(Broker(app)) as broker:
         halted = halts(group.standing)
         _refuse_unknown(topics or (), {*routes.topics, *halted})
+        maybe = {*halted, *(routes.topics if group.unread else ())}
         found = {}
-        for topic in sorted(halted) if topics is None else topics:
-            if topic not in halted:
+        for topic in sorted(maybe) if topics is None else topics:
+            if topic not in halted and not group.unread:
                 found[topic] = {"halted": False, "changed": False}
                 continue
             outcome = group.decide(halt_key(topic), None, by, why)

@@ -22,14 +22,16 @@ class Mirrored(NamedTuple):
     """What Redis knows.
 
     Attributes:
-        version: another one after each change; empty where nothing was noted: nothing was decided, or Redis was wiped.
+        version: another one after each change; empty where nothing was noted: Redis is new, or was wiped.
         published: by key, what Kafka has.
         unpublished: by key, what it does not have yet.
+        whole: whether a bridge has seen, since Redis was new or wiped, that nothing is missing that Kafka has.
     """
 
     version: str
     published: Mapping[str, Standing]
     unpublished: Mapping[str, Decision]
+    whole: bool = False
 
     def in_force(self) -> dict[str, Decision]:
         """By key, what stands: the last decision, also one that took back what stood."""
@@ -75,6 +77,10 @@ class Mirror:
         """The control topic was made again, or lost its end: all that is known stands, and is to be published again."""
         self._do("anew")
 
+    def whole(self, version: str) -> None:
+        """Note that nothing is missing that Kafka has, where this is the version still."""
+        self._do("whole", version)
+
     def _do(self, *args: str | int) -> None:
         self._ledger.run("note what was decided", CONTROL, [self._key], [secrets.token_hex(8), *args])
 
@@ -93,7 +99,7 @@ def _read(fields: Mapping[str, str]) -> Mirrored:
             decision = _decision(name.removeprefix(_WANTS), value)
             if decision is not None:
                 unpublished[decision.key] = decision
-    return Mirrored(fields.get("version", ""), published, unpublished)
+    return Mirrored(fields.get("version", ""), published, unpublished, "whole" in fields)
 
 
 def _decision(name: str, value: str) -> Decision | None:

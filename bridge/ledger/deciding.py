@@ -61,26 +61,47 @@ def decide(
     return Outcome(decision)
 
 
+class Known(NamedTuple):
+    """What stands, as far as it is known.
+
+    Attributes:
+        standing: by key.
+        unread: why Kafka could not be asked: it may have what Redis does not know, or no longer; empty if it was.
+    """
+
+    standing: dict[str, Decision]
+    unread: str = ""
+
+
 def standing(settings: Settings, mirror: Mirror | None) -> dict[str, Decision]:
     """By key, what stands, as far as Kafka and Redis can be asked: either may know more.
 
     Raises:
         NotDecided: neither can be asked.
     """
-    silent = []
+    return known(settings, mirror).standing
+
+
+def known(settings: Settings, mirror: Mirror | None) -> Known:
+    """What stands, as far as Kafka and Redis can be asked, and whether Kafka was.
+
+    Raises:
+        NotDecided: neither can be asked.
+    """
+    silent, unread = [], ""
     try:
-        known = NOTHING if mirror is None else mirror.read()
+        mirrored = NOTHING if mirror is None else mirror.read()
     except LedgerUnavailable as error:
-        known = NOTHING
+        mirrored = NOTHING
         silent.append(str(error))
     try:
         published = control.published(settings).standing
     except KafkaUnavailable as error:
-        published = {}
-        silent.append(str(error))
+        published, unread = {}, str(error)
+        silent.append(unread)
     if len(silent) == (1 if mirror is None else 2):
         raise NotDecided(f"what was decided is not known: {' '.join(silent)}")
-    return merged(published, known).in_force()
+    return Known(merged(published, mirrored).in_force(), unread)
 
 
 def merged(published: Mapping[str, Standing], mirrored: Mirrored) -> Mirrored:
@@ -90,7 +111,7 @@ def merged(published: Mapping[str, Standing], mirrored: Mirrored) -> Mirrored:
         for key in published.keys() | mirrored.published.keys()
         if (kept := newest(published.get(key), mirrored.published.get(key))) is not None
     }
-    return Mirrored(mirrored.version, found, mirrored.unpublished)
+    return mirrored._replace(published=found)
 
 
 def _without_kafka(mirror: Mirror | None, decision: Decision, why: str) -> Outcome:

@@ -98,7 +98,8 @@ class Decision:
 
     def follows(self, other: "Decision") -> bool:
         """Whether it was made by who knew of the other."""
-        return any(each.id == other.change.id for each in self.history)
+        # What a person's tool has taken away has no id of its own.
+        return bool(other.change.id) and any(each.id == other.change.id for each in self.history)
 
     def to_value(self) -> str:
         """As JSON: the value of a record of the control topic, and what Redis has."""
@@ -106,10 +107,7 @@ class Decision:
 
 
 class Standing(NamedTuple):
-    """A decision, and where in the control topic it lies: of two the one with the greater offset counts.
-
-    One that Kafka does not have yet (`UNPUBLISHED`) was made by who knew of what is there; it counts before that.
-    """
+    """A decision, and where in the control topic it lies; `UNPUBLISHED`: nowhere yet, or not as the last of its key."""
 
     decision: Decision
     offset: int = UNPUBLISHED
@@ -141,10 +139,15 @@ def read(key: str, value: str | bytes | None) -> Decision | None:
 
 
 def newest(one: Standing | None, other: Standing | None) -> Standing | None:
-    """That of two which counts, of one key: the one that lies later in the control topic."""
+    """That of two which counts, of one key: the one that lies later in the control topic.
+
+    But a write that nobody waited for any more may arrive after what was decided since by who knew of it. That counts
+    then, and is to be published again: a compacted topic keeps the last.
+    """
     if one is None or other is None:
         return one or other
-    return max(one, other, key=lambda each: each.offset)
+    first, last = sorted((one, other), key=lambda each: each.offset)
+    return Standing(first.decision) if first.decision.follows(last.decision) else last
 
 
 def in_force(published: Standing | None, unpublished: Decision | None) -> Decision | None:

@@ -53,6 +53,8 @@ class Decided:
         self._publishing = Publishing(settings, clock)
         self._published: dict[str, Standing] = {}
         self._unpublished: dict[str, Decision] = {}
+        #: By key, where in the control topic its last record lies.
+        self._ends: dict[str, int] = {}
         self._mirrored: Mirrored = NOTHING
         self._another_log = False
         self.halts: Mapping[str, Decision] = {}
@@ -86,7 +88,9 @@ class Decided:
             mirrored = NOTHING
         # Asked for last: what Redis has of Kafka lies before its end, unless the topic is another one by now.
         found = control.published(self._settings)
-        self._published = dict(found.standing)
+        self._published = {}
+        for standing in found.standing.values():
+            self._note(standing)
         self._another_log = any(each.offset >= found.end for each in mirrored.published.values())
         self._take_in(mirrored)
         self._show()
@@ -117,16 +121,25 @@ class Decided:
         if self._follower.went_back:
             logger.warning("the control topic is another one, or lost its end: what was decided is published again.")
             self._another_log = True
+            self._ends = {}
             for key, each in self._published.items():
                 self._unpublished.setdefault(key, each.decision)
                 self._published[key] = Standing(each.decision, UNPUBLISHED)
         for each in found:
+            self._ends[each.decision.key] = each.offset
             self._note(each)
 
     def _note(self, standing: Standing) -> None:
         key = standing.decision.key
-        if kept := newest(self._published.get(key), standing):
-            self._published[key] = kept
+        if (kept := newest(self._published.get(key), standing)) is None:
+            return
+        if kept.offset < self._ends.get(key, UNPUBLISHED):
+            # One that it followed came late, and lies behind it.
+            kept = Standing(kept.decision)
+        self._published[key] = kept
+        other = self._unpublished.get(key)
+        if kept.offset == UNPUBLISHED and (other is None or kept.decision.follows(other)):
+            self._unpublished[key] = kept.decision
 
     def _look_at(self, mirror: Mirror) -> None:
         if self._another_log:
@@ -141,6 +154,9 @@ class Decided:
         for decision in lost:
             mirror.want(decision)
         if behind or lost:
+            self._take_in(mirror.read())
+        if not self._mirrored.whole and all(self._is_mirrored(each) for each in self._published.values()):
+            mirror.whole(self._mirrored.version)
             self._take_in(mirror.read())
 
     def _is_mirrored(self, standing: Standing) -> bool:
@@ -245,7 +261,8 @@ def _say_halted(topic: str, halt: Decision) -> None:
 
 
 def _has(published: Standing | None, decision: Decision) -> bool:
-    """Whether Kafka has a decision, or one of who knew of it."""
-    if published is None or published.offset == UNPUBLISHED:
+    """Whether Kafka has a decision, or has or gets one of who knew of it."""
+    if published is None:
         return False
-    return published.decision.change.id == decision.change.id or published.decision.follows(decision)
+    same = published.decision.change.id == decision.change.id
+    return (same and published.offset != UNPUBLISHED) or published.decision.follows(decision)

@@ -110,14 +110,13 @@ def wait_until_settled(world: World) -> dict[str, str]:
     return left
 
 
-def resume_again(world: World) -> None:
-    """What is halted although it was resumed: told, and resumed as a person would who sees it in the status.
-
-    A resume that Redis alone had, as Kafka was away, is gone with a Redis that is wiped before a bridge tells Kafka.
-    """
-    if halted := json_of(world, "status")["halted"]:
-        print(f"HALTED AGAIN although resumed: {sorted(halted)}", flush=True)
-        command(world, "resume", "--all", "--why", "chaos")
+def still_decided(world: World) -> list[str]:
+    """What stands although somebody has taken it back, and Kafka has said so."""
+    status = json_of(world, "status")
+    return [
+        *(f"{topic} is halted, and was resumed: {how}" for topic, how in status["halted"].items()),
+        *(f"the policy of {name} is {how}, and was unset" for name, how in status["policies"].items()),
+    ]
 
 
 def report(run: Run, total: Verdict, load: Load) -> None:
@@ -142,7 +141,8 @@ def wrong_of(name: str, found: Verdict, counted: dict[str, Any]) -> list[str]:
         found.wrong.append(f"the audit of {name} is not clean: {counted}")
     if counted["unaccounted"]:
         found.wrong.append(f"unaccounted for in {name}: {counted['unaccounted']}")
-    return [*found.lost, *found.wrong, *found.disorder, *found.unexplained]
+    buried = [f"buried by kills: {each}" for each in found.buried]
+    return [*found.lost, *buried, *found.wrong, *found.disorder, *found.unexplained]
 
 
 def test_whatever_befalls_it_each_delivery_has_its_one_end(
@@ -175,11 +175,11 @@ def carry_out(tmp_path: Path, topic_prefix: str) -> None:
         for name in MEMBERS:
             made.alive(name)
         assert run.failed == [], "faults that could not be done, or ended"
-        resume_again(made)
+        wrong = still_decided(made)
         left = wait_until_settled(made)
         print(f"settled {time.monotonic() - over:.1f} s after the last fault", flush=True)
         audits = audits_of(made, TOPICS)
-        total, wrong = Verdict(), []
+        total = Verdict()
         for name, found in verdicts(made, run.happened).items():
             wrong += wrong_of(name, found, audits[name])
             total.add(found)

@@ -29,6 +29,7 @@ class Mirror:
     def __init__(self) -> None:
         self.stands: Decision | None = None
         self.away, self.slow = False, 0.0
+        self.told, self.whole = "", False
         self.versions = self.reads = 0
         self.now = 0.0
 
@@ -37,12 +38,12 @@ class Mirror:
         self.now += self.slow
         if self.away:
             raise LedgerUnavailable("no answer")
-        return "" if self.stands is None else self.stands.change.id
+        return self.told if self.stands is None else f"{self.told}{self.stands.change.id}"
 
     def read(self) -> Mirrored:
         self.reads += 1
         stands = {} if self.stands is None else {KEY: Standing(self.stands, 1)}
-        return Mirrored(self.version(), stands, {})
+        return Mirrored(self.version(), stands, {}, self.whole)
 
 
 @pytest.fixture
@@ -84,6 +85,20 @@ def test_what_was_known_last_holds_while_redis_is_away_or_was_wiped(mirror: Mirr
     mirror.away, mirror.stands = False, None
     assert control.halt("orders", anew=True)
     mirror.stands = RESUMED
+    assert control.halt("orders", anew=True) is None
+
+
+def test_a_halt_that_a_wiped_redis_lost_holds_no_worker_once_a_bridge_has_said_all_that_stands(
+    mirror: Mirror, control: Control
+):
+    """Kafka never had it: nobody knows of it any more, and nobody could take it back."""
+    mirror.stands = HALT
+    assert control.halt("orders")
+    mirror.stands = None
+    assert control.halt("orders", anew=True)
+    mirror.told = "somebody has decided something else"
+    assert control.halt("orders", anew=True), "a bridge may be about to put it back"
+    mirror.told, mirror.whole = "a bridge has looked", True
     assert control.halt("orders", anew=True) is None
 
 

@@ -1,0 +1,31 @@
+"""What a command that decides says, and the code with which it ends: a script must not hold for safe what is not."""
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bridge.cli import deciding
+from bridge.cli.answers import AGAIN, OK
+from bridge.cli.entry import cli
+
+HOW: dict[str, Any] = {"halted": False, "changed": True, "by": "ann", "why": "", "unmirrored": None}
+
+
+@pytest.mark.parametrize(
+    ("unpublished", "code"), [(None, OK), ("Kafka does not answer.", AGAIN)], ids=["in Kafka", "in Redis alone"]
+)
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_what_redis_alone_has_is_no_success_yet(
+    monkeypatch: pytest.MonkeyPatch, unpublished: str | None, code: int, form: tuple[str, ...]
+):
+    monkeypatch.setattr(deciding, "loaded", lambda name: (None, None, None))
+    monkeypatch.setattr(
+        deciding, "resume_topics", lambda *given: {"topics": {"orders": {**HOW, "unpublished": unpublished}}}
+    )
+    ended = CliRunner().invoke(cli, ["resume", "orders", *form])
+    assert ended.exit_code == code
+    if unpublished:
+        assert "Kafka does not answer." in ended.output
+        if not form:
+            assert "NOT SAFE YET" in ended.output
