@@ -16,8 +16,9 @@ YOUNG: Final = 30.0
 def unfit(facts: Facts) -> Iterator[str]:
     """Topics of ours that are not as they must be."""
     for tier in facts.tiers:
+        refused = " Until then no bridge starts again, and nothing is parked there." if tier.refused else ""
         for words in tier.problems:
-            yield words[0].upper() + words[1:]
+            yield words[0].upper() + words[1:] + refused
 
 
 def drained(facts: Facts) -> Iterator[str]:
@@ -40,7 +41,7 @@ def drained(facts: Facts) -> Iterator[str]:
 def overdue(facts: Facts) -> Iterator[str]:
     """What is due and is not handed off, by its topic and the reason."""
     if not facts.bridges:
-        # That no bridge runs is said already.
+        # That no bridge runs is said already, with what is due.
         return
     paused = {place: why for state in facts.bridges.values() for place, why in state["paused"].items()}
     assigned = {place for state in facts.bridges.values() for place in state["assigned"]}

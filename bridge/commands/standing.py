@@ -8,7 +8,7 @@ from bridge.pauses.halts import HALTED
 from bridge.pauses.needs import NEEDS
 from bridge.pauses.queues import BYTES
 from bridge.pauses.sources import DYING, PARKED
-from bridge.upkeep.facts import Facts, Memory, records, when
+from bridge.upkeep.facts import Facts, Memory, in_kafka, records, when
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
@@ -52,7 +52,11 @@ def halted(facts: Facts) -> Iterator[str]:
     for topic, halt in sorted(facts.halts.items()):
         cause = halt.data or {}
         record = f" The delivery of {cause['record']} runs first then." if "record" in cause else ""
-        waiting = f" {records(facts.lag[topic])} wait in Kafka." if facts.lag is not None and topic in facts.lag else ""
+        waiting = ""
+        if facts.lag is not None and topic in facts.lag:
+            waiting = f" {in_kafka(facts.lag[topic], facts.parked(topic))}."
+        if aside := facts.aside.get(topic, 0):
+            waiting += f" {aside:,} Celery messages are set aside for it."
         yield (
             f"Topic {topic!r} is halted, {when(halt.since, facts.now)}, by {halt.by}: {halt.why.rstrip('.')}.{waiting} "
             f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}"
@@ -77,9 +81,13 @@ def bridges(facts: Facts) -> Iterator[str]:
     if facts.bridges is None:
         return
     if not facts.bridges:
-        waiting = records(sum((facts.lag or {}).values())) if facts.lag is not None else "what comes"
+        waiting = "what comes in Kafka waits"
+        if facts.lag is not None:
+            waiting = in_kafka(sum(facts.lag.values()), facts.parked())
+        due = min((at for tier in facts.tiers if tier.waits for at in tier.first_due.values()), default=facts.now)
+        late = f", the first of them due {when(due, facts.now)}" if due < facts.now else ""
         since = when(facts.seen.get(f"group {facts.group}"), facts.now)
-        yield f"No bridge of group {facts.group!r} runs, {since}: {waiting} in Kafka wait. Start `bridge run`."
+        yield f"No bridge of group {facts.group!r} runs, {since}: {waiting}{late}. Start `bridge run`."
         return
     topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
     for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):

@@ -29,9 +29,10 @@ from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
 from bridge.records.control import Decision
-from bridge.records.gates import needs_gate
+from bridge.records.gates import needs_gate, topic_gate
 from bridge.records.policies import Data, changed_policies, summary, values, words
 from bridge.settings import Settings
+from bridge.topics.belonging import Belongings
 from bridge.topics.control import published
 from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
@@ -150,8 +151,11 @@ def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
         retries = broker.waiting(routes.queues)
         aside = broker.aside()
         gate = partial(needs_gate, asked.facts.group)
+        halted = {topic: aside.get(topic_gate(asked.facts.group, topic), 0) for topic in routes.topics}
         down = tuple(replace(each, aside=aside.get(gate(each.dependency), 0)) for each in asked.facts.breakers)
-        asked.facts = replace(asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down)
+        asked.facts = replace(
+            asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down, aside=halted
+        )
         # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
         idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in unconsumed_queues(asked.facts)}
         counted = Messages(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= LOOKED_AT])
@@ -176,6 +180,8 @@ def _take_in(asked: _Asked, app: Celery, settings: Settings, routes: Routes) -> 
     there = asked.ask(lambda: _in_ledger(asked, settings, routes))
     if there is not None:
         asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2], tiers=there[3])
+        belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in there[2])
+        asked.facts = replace(asked.facts, sources={name: each.source for name, each in belongings.items()})
 
 
 def _in_ledger(
@@ -194,7 +200,8 @@ def _in_ledger(
             if (found := oldest(ledger, account)) is not None:
                 where = (account.topic, account.handler)
                 ages[where] = max(ages.get(where, 0.0), found.seconds)
-        changes = tuple(each for each in LogBook(ledger).told() if each.topic in catalog.topic_ids)
+        # Of retry and replay topics too, those among them that are gone.
+        changes = tuple(each for each in LogBook(ledger).told() if catalog.source_of(each.topic) in routes.topics)
         return letters, ages, changes, tiers(settings, routes, ledger, catalog)
 
 

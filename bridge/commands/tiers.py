@@ -1,12 +1,15 @@
 """How retry and replay topics stand, for `bridge status`: what they hold, what is due next, what is overdue."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final
 
 from bridge.commands.parked import Search
 from bridge.handlers import Routes
+from bridge.handoff.carriers import STOPS, Waiting
 from bridge.kafka import admin_client
 from bridge.ledger import Fate, Ledger
-from bridge.records.parked import read
+from bridge.records.parked import Parked, read
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
@@ -15,6 +18,9 @@ from bridge.topics.ours import Kind
 from bridge.topics.readback import records
 from bridge.topics.survey import Seen, survey
 from bridge.upkeep.facts import TierFacts
+
+#: Records of all tiers together that are looked at for what they say of their failures; one of each partition anyway.
+LOOKED_AT: Final = 1_000
 
 
 def tiers(settings: Settings, routes: Routes, ledger: Ledger, catalog: Catalog) -> list[TierFacts]:
@@ -28,15 +34,17 @@ def tiers(settings: Settings, routes: Routes, ledger: Ledger, catalog: Catalog) 
     there: dict[str, list[Extent]] = {}
     for extent in extents(settings, waits) if waits else ():
         there.setdefault(extent.topic, []).append(extent)
-    due = _first_due(settings, ledger, catalog, routes, [each for some in there.values() for each in some if each.lag])
-    return [_facts(settings, each, there.get(each.ours.name, ()), due) for each in seen]
+    lagging = [each for some in there.values() for each in some if each.lag]
+    looked = _look(settings, ledger, catalog, routes, lagging)
+    return [_facts(settings, each, there.get(each.ours.name, ()), looked) for each in seen]
 
 
-def _facts(settings: Settings, seen: Seen, there: Collection[Extent], due: Mapping[Place, float]) -> TierFacts:
+def _facts(settings: Settings, seen: Seen, there: Collection[Extent], looked: Mapping[Place, "Looked"]) -> TierFacts:
     ours = seen.ours
     missing = seen.partitions is None
     # What is missing is made at the next start, where it may be; that a source is missing is said elsewhere.
     said = not (ours.kind is Kind.SOURCE or (missing and settings.file.kafka_create_topics))
+    found = {each.partition: looked[each.place] for each in there if each.place in looked}
     return TierFacts(
         ours.name,
         ours.kind.value,
@@ -44,32 +52,69 @@ def _facts(settings: Settings, seen: Seen, there: Collection[Extent], due: Mappi
         ours.delay,
         seen.use,
         sum(each.lag for each in there),
-        {each.partition: due[each.place] for each in there if each.place in due},
+        {partition: each.first_due for partition, each in found.items() if each.first_due is not None},
         {each.partition: each.lag for each in there if each.lag},
         tuple(seen.problems) if said else (),
+        seen.refused,
+        failed([held for each in found.values() for held in each.held], any(each.more for each in found.values())),
     )
 
 
-def _first_due(
+@dataclass
+class Looked:
+    """What was seen of a partition.
+
+    Attributes:
+        first_due: when (Unix time) the first that is not handed off is due: what comes behind it is due later.
+        held: what its first records hold that are not handed off.
+        more: whether there are more than were looked at.
+    """
+
+    more: bool
+    open: Set[int]
+    first_due: float | None = None
+    held: list[Parked] = field(default_factory=list)
+
+
+def failed(held: Iterable[Parked], more: bool) -> list[Waiting]:
+    """By handler, what waits in a tier after a failure; what only waits for its time has none (pure)."""
+    found: dict[str, Waiting] = {}
+    for each in held:
+        delivery = each.delivery
+        if delivery.error and not delivery.error.startswith(STOPS):
+            since = delivery.first_failed_at / 1000 if delivery.first_failed_at else None
+            one = Waiting(delivery.handler, "failed", 1, since, delivery.error, more)
+            found[one.handler] = found[one.handler].with_more(one) if one.handler in found else one
+    return [found[handler] for handler in sorted(found)]
+
+
+def _look(
     settings: Settings, ledger: Ledger, catalog: Catalog, routes: Routes, lagging: Collection[Extent]
-) -> dict[Place, float]:
-    """When the first record of each partition that is not handed off is due: what comes behind it is due later."""
+) -> dict[Place, Looked]:
+    """The first records of each partition that are not handed off, fewer of each where there are many."""
     searches = {topic: Search(settings, ledger, catalog, topic) for topic in routes.topics}
+    share = max(1, LOOKED_AT // max(1, len(lagging)))
     starts: dict[Place, int] = {}
+    ends: dict[Place, int] = {}
+    found: dict[Place, Looked] = {}
     for extent in lagging:
         search = next((each for each in searches.values() if extent.topic in each.tiers), None)
         if search is None:
             continue
-        first = max(extent.first, extent.committed or 0)
-        offset = ledger.find(search.account(extent.place), {Fate.OPEN}, first, extent.end - 1)
-        if offset is not None:
-            starts[extent.place] = offset
-    ends = {place: offset + 1 for place, offset in starts.items()}
-    found: dict[Place, float] = {}
+        account = search.account(extent.place)
+        start = ledger.find(account, {Fate.OPEN}, max(extent.first, extent.committed or 0), extent.end - 1)
+        if start is None:
+            continue
+        end = min(extent.end, start + share)
+        fates = ledger.fates(account, start, end - 1)
+        starts[extent.place], ends[extent.place] = start, end
+        found[extent.place] = Looked(end < extent.end, {start + n for n, fate in enumerate(fates) if fate == Fate.OPEN})
     for record in records(settings, starts, ends):
-        held = read(record, "", "")
+        looked = found[(record.topic() or "", record.partition() or 0)]
+        held = read(record, "", "") if (record.offset() or 0) in looked.open else None
         if held is not None and held.group == settings.group:
-            # A replay is due as soon as it is there.
-            at = held.due or record.timestamp()[1]
-            found[(record.topic() or "", record.partition() or 0)] = at / 1000
+            looked.held.append(held)
+            if looked.first_due is None:
+                # A replay is due as soon as it is there.
+                looked.first_due = (held.due or record.timestamp()[1]) / 1000
     return found

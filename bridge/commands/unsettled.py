@@ -1,9 +1,10 @@
 """What became of deliveries that needs a person, as sentences (pure)."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from bridge.ledger import OWN
+from bridge.handoff.carriers import Waiting
+from bridge.ledger import OWN, Change
 from bridge.upkeep.facts import Facts, records, when
 from bridge.upkeep.uncared import named
 
@@ -33,27 +34,41 @@ def known_to_some(facts: Facts) -> Iterator[str]:
 
 def lost(facts: Facts) -> Iterator[str]:
     """Deliveries that are unaccounted for."""
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("unaccounted", ()):
+            if each["handler"] == OWN:
+                by_source.setdefault(_source(facts, each["topic"]), []).append(each)
+                continue
             yield (
                 f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
                 f"{each['handler']}, {when(each['since'], facts.now)}: committed, and the ledger does not know how "
                 f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
                 f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart."
             )
+    for source, found in sorted(by_source.items()):
+        count, since = sum(each["count"] for each in found), min(each["since"] for each in found)
+        yield (
+            f"{records(count)} of {', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
+            f"are unaccounted for, {when(since, facts.now)}: committed, and the ledger does not know how they ended. "
+            f"What they were retried for lies in {source!r}: `bridge audit {source}` tells what is lost, "
+            f"`bridge reset {source} --to OFFSET` lets it run, what is settled apart."
+        )
 
 
 def changed(facts: Facts) -> Iterator[str]:
     """What happened to logs in the last day; `bridge audit` lists it for longer."""
-    for each in facts.changes:
-        if facts.now - each.at > TOLD_FOR:
-            continue
+    recent = [each for each in facts.changes if facts.now - each.at <= TOLD_FOR]
+    yield from _deleted(facts, [each for each in recent if each.what == "deleted" and each.lost])
+    for each in recent:
         place, since = f"{each.topic}-{each.partition}", when(each.at, facts.now)
+        if each.what == "deleted":
+            continue
         if each.lost:
             yield (
                 f"Kafka's retention took {records(each.lost)} of {place} unread, {since}: offsets {each.first} to "
-                f"{each.end - 1}. They are gone. Keep records for longer (retention.ms), and the bridges running; "
-                "said for a day."
+                f"{each.end - 1}. They are gone{_told_by(facts, each.topic)}. Keep records for longer (retention.ms), "
+                "and the bridges running; said for a day."
             )
         elif each.what != "expired":
             yield (
@@ -61,6 +76,32 @@ def changed(facts: Facts) -> Iterator[str]:
                 f"{each.first} on: other records lie there now. If nobody meant it, see Kafka's disks and elections; "
                 "said for a day."
             )
+
+
+def _deleted(facts: Facts, found: Iterable[Change]) -> Iterator[str]:
+    """Retry and replay topics that are gone, with what waited in them."""
+    by_topic: dict[str, list[Change]] = {}
+    for each in found:
+        by_topic.setdefault(each.topic, []).append(each)
+    for topic, changes in sorted(by_topic.items()):
+        yield (
+            f"{topic!r} was deleted, {when(min(each.at for each in changes), facts.now)}, with up to "
+            f"{records(sum(each.lost for each in changes))} that waited in it: they do not run by themselves"
+            f"{_told_by(facts, topic)}. See who deletes topics; said for a day."
+        )
+
+
+def _told_by(facts: Facts, topic: str) -> str:
+    """Where what a retry or replay topic has lost is told: it is parked, and no record of it is left."""
+    tier = next((tier for tier in facts.tiers if tier.topic == topic and tier.kind != "source"), None)
+    source = facts.sources.get(topic) if tier is None else tier.source
+    if not source:
+        return ""
+    return f" (`bridge audit {source}` tells which are parked and in no retry topic, and how to let them run)"
+
+
+def _source(facts: Facts, topic: str) -> str:
+    return next((tier.source for tier in facts.tiers if tier.topic == topic), facts.sources.get(topic, topic))
 
 
 def old(facts: Facts) -> Iterator[str]:
@@ -76,7 +117,7 @@ def old(facts: Facts) -> Iterator[str]:
                     f"(celery -A {facts.app} inspect active) and whether they are enough."
                 )
             continue
-        if topic in facts.halts:
+        if topic in facts.halts or name in facts.waiting_for_needs:
             continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
             if seconds >= GONE_LONG:
@@ -95,7 +136,7 @@ def old(facts: Facts) -> Iterator[str]:
 
 def failing(facts: Facts) -> Iterator[str]:
     """Deliveries that failed and wait, many or for long, or that cannot go on by themselves."""
-    for each in facts.failing:
+    for each in _in_all(facts):
         count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
         since = when(each.since, facts.now) if each.since else "since when is not known"
         match each.kind:
@@ -109,6 +150,20 @@ def failing(facts: Facts) -> Iterator[str]:
                     f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
                     f"{each.error}. Mend the cause: they run again, and die when their retries are spent."
                 )
+
+
+def _in_all(facts: Facts) -> list[Waiting]:
+    """What waits after a failure by handler and kind, in the broker and in Kafka together.
+
+    What waits for what its handler needs is said as that.
+    """
+    found: dict[tuple[str, str], Waiting] = {}
+    for each in (*facts.failing, *(each for tier in facts.tiers if tier.waits for each in tier.failed)):
+        if each.kind == "failed" and each.handler in facts.waiting_for_needs:
+            continue
+        key = (each.handler, each.kind)
+        found[key] = found[key].with_more(each) if key in found else each
+    return list(found.values())
 
 
 def dead(facts: Facts) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Which Celery message carries a delivery now, and what that message says of it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from bridge.ledger import OWN
@@ -105,9 +105,21 @@ class Waiting:
     error: str
     more: bool = False
 
+    def with_more(self, other: "Waiting") -> "Waiting":
+        """The two together; the error is of that which began to fail last."""
+        known = [each.since for each in (self, other) if each.since is not None]
+        later = max(self, other, key=lambda each: each.since or 0.0)
+        return replace(
+            self,
+            count=self.count + other.count,
+            since=min(known, default=None),
+            error=later.error,
+            more=self.more or other.more,
+        )
+
 
 #: How the words of a failure begin where a handler asks to stop its topic: that is told with the halt.
-_STOPS: Final = "tasks.errors.StopConsuming"
+STOPS: Final = "tasks.errors.StopConsuming"
 
 
 def waiting_of(messages: Iterable[tuple[Mapping[str, Any], float | None]], more: bool) -> list[Waiting]:
@@ -121,7 +133,7 @@ def waiting_of(messages: Iterable[tuple[Mapping[str, Any], float | None]], more:
         contents, handler = Contents.of(headers), str(headers.get("task"))
         for told in contents.tell() if contents else ():
             each = carrier(headers, told, "", "waiting", due)
-            if each.dead or (each.error and not each.error.startswith(_STOPS)):
+            if each.dead or (each.error and not each.error.startswith(STOPS)):
                 kind: Any = "unpublished" if each.dead else "failed"
                 found.setdefault((handler, kind), []).append(each)
     made = []

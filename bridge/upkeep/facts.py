@@ -59,6 +59,8 @@ class TierFacts:
         first_due: by partition, when (Unix time) the first that is not handed off is due.
         lag: by partition, how many are not settled yet.
         problems: what is wrong with the topic, a sentence each.
+        refused: whether no bridge starts with it as it is.
+        failed: by handler, what waits there after a failure, of those records that were looked at.
     """
 
     topic: str
@@ -70,6 +72,13 @@ class TierFacts:
     first_due: Mapping[int, float] = field(default_factory=dict)
     lag: Mapping[int, int] = field(default_factory=dict)
     problems: Sequence[str] = ()
+    refused: bool = False
+    failed: Sequence[Waiting] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its records are to run again."""
+        return self.kind in ("retry", "replay") and self.use != "abandoned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,8 @@ class Facts:
         halts: by topic, why its consumption is halted.
         stale: what was changed of policies and is not in force, a sentence each.
         breakers: what handlers need and is held to be down.
+        aside: by topic, messages that its halt keeps back in the broker.
+        sources: of retry and replay topics that are gone, whose deliveries lay there.
     """
 
     now: float
@@ -135,11 +146,22 @@ class Facts:
     halts: Mapping[str, Decision] = field(default_factory=dict)
     stale: Sequence[str] = ()
     breakers: Sequence[Down] = ()
+    aside: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:
         """The living workers that consume a queue."""
         return {name: state for name, state in (self.workers or {}).items() if queue in state["queues"]}
+
+    def parked(self, source: str | None = None) -> int:
+        """How many records of retry and replay topics are not settled; of one source, or of all."""
+        return sum(tier.records for tier in self.tiers if tier.waits and source in (None, tier.source))
+
+    @property
+    def waiting_for_needs(self) -> set[str]:
+        """Handlers whose deliveries wait because what they need is held to be down, or is tried again."""
+        return {handler for each in self.breakers for handler in each.handlers}
 
 
 def when(at: float | None, now: float) -> str:
@@ -160,6 +182,12 @@ def span(seconds: float) -> str:
 def iso(at: float) -> str:
     """A Unix time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def in_kafka(unread: int, parked: int) -> str:
+    """`9 records in Kafka wait, 2 of them in retry and replay topics`: what was not read, and what is parked."""
+    of_these = f", {parked:,} of them in retry and replay topics" if parked else ""
+    return f"{records(unread + parked)} in Kafka wait{of_these}"
 
 
 def records(count: int) -> str:

@@ -11,7 +11,7 @@ from bridge.ledger import OWN, Change
 from bridge.partitions.parked import NOT_DUE
 from bridge.records import control
 from bridge.records.control import Decision
-from bridge.upkeep.facts import Facts, HandlerFacts, Letters, Memory, TierFacts, span
+from bridge.upkeep.facts import Down, Facts, HandlerFacts, Letters, Memory, TierFacts, span
 
 NOW = 1_769_860_805.0
 HALT = Decision(
@@ -360,3 +360,81 @@ def test_each_pressure_has_its_own_advice(why, advice):
     (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused)}))
     assert why in sentence
     assert advice in sentence
+
+
+#: What a tier holds after failures.
+PARKED = Waiting(CHARGE.name, "failed", 305, NOW - 900, "OSError: shut")
+DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), 5)
+
+
+def test_a_handler_whose_retries_wait_in_kafka_alone_is_said_to_fail():
+    (sentence,) = problems(replace(WELL, tiers=[tier(records=305, lag={0: 305}, failed=[PARKED])]))
+    for words in ("305 deliveries of orders.handlers.charge failed", "15 min", "OSError: shut"):
+        assert words in sentence
+
+
+def test_what_waits_in_the_broker_and_in_kafka_is_one_sentence():
+    queued = Waiting(CHARGE.name, "failed", 7, NOW - 60, "OSError: late", more=True)
+    (sentence,) = problems(replace(WELL, failing=[queued], tiers=[tier(failed=[PARKED])]))
+    assert sentence.startswith("At least 312 deliveries of orders.handlers.charge failed")
+    assert "15 min" in sentence
+
+
+def test_where_no_bridge_runs_what_is_parked_waits_too():
+    held = [tier(records=300, lag={0: 300}, first_due={0: NOW - 120}), tier(use="abandoned", records=0)]
+    (sentence,) = problems(replace(WELL, lag={"orders": 0}, bridges={}, tiers=held))
+    assert ": 300 records in Kafka wait, 300 of them in retry and replay topics" in sentence
+    assert "the first of them due since" in sentence
+    assert "(2 min)" in sentence
+
+
+def test_of_a_halted_topic_everything_that_waits_is_counted():
+    held = [tier(records=12, lag={0: 12})]
+    (sentence,) = problems(replace(WELL, halts={"orders": HALT}, lag={"orders": 0}, aside={"orders": 40}, tiers=held))
+    assert "12 records in Kafka wait, 12 of them in retry and replay topics" in sentence
+    assert "40 Celery messages are set aside" in sentence
+
+
+@pytest.mark.parametrize("state", ["open", "probing", "ramping"])
+def test_what_waits_for_what_its_handler_needs_neither_fails_nor_is_old(state: str):
+    known = replace(
+        WELL,
+        breakers=[replace(DOWN, state=state)],
+        oldest={("orders", CHARGE.name): 4000.0},
+        failing=[PARKED],
+        tiers=[tier(failed=[PARKED])],
+    )
+    assert [words for words in problems(known) if "held to be down" not in words] == []
+    unpublished = Waiting(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")
+    assert "dead letters" in problems(replace(known, failing=[unpublished]))[-1]
+
+
+def test_what_was_lost_with_a_ledger_below_a_retry_topic_is_said_once_with_its_source():
+    lost = [{"topic": "orders.retry.5m", "partition": n, "handler": OWN, "count": 7, "since": NOW - 60} for n in (0, 1)]
+    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(unaccounted=lost)}, tiers=[tier()]))
+    assert "14 records of 'orders.retry.5m'" in sentence
+    assert "`bridge audit orders`" in sentence
+    assert "bridge reset orders --to OFFSET" in sentence
+    assert "reset orders.retry.5m" not in sentence
+
+
+def test_a_retry_topic_that_was_deleted_with_what_waited_in_it_is_said_with_how_much():
+    deleted = [Change("orders.retry.5m", n, "deleted", 10, 1010, 1000, NOW - 120) for n in (0, 1)]
+    (sentence,) = problems(replace(WELL, changes=deleted))
+    assert "'orders.retry.5m' was deleted" in sentence
+    assert "2 min" in sentence
+    assert "up to 2,000 records" in sentence
+    empty = Change("orders.retry.5m", 0, "deleted", 10, 10, 0, NOW - 120)
+    assert problems(replace(WELL, changes=[empty])) == []
+
+
+def test_what_retention_took_in_a_retry_topic_is_said_to_be_parked():
+    (sentence,) = problems(
+        replace(WELL, tiers=[tier()], changes=[Change("orders.retry.5m", 0, "expired", 0, 5, 5, NOW)])
+    )
+    assert "`bridge audit orders`" in sentence
+
+
+def test_a_tier_with_which_no_bridge_starts_says_so():
+    (sentence,) = problems(replace(WELL, tiers=[tier(problems=["topic 'x' keeps records for 1 s."], refused=True)]))
+    assert "no bridge starts again" in sentence
