@@ -107,6 +107,8 @@ class Execution:
         except GivenAway as gone:
             return self._returning.given_up(gone)
         except TopicHalted as halted:
+            # What was running is finished: it sends what it has to send.
+            self._publish()
             raise self._returning.waits(halted, self._halting.gate) from None
         except BaseException as error:
             leave_if_told_to(error)
@@ -209,9 +211,13 @@ class Execution:
 
     def _done(self, delivery: Delivery) -> None:
         """Its handler has succeeded: it is done when what that sends is published."""
-        if not self._sending.holds(delivery):
+        unsent = self._sending.take(delivery)
+        if unsent is None:
             self._settle(delivery)
-        elif self._batch.order is not None:
+            return
+        # However this run ends, its handler does not run again for what is still to be sent.
+        self._standing.set(unsent.again)
+        if self._batch.order is not None:
             # What comes after it in its order may not be sent before it.
             self._publish()
 

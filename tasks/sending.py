@@ -14,7 +14,7 @@ from celery import Celery
 
 from bridge.errors import NeverPublished, PublishFailed
 from bridge.records.message import Delivery
-from bridge.records.outgoing import Outgoing
+from bridge.records.outgoing import Outbox, Outgoing
 from bridge.records.user_database import Home
 from bridge.topics.publisher import Publisher
 from tasks import observing
@@ -61,12 +61,12 @@ class Sending:
         #: Of these the handlers have succeeded, and what they send is not published yet.
         self._unsent: list[Unsent] = []
 
-    def holds(self, delivery: Delivery) -> bool:
-        """Whether something is to be published for a delivery before it is done; it is kept for `publish` then."""
+    def take(self, delivery: Delivery) -> Unsent | None:
+        """What is to be published for a delivery before it is done, kept for `publish`; `None`: nothing."""
         unsent = Unsent.of(delivery)
         if unsent is not None:
             self._unsent.append(unsent)
-        return unsent is not None
+        return unsent
 
     def publish(self) -> list[tuple[Unsent, PublishFailed | None]]:
         """Publish it all, and wait until every in-sync replica has it: for each delivery why not, or `None`.
@@ -81,23 +81,30 @@ class Sending:
         found = [_worst([next(answers) for _ in each.outgoing]) for each in unsent]
         for each, failed in zip(unsent, found, strict=True):
             outbox = each.delivery.message.outbox
-            if failed is None and outbox is not None:
-                outbox.published()
-                if outbox.home is not None:
-                    self._look_for_left(outbox.home)
+            if failed is None and outbox is not None and outbox.home is not None:
+                self._taken_out(outbox, outbox.home)
         return list(zip(unsent, found, strict=True))
 
-    def _look_for_left(self, home: Home) -> None:
+    def _taken_out(self, outbox: Outbox, home: Home) -> None:
+        """Kafka has it: what the user's database does now decides nothing. What stays there is sent once more later."""
+        try:
+            outbox.published()
+            self._look_for_left(home, outbox.whose)
+        except Exception as error:
+            logger.warning("the outbox in the handlers' database does not answer; it is tried again later: %s", error)
+
+    def _look_for_left(self, home: Home, whose: str) -> None:
         """Publish what lies in a database for long: its delivery was lost, with a Redis that was wiped."""
         now = time.monotonic()
         if now - self._looked.get(home.name, -LOOK_EVERY) < LOOK_EVERY:
             return
         self._looked[home.name] = now
-        for mark, bodies in home.old(time.time() - LEFT_AFTER, AT_ONCE).items():
+        for mark, bodies in home.old(whose, time.time() - LEFT_AFTER, AT_ONCE).items():
             left = [Outgoing.from_data(json.loads(body)) for body in bodies]
             failed = _worst(Publisher.of(self._app).send([(each.id, each) for each in left]))
             if failed is not None:
                 logger.error("%d messages that were left in an outbox could not be published: %s", len(left), failed)
+                home.put_behind(mark, time.time())
                 continue
             home.take_out(mark)
             logger.warning("%s: its worker was lost before it was published; now it is.", ", ".join(e.id for e in left))

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.errors import AlreadySettled
+from bridge.errors import AlreadySettled, CannotSettle
 from bridge.records.settled import mark_of, put_in_outbox, settle_with
-from bridge.records.user_database import Home, home_of
+from bridge.records.user_database import Home, Transaction, home_of
 
 #: The header that holds the id.
 ID: Final = "message_id"
@@ -70,19 +70,23 @@ class Outbox:
         self.home: Home | None = None
         self.committed_before = False
         self._session: Any = None
+        self._transaction: Transaction | None = None
+        #: How many were given before the first transaction.
+        self._before: int | None = None
 
     def add(self, topic: str, value: Any, key: str | bytes | None, headers: Any) -> Outgoing:
         """Collect one; with a session, write it into the handler's transaction too.
 
         Raises:
             TypeError, ValueError: it is nothing that Kafka can carry.
+            CannotSettle: the transaction that settles the delivery is over: it would not be sent after a crash.
         """
         if not topic or not isinstance(topic, str):
             raise ValueError(f"message.publish takes the name of a topic; it was given {topic!r}.")
         number = len(self.messages)
         made = Outgoing(topic, self._id(number), _encoded(key, "key"), encoded(value), _headers(headers))
-        if self._session is not None:
-            self._put(self._session, number, made)
+        if self._transaction is not None:
+            self._put(number, made)
         self.messages.append(made)
         return made
 
@@ -98,19 +102,24 @@ class Outbox:
         except AlreadySettled:
             self.committed_before = True
             raise
-        self._session = session
+        # The transaction before was rolled back, and is tried again: with it what was sent in it.
+        self._before = len(self.messages) if self._before is None else self._before
+        del self.messages[self._before :]
+        self._session, self._transaction = session, Transaction(session)
         for number, made in enumerate(self.messages):
-            self._put(session, number, made)
+            self._put(number, made)
 
     def left(self) -> list[Outgoing]:
-        """What is to be published, now that the handler has succeeded: what this run has given, or a run before."""
-        if not self.committed_before or self.home is None:
+        """What is to be published, now that the handler has succeeded; with a database what is committed there, by
+        this run or one before.
+        """
+        if self.home is None or not (self.messages or self.committed_before):
             return self.messages
         return [Outgoing.from_data(json.loads(body)) for body in self.home.left(self.mark)]
 
     def published(self) -> None:
         """Kafka has it all: forget what of it lies in the user's database."""
-        if self.home is not None and (self.messages or self.committed_before):
+        if self.home is not None:
             self.home.take_out(self.mark)
 
     @property
@@ -118,8 +127,19 @@ class Outbox:
         """That of its delivery, by which its messages are found in the user's database."""
         return mark_of(self._delivery, self._origin)
 
-    def _put(self, session: Any, number: int, made: Outgoing) -> None:
-        put_in_outbox(session, self.mark, number, json.dumps(made.to_data()))
+    @property
+    def whose(self) -> str:
+        """The Kafka and the group that its delivery is of."""
+        return self._origin.rpartition(" ")[0]
+
+    def _put(self, number: int, made: Outgoing) -> None:
+        assert self._transaction is not None
+        if not self._transaction.goes_on:
+            raise CannotSettle(
+                f"{self._delivery}: message.publish was called when the transaction of settle_with was over: call it "
+                "before the commit, so that both are committed or neither."
+            )
+        put_in_outbox(self._session, self.mark, number, self.whose, json.dumps(made.to_data()))
 
     def _id(self, number: int) -> str:
         topic_id = self._origin.rpartition(" ")[2]

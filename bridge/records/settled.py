@@ -38,14 +38,16 @@ def settle_with(session: Any, delivery: str, origin: str) -> None:
         raise AlreadySettled(f"{delivery} was committed by an earlier run.")
 
 
-def put_in_outbox(session: Any, mark: str, number: int, body: str) -> None:
+def put_in_outbox(session: Any, mark: str, number: int, whose: str, body: str) -> None:
     """Write what a handler sends in the session's transaction, as `settle_with`.
 
     Parameters:
         mark: of its delivery.
         number: which of its messages, from 0.
+        whose: the Kafka and the group that it is of.
     """
-    insert(session, OUTBOX, {"mark": mark, "number": number, "body": body, "written_at": time.time()})
+    row = {"mark": mark, "number": number, "whose": whose, "body": body, "written_at": time.time()}
+    insert(session, OUTBOX, row)
 
 
 def mark_of(delivery: str, origin: str) -> str:

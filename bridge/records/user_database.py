@@ -5,8 +5,11 @@ By SQLAlchemy, or by Django's own connection: a transaction belongs to the libra
 
 from __future__ import annotations
 
+import asyncio
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bridge.errors import CannotSettle
@@ -30,13 +33,15 @@ CREATE_OUTBOX: Final = f"""\
 CREATE TABLE {OUTBOX} (
     mark varchar(64) NOT NULL,
     number integer NOT NULL,
+    whose text NOT NULL,
     body text NOT NULL,
     written_at double precision NOT NULL,
     PRIMARY KEY (mark, number)
 )"""
 
 _ready: set[tuple[str, str]] = set()
-_there: set[tuple[str, str]] = set()
+#: Databases that have an outbox.
+_there: set[str] = set()
 _making = threading.Lock()
 
 Row = Mapping[str, Any]
@@ -55,11 +60,14 @@ class Home(Protocol):
     def left(self, mark: str) -> list[str]:
         """What of one delivery lies there, in order."""
 
-    def old(self, before: float, most: int) -> dict[str, list[str]]:
-        """By delivery, what has lain there since before some moment (Unix time)."""
+    def old(self, whose: str, before: float, most: int) -> dict[str, list[str]]:
+        """By delivery, what of one group of one Kafka has lain there since before some moment (Unix time)."""
 
     def take_out(self, mark: str) -> None:
         """Forget what of one delivery lies there: it is published."""
+
+    def put_behind(self, mark: str, now: float) -> None:
+        """It could not be published: others are looked at first."""
 
 
 def insert(session: Any, name: str, row: Row) -> bool:
@@ -90,11 +98,8 @@ def table(name: str, metadata: Any = None) -> Table:
     mark = Column("mark", String(64), primary_key=True)
     if name == OUTBOX:
         number = Column("number", Integer, primary_key=True, autoincrement=False)
-        rest: list[Any] = [
-            number,
-            Column("body", Text, nullable=False),
-            Column("written_at", Float(53), nullable=False),
-        ]
+        whose, body = Column("whose", Text, nullable=False), Column("body", Text, nullable=False)
+        rest: list[Any] = [number, whose, body, Column("written_at", Float(53), nullable=False)]
     else:
         now = Column("settled_at", DateTime(timezone=True), server_default=func.now(), nullable=False)
         rest = [Column("delivery", Text, nullable=False), Column("origin", Text, nullable=False), now]
@@ -105,80 +110,100 @@ def _is_django(session: Any) -> bool:
     return hasattr(session, "in_atomic_block")
 
 
-class _EngineHome:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.name = str(engine.url)
+class _Home:
+    """What both homes do, each by statements that any database takes.
+
+    Parameters:
+        name: which database it is; without a password.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def left(self, mark: str) -> list[str]:
-        from sqlalchemy import select
+        return [
+            body for (body,) in self._do(f"SELECT body FROM {OUTBOX} WHERE mark = :mark ORDER BY number", mark=mark)
+        ]
 
-        if not self._has_outbox():
-            return []
-        rows = table(OUTBOX)
-        with self._engine.connect() as connection:
-            asked = select(rows.c.body).where(rows.c.mark == mark).order_by(rows.c.number)
-            return list(connection.execute(asked).scalars())
-
-    def old(self, before: float, most: int) -> dict[str, list[str]]:
-        from sqlalchemy import select
-
-        if not self._has_outbox():
-            return {}
-        rows = table(OUTBOX)
-        with self._engine.connect() as connection:
-            asked = select(rows.c.mark).where(rows.c.written_at < before).order_by(rows.c.written_at).limit(most)
-            marks = list(dict.fromkeys(connection.execute(asked).scalars()))
+    def old(self, whose: str, before: float, most: int) -> dict[str, list[str]]:
+        asked = (
+            f"SELECT mark FROM {OUTBOX} WHERE whose = :whose AND written_at < :before ORDER BY written_at LIMIT :most"
+        )
+        marks = dict.fromkeys(mark for (mark,) in self._do(asked, whose=whose, before=before, most=most))
         return {mark: self.left(mark) for mark in marks}
 
     def take_out(self, mark: str) -> None:
-        from sqlalchemy import delete
+        self._do(f"DELETE FROM {OUTBOX} WHERE mark = :mark", mark=mark)
 
-        if self._has_outbox():
-            rows = table(OUTBOX)
-            with self._engine.begin() as connection:
-                connection.execute(delete(rows).where(rows.c.mark == mark))
+    def put_behind(self, mark: str, now: float) -> None:
+        self._do(f"UPDATE {OUTBOX} SET written_at = :now WHERE mark = :mark", mark=mark, now=now)
 
-    def _has_outbox(self) -> bool:
-        """Who sends nothing needs no table for it."""
-        from sqlalchemy import inspect
-
-        key = (str(self._engine.url), OUTBOX)
-        if key not in _there and inspect(self._engine).has_table(OUTBOX):
-            _there.add(key)
-        return key in _there
+    def _do(self, statement: str, **values: Any) -> list[Any]:
+        """Do it in a transaction of its own; nothing where there is no outbox: who sends nothing needs no table."""
+        raise NotImplementedError
 
 
-class _DjangoHome:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self.name = str(connection.alias)
+class _EngineHome(_Home):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(str(engine.url))
+        self._engine = engine
 
-    def left(self, mark: str) -> list[str]:
-        if not self._has_outbox():
+    def _do(self, statement: str, **values: Any) -> list[Any]:
+        work = partial(self._within, statement, values)
+        if self._engine.dialect.is_async:
+            return asyncio.run(self._elsewhere(work))
+        with self._engine.begin() as connection:
+            return work(connection)
+
+    async def _elsewhere(self, work: Callable[[Any], list[Any]]) -> list[Any]:
+        """By connections of its own: those of the engine belong to the handlers' event loop."""
+        from sqlalchemy import Engine
+        from sqlalchemy.ext.asyncio import AsyncEngine
+
+        engine = AsyncEngine(Engine(self._engine.pool.recreate(), self._engine.dialect, self._engine.url))
+        try:
+            async with engine.begin() as connection:
+                return await connection.run_sync(work)
+        finally:
+            await engine.dispose()
+
+    def _within(self, statement: str, values: Row, connection: Any) -> list[Any]:
+        from sqlalchemy import inspect, text
+
+        if self.name not in _there and not inspect(connection).has_table(OUTBOX):
             return []
-        return [body for (body,) in self._do(f"SELECT body FROM {OUTBOX} WHERE mark = %s ORDER BY number", [mark])]
+        _there.add(self.name)
+        done = connection.execute(text(statement), dict(values))
+        return list(done.all()) if done.returns_rows else []
 
-    def old(self, before: float, most: int) -> dict[str, list[str]]:
-        if not self._has_outbox():
-            return {}
-        asked = f"SELECT mark FROM {OUTBOX} WHERE written_at < %s ORDER BY written_at LIMIT {int(most)}"
-        return {mark: self.left(mark) for (mark,) in self._do(asked, [before])}
 
-    def take_out(self, mark: str) -> None:
-        if self._has_outbox():
-            self._do(f"DELETE FROM {OUTBOX} WHERE mark = %s", [mark])
+class _DjangoHome(_Home):
+    def __init__(self, connection: Any) -> None:
+        super().__init__(str(connection.alias))
+        self._connection = connection
 
-    def _has_outbox(self) -> bool:
-        key = (self._connection.alias, OUTBOX)
-        if key not in _there and OUTBOX in self._connection.introspection.table_names():
-            _there.add(key)
-        return key in _there
-
-    def _do(self, statement: str, values: list[Any]) -> list[Any]:
+    def _do(self, statement: str, **values: Any) -> list[Any]:
+        if self.name not in _there and OUTBOX not in self._connection.introspection.table_names():
+            return []
+        _there.add(self.name)
         with self._connection.cursor() as cursor:
-            cursor.execute(statement, values)
+            cursor.execute(re.sub(r":(\w+)", r"%(\1)s", statement), values)
             return list(cursor.fetchall()) if cursor.description else []
+
+
+class Transaction:
+    """The transaction that a session had when this was made."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._was = None if _is_django(session) else session.get_transaction()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has been neither committed nor rolled back."""
+        if _is_django(self._session):
+            return bool(self._session.in_atomic_block)
+        return self._was is not None and self._session.get_transaction() is self._was
 
 
 def _insert_by_sqlalchemy(session: Any, name: str, row: Row) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
-from bridge.errors import AlreadySettled
+from bridge.errors import AlreadySettled, CannotSettle
 from bridge.records import settled, user_database
 from bridge.records.message import Message
 from tests.servers import postgres
@@ -82,10 +82,10 @@ def test_what_nobody_published_is_found_after_a_while(engine):
     assert given.outbox is not None
     assert given.outbox.home is not None
     home = given.outbox.home
-    assert home.old(time.time() - 60, 10) == {}
-    assert list(home.old(time.time() + 60, 10)) == [given.outbox.mark]
+    assert home.old("c g", time.time() - 60, 10) == {}
+    assert list(home.old("c g", time.time() + 60, 10)) == [given.outbox.mark]
     given.outbox.published()
-    assert home.old(time.time() + 60, 10) == {}
+    assert home.old("c g", time.time() + 60, 10) == {}
 
 
 def test_a_database_without_an_outbox_has_none_left(engine):
@@ -108,3 +108,59 @@ def test_the_tables_may_be_made_by_a_migration(engine):
     bill(engine, given)
     assert given.outbox is not None
     assert len(given.outbox.left()) == 2
+
+
+def test_what_another_group_or_kafka_left_is_not_this_ones(engine):
+    bill(engine, message())
+    bill(engine, message(8, origin="c other topic-1"))
+    home = user_database.home_of(engine.connect())
+    assert len(home.old("c g", time.time() + 60, 10)) == 1
+
+
+def test_what_could_not_be_published_is_looked_at_after_others(engine):
+    first, second = message(7), message(8)
+    bill(engine, first)
+    bill(engine, second)
+    assert first.outbox is not None
+    assert second.outbox is not None
+    home = user_database.home_of(engine.connect())
+    home.put_behind(first.outbox.mark, time.time() + 5)
+    assert list(home.old("c g", time.time() + 60, 10)) == [second.outbox.mark, first.outbox.mark]
+
+
+def test_a_transaction_that_is_tried_again_sends_what_the_last_one_sends(engine):
+    given = message()
+    given.publish("before", b"0")
+    with Session(engine) as session:
+        for number in range(3):
+            given.settle_with(session)
+            given.publish("invoices", {"try": number})
+            if number < 2:
+                session.rollback()
+        session.commit()
+    assert given.outbox is not None
+    assert [each.value for each in given.outbox.left()] == [b"0", b'{"try":2}']
+    assert [each.id.partition("@")[0] for each in given.outbox.left()] == ["orders-0-7:charge:0", "orders-0-7:charge:1"]
+
+
+def test_what_a_savepoint_took_back_is_not_sent(engine):
+    given = message()
+    with Session(engine) as session, session.begin():
+        given.settle_with(session)
+        given.publish("invoices", b"1")
+        with session.begin_nested() as savepoint:
+            given.publish("invoices", b"2")
+            savepoint.rollback()
+    assert given.outbox is not None
+    assert [each.value for each in given.outbox.left()] == [b"1"]
+
+
+def test_after_the_transaction_nothing_can_be_sent_and_it_is_said(engine):
+    given = message()
+    with Session(engine) as session:
+        with session.begin():
+            given.settle_with(session)
+        with pytest.raises(CannotSettle, match="call it before the commit"):
+            given.publish("invoices", b"1")
+    assert given.outbox is not None
+    assert given.outbox.left() == []

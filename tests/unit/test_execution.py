@@ -50,8 +50,10 @@ class BankAway(Exception):
 
 
 @handler("orders", name="unit.charge", codec=int, batch=9, max_retries=1, retry_jitter=False, retry_backoff=4)
-def charge(number: int) -> str:
+def charge(number: int, message: Message) -> str:
     ran.append(number)
+    if 60 <= number < 70:
+        message.publish("invoices", {"of": number})
     if number < 0:
         raise BankAway
     if number > 100:
@@ -113,6 +115,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.letters: list[tuple[int, str]] = []
+        self.published: list[str] = []
         self.sent: list[tuple[float, list[int]]] = []
         self.batches: list[Batch] = []
         self.pasts: list[dict[str, Any]] = []
@@ -132,6 +135,12 @@ class World:
         if self.kafka_down:
             raise PublishFailed("Kafka is away")
         self.letters.append((delivery.message.offset, dead.reason))
+
+    def send(self, outgoing: Any) -> list[PublishFailed | None]:
+        if self.kafka_down:
+            return [PublishFailed("Kafka is away") for _ in outgoing]
+        self.published += [each.id for _, each in outgoing]
+        return [None for _ in outgoing]
 
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
         return any(offset == delivery.message.offset for offset, _ in self.letters)
@@ -367,6 +376,41 @@ def test_who_asks_to_stop_waits_at_the_gate_with_what_has_not_run_and_has_spent_
     ]
     assert (world.book.fates, world.sent, ran) == ({0: Fate.DONE}, [], [1, -1, 77])
     assert caught.value.gate.endswith(":topic:orders")
+
+
+def test_what_was_running_when_its_topic_was_halted_sends_what_it_has_to_send(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(self: Halting) -> None:
+        if len(ran) == 2:
+            raise TopicHalted("the topic is halted")
+
+    monkeypatch.setattr(Halting, "check", check)
+    assert world.comes_back(60, 61, 3).offsets == [2]
+    assert len(world.published) == 2
+
+
+def test_who_has_succeeded_does_not_run_again_for_what_kafka_does_not_take(world: World) -> None:
+    world.kafka_down = True
+    world.run(60, 1)
+    ((delay, offsets),) = world.sent
+    assert (delay > 0, offsets, ran) == (True, [0], [60, 1])
+    world.kafka_down = False
+    again = from_header("unit.charge", json.loads(json.dumps(to_header(world.batches[0]))))
+    world.run_batch(again.holding([replace(each, due=None) for each in again.deliveries]))
+    assert (len(world.published), ran) == (1, [60, 1])
+    assert world.book.fates == {0: Fate.DONE, 1: Fate.DONE}
+
+
+def test_who_has_succeeded_does_not_run_again_where_its_run_is_broken_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise OSError("no database")
+
+    monkeypatch.setattr(World, "send", broken)
+    (left,) = world.comes_back(60).deliveries
+    assert len(left.outgoing) == 1
 
 
 def test_nothing_runs_of_a_topic_that_is_halted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
