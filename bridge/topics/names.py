@@ -56,6 +56,8 @@ class TopicNames:
         sources = sorted(set(topics))
         faults = []
         owner: dict[str, str] = {}
+        if fault := self._control_fault(sources):
+            faults.append(fault)
         for source in sources:
             if fault := topic_fault(source):
                 faults.append(fault)
@@ -77,6 +79,23 @@ class TopicNames:
                     )
                 owner.setdefault(name, source)
         return faults
+
+    def _control_fault(self, sources: Collection[str]) -> str | None:
+        """What is wrong with the name of the topic of decisions."""
+        if not _TOPIC.fullmatch(self.control):
+            return f"kafka_control_topic: {topic_fault(self.control)}"
+        if self.control in sources:
+            return (
+                f"topic {self.control!r} is consumed, but it is also where what is decided for the group lies: rename one, "
+                "or change kafka_control_topic."
+            )
+        for source in sources:
+            if self.control in (self.dead_letters(source), self.replay(source)):
+                return (
+                    f"what is decided for the group and records of {source!r} would both go to {self.control!r}: change "
+                    "one of the kafka_*_topic patterns."
+                )
+        return None
 
 
 def name_faults(settings: Settings, topics: Collection[str]) -> list[str]:

@@ -118,7 +118,7 @@ def problems(ours: Ours, shape: Shape, config: Mapping[str, str], source: Shape,
         source, limits: of its source.
     """
     if ours.kind is Kind.CONTROL:
-        return list(_control(ours, config))
+        return list(_control(ours, shape, config))
     found = [refused] if (refused := too_short(ours, config)) else list(_kept(ours, config))
     return [*found, *_cut(ours, shape, source), *_taken(ours, shape, config, limits)]
 
@@ -142,11 +142,16 @@ def _kept(ours: Ours, config: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _control(ours: Ours, config: Mapping[str, str]) -> Iterator[str]:
-    if config and "compact" not in config.get("cleanup.policy", ""):
+def _control(ours: Ours, shape: Shape, config: Mapping[str, str]) -> Iterator[str]:
+    if config and config.get("cleanup.policy", "") != "compact":
         yield (
-            f"topic {ours.name!r} is not compacted (cleanup.policy): what was decided is dropped with its age. "
+            f"topic {ours.name!r} is not only compacted (cleanup.policy): what was decided is dropped with its age. "
             "Set its cleanup.policy to compact."
+        )
+    if shape.partitions > 1:
+        yield (
+            f"topic {ours.name!r} has {shape.partitions} partitions: what was decided lies in the first alone, and what "
+            "others write to the rest is not read. Make it with one partition."
         )
 
 

@@ -8,17 +8,17 @@ RETRY = Ours("orders.retry.1h", Kind.RETRY, "orders", 3_600)
 REPLAY = Ours("orders.replay", Kind.REPLAY, "orders")
 DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, "orders")
 CONTROL = Ours("bridge.control", Kind.CONTROL, "")
-SOURCE, LIMITS = Shape(6, 3), Limits(1_000_000, 2)
+SOURCE, ONE, LIMITS = Shape(6, 3), Shape(1, 3), Limits(1_000_000, 2)
 
 
 @pytest.mark.parametrize("ours", [RETRY, REPLAY, DLQ, CONTROL])
 def test_a_topic_as_it_is_made_has_no_problem(ours: Ours):
-    assert problems(ours, SOURCE, ours.config(LIMITS), SOURCE, LIMITS) == []
+    assert problems(ours, ONE if ours is CONTROL else SOURCE, ours.config(LIMITS), SOURCE, LIMITS) == []
 
 
 @pytest.mark.parametrize("ours", [RETRY, REPLAY, DLQ, CONTROL])
 def test_of_what_kafka_does_not_tell_nothing_is_said(ours: Ours):
-    assert problems(ours, SOURCE, {}, SOURCE, LIMITS) == []
+    assert problems(ours, ONE if ours is CONTROL else SOURCE, {}, SOURCE, LIMITS) == []
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,8 @@ def test_of_what_kafka_does_not_tell_nothing_is_said(ours: Ours):
         (RETRY, SOURCE, {"min.insync.replicas": "4"}, "it takes nothing"),
         (RETRY, SOURCE, {"min.insync.replicas": "1"}, "acknowledges what its source would not"),
         (CONTROL, Shape(1, 1), {"cleanup.policy": "delete"}, "what was decided is dropped with its age"),
+        (CONTROL, ONE, {"cleanup.policy": "compact,delete"}, "what was decided is dropped with its age"),
+        (CONTROL, SOURCE, {"cleanup.policy": "compact"}, "has 6 partitions: what was decided lies in the first alone"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_to_do(ours: Ours, shape: Shape, config: dict[str, str], said: str):
