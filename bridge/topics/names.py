@@ -86,14 +86,14 @@ class TopicNames:
             return f"kafka_control_topic: {topic_fault(self.control)}"
         if self.control in sources:
             return (
-                f"topic {self.control!r} is consumed, but it is also where what is decided for the group lies: rename one, "
-                "or change kafka_control_topic."
+                f"topic {self.control!r} is consumed, but it is also where what is decided for the group lies: rename "
+                "one, or change kafka_control_topic."
             )
         for source in sources:
             if self.control in (self.dead_letters(source), self.replay(source)):
                 return (
-                    f"what is decided for the group and records of {source!r} would both go to {self.control!r}: change "
-                    "one of the kafka_*_topic patterns."
+                    f"what is decided for the group and records of {source!r} would both go to {self.control!r}: "
+                    "change one of the kafka_*_topic patterns."
                 )
         return None
 

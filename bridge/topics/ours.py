@@ -150,8 +150,8 @@ def _control(ours: Ours, shape: Shape, config: Mapping[str, str]) -> Iterator[st
         )
     if shape.partitions > 1:
         yield (
-            f"topic {ours.name!r} has {shape.partitions} partitions: what was decided lies in the first alone, and what "
-            "others write to the rest is not read. Make it with one partition."
+            f"topic {ours.name!r} has {shape.partitions} partitions: what was decided lies in the first alone, and "
+            "what others write to the rest is not read. Make it with one partition."
         )
 
 
