@@ -106,7 +106,7 @@ class BridgeMetrics:
         )
         self.log_changes = Counter(
             "bridge_log_changes",
-            "Logs that were another than the one that had been read.",
+            "Logs that were another than the one that had been read, and retry topics that were deleted.",
             (*at, "what"),
             registry=self.registry,
         )
@@ -156,7 +156,7 @@ class BridgeMetrics:
         """Show at 0 what may happen to these partitions: `increase()` sees no series that begins with 1."""
         for topic, partition in places:
             self.expired.labels(topic, partition)
-            for what in ("made anew", "went back"):
+            for what in ("made anew", "went back", "deleted"):
                 self.log_changes.labels(topic, partition, what)
 
     def show_parked(self, counts: Mapping[tuple[str, str], int]) -> None:

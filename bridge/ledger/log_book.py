@@ -40,9 +40,10 @@ class Change(NamedTuple):
     """What happened to a log.
 
     Attributes:
-        what: `made anew` (the topic), `went back` (its end), or `expired` (its beginning, before it was handled).
+        what: `made anew` (the topic), `went back` (its end), `expired` (its beginning, before it was handled), or
+            `deleted` (a retry or replay topic, with what waited in it).
         first, end: the offsets that it concerns: those of another log, or those that were never handled.
-        lost: how many of these were never handled, where they expired.
+        lost: how many of these were never handled, where they expired; of a topic that was deleted, at most.
         at: Unix time.
     """
 

@@ -78,6 +78,20 @@ class Logs:
         self._metrics.expired.labels(*place).inc(count)
         self._note(Change(*place, "expired", first, low, count, time.time()))
 
+    def deleted(self, place: Place, first: int, end: int) -> None:
+        """Say that a retry or replay topic was deleted, and what of it was not settled."""
+        lost = max(0, end - first)
+        if lost:
+            logger.error(
+                "%s-%d: the topic was deleted, and with it up to %d records that waited there, from offset %d on. "
+                "`bridge audit` of its source tells which deliveries are parked and in no retry topic.",
+                *place,
+                lost,
+                first,
+            )
+        self._metrics.log_changes.labels(*place, "deleted").inc()
+        self._note(Change(*place, "deleted", first, end, lost, time.time()))
+
     def _goes_on(self, consumer: Consumer, partition: Partition, records: Sequence[Record]) -> bool:
         place, known = partition.place, self._assignment.logs[partition.place]
         expected, first = partition.offsets.window.stop, records[0].offset() or 0

@@ -13,7 +13,7 @@ from bridge.records.failure import Failure
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, command, json_of, ledger
+from tests.promises import audit, choose, command, delete_topic, json_of, ledger
 
 TIER = "orders.retry.5m"
 FAILURE = Failure("builtins.ConnectionError", "the bank is away", "", 1_700_000_000_000)
@@ -149,3 +149,19 @@ def test_what_a_worker_parked_is_found_counted_and_shown_until_it_has_run(stack:
     assert audit(stack)["dead"] == 1
     eventually(lambda: bridge.metric("bridge_parked_records", **labels) == 0, 20)
     assert json_of(stack, "status")["parked"]
+
+
+def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_somebody_has_looked(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders", TIER)
+    bridge = stack.bridge()
+    with ledger(stack, "orders") as (_, account):
+        park(stack, account, range(3), time.time() + 300)
+    source, tier = stack.topic("orders"), stack.topic(TIER)
+    eventually(lambda: bridge.metric("bridge_parked_records", topic=source, tier=tier) == 3, 30)
+    delete_topic(stack, TIER)
+    eventually(lambda: bridge.metric("bridge_log_changes_total", topic=tier, what="deleted") == 1, 30)
+    (told,) = [words for words in json_of(stack, "status")["problems"] if "was deleted" in words]
+    assert told.startswith(repr(tier))
+    assert "up to 3 records" in told
+    assert f"`bridge audit {source}`" in told

@@ -20,7 +20,7 @@ def test_what_may_happen_to_a_partition_is_a_series_before_it_happens():
     metrics.expect([("orders", 3)])
     where = {"topic": "orders", "partition": "3"}
     assert metrics.registry.get_sample_value("bridge_expired_records_total", where) == 0
-    for what in ("made anew", "went back"):
+    for what in ("made anew", "went back", "deleted"):
         assert metrics.registry.get_sample_value("bridge_log_changes_total", {**where, "what": what}) == 0
 
 
