@@ -8,6 +8,7 @@ from operator import methodcaller
 from typing import Any, Final, Self
 
 from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 __all__ = [
+    "TIMESTAMP_LOG_APPEND_TIME",
     "AdminClient",
     "ConfigResource",
     "Consumer",

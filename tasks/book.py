@@ -15,6 +15,7 @@ from bridge.ledger.carried import Note
 from bridge.ledger.riding import fate_in
 from bridge.ledger.underway import note_waiting
 from bridge.records.message import Batch, Message
+from bridge.topics.names import TopicNames
 from lossless.transport.riding import LOOKED
 from lossless.worker.along import Along, done_along
 from tasks import observing
@@ -42,17 +43,22 @@ class Book:
     Parameters:
         ledger: `None` where there is no Redis for it: nothing is known, nothing is marked.
         other_names: that the handler has besides: what was settled under one of them is settled.
+        replay_topic: by which comes what a person sent back, though it is dead.
 
-    What came by a record of a retry or replay topic is settled where that record is, and where its origin is done; both
-    are marked in one step.
+    What came by a record of a retry or replay topic is settled where that record is, and where its origin has ended;
+    both are marked in one step.
     """
 
-    _ledgers: ClassVar[dict[tuple[int, str, str], Ledger | None]] = {}
+    _ledgers: ClassVar[dict[tuple[int, str, str], tuple[Ledger | None, TopicNames]]] = {}
     #: What this process has had marked along, the oldest in front, and when: the mark may be on its way.
     _along: ClassVar[dict[tuple[Account, int], float]] = {}
 
-    def __init__(self, ledger: Ledger | None, batch: Batch, other_names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, ledger: Ledger | None, batch: Batch, other_names: Sequence[str] = (), replay_topic: str = ""
+    ) -> None:
         self._ledger = ledger
+        replays = batch.via is not None and batch.via.topic == replay_topic
+        self._retried = {each.message.offset for each in batch.deliveries if each.retried(replays=replays)}
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
         self._others = [Account(name, batch.topic, batch.topic_id, batch.partition) for name in other_names]
         #: Where the records by which they came have fates of their own, and at which offset each.
@@ -74,8 +80,10 @@ class Book:
             url, days = chosen.ledger_url, chosen.file.kafka_ledger_days
             named = chosen.ledger_named
             made = Ledger(url, batch.cluster, batch.group, days, named=named) if url and batch.group else None
-            cls._ledgers[key] = made
-        return cls(cls._ledgers[key], batch, getattr(app.tasks.get(batch.handler), "other_names", ()))
+            cls._ledgers[key] = (made, TopicNames.of(chosen.of_group(batch.group)))
+        ledger, names = cls._ledgers[key]
+        other_names = getattr(app.tasks.get(batch.handler), "other_names", ())
+        return cls(ledger, batch, other_names, names.replay(batch.topic))
 
     @property
     def ledger(self) -> Ledger | None:
@@ -127,7 +135,7 @@ class Book:
             offset: Fate(fate)
             for fates in origins
             for offset, fate in zip(offsets, fates, strict=True)
-            if to_skip(Fate.OPEN, Fate(fate))
+            if to_skip(Fate.OPEN, Fate(fate), retried=offset in self._retried)
         }
 
     def over(self, offsets: Sequence[int]) -> set[int]:

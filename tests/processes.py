@@ -269,10 +269,10 @@ class Stack:
 
     # Kafka
 
-    def make_topics(self, *names: str, partitions: int = 1) -> None:
+    def make_topics(self, *names: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
         """Make topics of this stack."""
         admin = AdminClient({"bootstrap.servers": self.kafka, "log_level": 0})
-        topics = [NewTopic(self.topic(name), partitions, 1) for name in names]
+        topics = [NewTopic(self.topic(name), partitions, 1, config=config or {}) for name in names]
         for future in admin.create_topics(topics).values():
             future.result(30)
 

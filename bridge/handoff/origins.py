@@ -14,7 +14,7 @@ Taken: TypeAlias = tuple[Partition, Group, list[Any]]
 
 
 def leave_out_ended(ledger: Ledger | None, taken: Sequence[Taken]) -> tuple[list[Taken], list[Mark]]:
-    """Leave out what is done or discarded where it first lay; return the rest, and what the ledger is to be told.
+    """Leave out what has ended where it first lay; return the rest, and what the ledger is to be told.
 
     Raises:
         LedgerUnavailable: it is not known; nothing has changed.
@@ -41,7 +41,11 @@ def _origins(held: Sequence[Held]) -> list[int]:
 
 def _rest(partition: ParkedPartition, group: Group, held: list[Held], found: bytes, marks: list[Mark]) -> Taken | None:
     fates = dict(zip(_origins(held), map(Fate, found), strict=True))
-    ended = [each.offset for each in held if to_skip(Fate.OPEN, fates[each.origin])]
+    ended = [
+        each.offset
+        for each in held
+        if to_skip(Fate.OPEN, fates[each.origin], retried=each.delivery.retried(replays=partition.replays))
+    ]
     if not ended:
         return partition, group, held
     partition.settle(OWN, ended, Fate.DONE)

@@ -98,14 +98,18 @@ def runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
         yield range(*match.span())
 
 
-def to_skip(own: Fate, origin: Fate = Fate.OPEN) -> bool:
+def to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False) -> bool:
     """Tell whether a worker skips a delivery: its record is settled in any way, its origin done or discarded.
 
-    `own` is the fate at the record's own coordinates, `origin` the one at its origin's (a record on a source
-    topic is its own origin). A parked or dead origin is what a retry or a replay is for, so it does not
-    count.
+    A parked origin is what a retry is for, and a dead one what a replay is for, so these do not count. But a retry
+    whose origin is dead comes of a run that was killed before it could mark what it had parked: the next run ended it.
+
+    Parameters:
+        own: the fate at the record's own coordinates.
+        origin: the one at its origin's (a record on a source topic is its own origin).
+        retried: whether its record has waited on a retry topic, and no person has ever sent it back.
     """
-    return own in SETTLED or origin in (Fate.DONE, Fate.DISCARDED)
+    return own in SETTLED or origin in (Fate.DONE, Fate.DISCARDED) or (retried and origin is Fate.DEAD)
 
 
 @lru_cache(maxsize=64)

@@ -106,7 +106,7 @@ class Assignment:
             self.logs[place] = KnownLog(self._catalog.id_of(topic))
         if (belongs := self._catalog.belonging(topic)) is not None:
             chosen = self._settings.topic(belongs.source)
-            of = Of(belongs.source, chosen, self._settings.group, self._catalog.cluster)
+            of = Of(belongs.source, chosen, self._settings.group, self._catalog.cluster, belongs.delay)
             window = self._settings.file.kafka_window
             return ParkedPartition(topic, number, first, of, self.logs[place].id, window, self._budget)
         return Partition(

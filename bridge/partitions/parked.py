@@ -14,6 +14,7 @@ from typing import Any, Final
 from bridge.handlers import Handler
 from bridge.kafka import Record
 from bridge.ledger import OWN, Fate, Mark
+from bridge.partitions.clocks import Clocks
 from bridge.partitions.due import Budget, Due
 from bridge.partitions.held import Held, Whose
 from bridge.partitions.partition import Partition
@@ -43,12 +44,14 @@ class Of:
         source: the topic that they are of.
         chosen: the settings of that.
         group, cluster: a record of another group is left alone.
+        delay: seconds for which the topic holds its records; 0: it is a replay topic.
     """
 
     source: str
     chosen: TopicSettings
     group: str
     cluster: str
+    delay: int = 0
 
 
 class ParkedPartition(Partition):
@@ -62,6 +65,7 @@ class ParkedPartition(Partition):
     Attributes:
         rewind: from where it is to be read again, as what was read there is not held; `None`: nowhere.
         more: whether more was read of it than it has taken in.
+        replays: whether its topic is one of what a person sent back.
         strange: how many of its records were none of this group's since that was last asked.
     """
 
@@ -83,10 +87,12 @@ class ParkedPartition(Partition):
         self.handlers = ()
         self.source, self.order = of.source, of.chosen.order
         self.account = self.accounts[OWN]
+        self.replays = not of.delay
         self.rewind: int | None = None
         self.strange = 0
         self.more = False
         self._group, self._cluster, self._clock = of.group, of.cluster, clock
+        self._clocks = Clocks(f"{topic}-{number}", of.delay)
         self._due = Due(budget)
         self._held: dict[int, Held] = {}
         self._ripe: dict[Whose, dict[int, None]] = {}
@@ -113,7 +119,9 @@ class ParkedPartition(Partition):
 
     def _read(self, record: Record) -> Parked | None:
         parked = read(record, self._cluster, self.topic_id)
-        return parked if parked is not None and parked.group == self._group else None
+        if parked is None or parked.group != self._group:
+            return None
+        return self._clocks.in_time(parked, record, self._clock())
 
     def _fits(self, record: Record, parked: Parked) -> bool:
         """Hold a record, unless it is the second of a delivery, or enough is held."""

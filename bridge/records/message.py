@@ -172,6 +172,14 @@ class Delivery:
         """The id of the log that the message lay in; empty for a message that a test has made by hand."""
         return self.message.origin.rpartition(" ")[2]
 
+    def retried(self, *, replays: bool) -> bool:
+        """Whether it comes again without a person's doing.
+
+        Parameters:
+            replays: whether it is known that it came by a replay topic.
+        """
+        return self.via is not None and not replays and not self.attempts.replayed
+
     def failed(self, failure: Failure, *, spent: bool) -> "Delivery":
         """This delivery after one more run that did not end well.
 

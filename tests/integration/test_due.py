@@ -47,6 +47,21 @@ def test_a_parked_record_runs_when_it_is_due_and_only_for_the_handler_that_it_na
     eventually(lambda: stack.committed("odd.retry.1s") == 2, 10, "what is done of a retry topic is committed")
 
 
+def test_what_a_worker_parked_whose_clock_is_a_day_ahead_holds_back_nobody_elses_retries(stack: Stack):
+    choose(stack, {"odd": COMPLETION})
+    stack.make_topics("odd")
+    stack.make_topics("odd.retry.3s", config={"message.timestamp.type": "LogAppendTime"})
+    stack.worker(wait=False)
+    bridge = stack.bridge()
+    now = time.time()
+    for offset in range(120):
+        park(stack, "odd.retry.3s", stack.topic("odd") + f"-0-{offset}", "odd", now + 86_403)
+    park(stack, "odd.retry.3s", stack.topic("odd") + "-0-999", "odd", now + 3)
+    eventually(lambda: len(stack.done("odd")) == 121, 20)
+    assert min(run.time for run in stack.runs("odd")) >= now + 3
+    bridge.says("the clock of the worker that parked it is wrong")
+
+
 def test_a_topic_that_is_made_while_the_bridge_runs_is_consumed_within_seconds_and_strangers_are_left_behind(
     stack: Stack,
 ):

@@ -203,3 +203,20 @@ def test_killed_between_the_steps_of_parking_it_is_done_all_the_same(stack: Stac
     stack.worker("-c", "1")
     all_settled(stack, "orders", done=1)
     assert stack.done() == [coordinates]
+
+
+@pytest.mark.slow
+def test_what_was_parked_by_a_run_that_was_killed_and_died_in_the_next_does_not_run_again(stack: Stack):
+    circle(stack, delays="8", kafka_retry_tiers=[8])
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker("-c", "1", TEST_KILL_AFTER="acknowledged", HANDLERS="tests.handlers.killed")
+    (coordinates,) = stack.produce("orders", {"fail": 1, "dead": "lost"})
+    worker.says("kills itself")
+    worker.kill()
+    stack.worker("-c", "1")
+    stack.dead("orders", 1)
+    eventually(lambda: stack.committed("orders.retry.8s") == 1, 20, "the parked record is over")
+    assert len(stack.runs(coordinates=coordinates)) == 2
+    assert stack.done() == []
+    assert len(stack.dead_letters("orders")) == 1

@@ -68,9 +68,9 @@ def _read_parked(world: World, bridge: Bridge, to: To) -> Step[World]:
     origin = world.fates[world.retry[at].record]
     if world.own[at] is not Fate.OPEN:
         return to(f"passes parked {at}", world, retry_at=at + 1)
-    if origin in (Fate.DONE, Fate.DISCARDED):
+    if to_skip(Fate.OPEN, origin, retried=True):
         marked = world._replace(own=put(world.own, at, Fate.DONE))
-        return to(f"passes parked {at}, whose origin is done", marked, retry_at=at + 1)
+        return to(f"passes parked {at}, whose origin is {origin.name}", marked, retry_at=at + 1)
     return to(f"reads parked {at}", world, hand=("retry", at))
 
 
@@ -139,7 +139,7 @@ def _worker(world: World, bounds: Bounds, number: int, worker: Worker) -> Iterat
         return
     if worker.does == "look":
         own = world.own[message.via] if message.via >= 0 else world.fates[message.record]
-        skipped = to_skip(own, world.fates[message.record])
+        skipped = to_skip(own, world.fates[message.record], retried=message.via >= 0)
         yield to("skips it" if skipped else "looks", world, "acknowledge" if skipped else "run")
     elif worker.does == "run":
         yield from _run(world, bounds, message, to)

@@ -29,6 +29,8 @@ def wrong_in(world: World, bounds: Bounds) -> str | None:
             return f"the work of {at} was done {world.runs[at]} times, and may be {often}"
         if world.dead[at] > often:
             return f"{at} has {world.dead[at]} dead letters, and may have {often}"
+    if bounds.workers == 1 and (again := _dead_and_running(world)):
+        return f"{again} are dead, and run again: one end is promised"
     if world.overtaken and not world.wiped:
         return "a message overtook one of its key"
     if bounds.completion and not world.wiped:
@@ -57,6 +59,12 @@ def _repeats(world: World, bounds: Bounds) -> int:
     # A wiped Redis knows neither of a record nor of its parked clone: each is handed out again.
     clones = happened.get("Redis is wiped", 0) * bounds.parks
     return sum(happened.get(kind, 0) for kind in kinds) + clones
+
+
+def _dead_and_running(world: World) -> list[int]:
+    """With several workers it may have begun before it was dead, too."""
+    running = [worker.message.record for worker in world.workers if worker.message is not None and worker.does == "run"]
+    return [at for at in running if world.fates[at] is Fate.DEAD]
 
 
 def _lies_parked(world: World, at: int) -> bool:

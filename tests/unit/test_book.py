@@ -1,10 +1,12 @@
 """The worker's side of two fates: that of a record of a retry topic, and that of its origin."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.records.attempts import Attempts
 from bridge.records.message import Batch, Delivery, Message, Via
 from tasks.book import Book
 from tests.memory_ledger import MemoryLedger
@@ -22,8 +24,8 @@ def came(*pairs: tuple[int, int]) -> Batch:
     return Batch("charge", "orders", 3, deliveries, "c", "g", "t")
 
 
-def book(ledger: MemoryLedger, batch: Batch, other_names: tuple[str, ...] = ()) -> Book:
-    return Book(ledger, batch, other_names)  # type: ignore[arg-type]
+def book(ledger: MemoryLedger, batch: Batch, other_names: tuple[str, ...] = (), replay_topic: str = "") -> Book:
+    return Book(ledger, batch, other_names, replay_topic)  # type: ignore[arg-type]
 
 
 def fates(ledger: MemoryLedger, account: Account, *offsets: int) -> list[Fate]:
@@ -37,14 +39,14 @@ def fates(ledger: MemoryLedger, account: Account, *offsets: int) -> list[Fate]:
         (Fate.OPEN, Fate.PARKED, False),
         (Fate.HANDED, Fate.HANDED, False),
         (Fate.HANDED, Fate.OPEN, False),
-        (Fate.HANDED, Fate.DEAD, False),
+        (Fate.HANDED, Fate.DEAD, True),
         (Fate.DONE, Fate.PARKED, True),
         (Fate.DONE, Fate.DONE, True),
         (Fate.HANDED, Fate.DONE, True),
         (Fate.HANDED, Fate.DISCARDED, True),
     ],
 )
-def test_what_came_by_a_retry_topic_is_skipped_where_that_had_its_run_or_its_origin_is_done(
+def test_what_came_by_a_retry_topic_is_skipped_where_that_had_its_run_or_its_origin_has_ended(
     own: Fate, origin: Fate, skipped: bool
 ) -> None:
     ledger = MemoryLedger()
@@ -53,6 +55,17 @@ def test_what_came_by_a_retry_topic_is_skipped_where_that_had_its_run_or_its_ori
     # What is skipped is settled where it was handed off: its bridge asks there.
     assert fates(ledger, OWNS, 9) == ([Fate.DONE] if skipped else [own])
     assert fates(ledger, ORIGIN, 7) == [origin]
+
+
+def test_what_a_person_sent_back_runs_though_it_is_dead_and_so_does_what_of_it_is_parked_again() -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(OWNS, [9], Fate.HANDED), Mark(ORIGIN, [7], Fate.DEAD)])
+    retried = came((7, 9))
+    assert book(ledger, retried, replay_topic="orders.retry.5m").settled([7]) == set()
+    (one,) = retried.deliveries
+    replayed = retried.holding([replace(one, attempts=Attempts(failed=1, replayed=1))])
+    assert book(ledger, replayed).settled([7]) == set()
+    assert book(ledger, retried).settled([7]) == {7}
 
 
 def test_what_was_done_under_another_name_of_the_handler_is_skipped() -> None:

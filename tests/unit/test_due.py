@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.partitions.clocks import SLACK, bounded
 from bridge.partitions.due import AHEAD, ALL, FAR, FEW, LOW, MOST, MOST_BYTES, Budget, Due
 
 NOW = 1_000_000.0
@@ -93,3 +94,16 @@ def test_what_is_due_within_seconds_is_held_before_its_time() -> None:
     assert fill(due, 1_000, NOW + AHEAD - 1) == 1_000
     assert due.ripe(NOW + AHEAD - 1.01) == []
     assert len(due.ripe(NOW + AHEAD - 1)) == 1_000
+
+
+@given(st.floats(-1e6, 1e6), st.integers(1, 86_400), st.none() | st.floats(-1e6, 100), st.floats(0, 1e5))
+def test_nothing_waits_longer_than_its_topic_whatever_a_workers_clock_says(
+    wait: float, delay: int, appended: float | None, later: float
+) -> None:
+    now = NOW + later
+    written = None if appended is None else NOW + appended
+    found = bounded(NOW + wait, delay, written, now)
+    assert found <= now + delay + SLACK
+    # A clock that is right is believed, whatever those of Kafka's hosts are.
+    if wait <= delay:
+        assert found == NOW + wait

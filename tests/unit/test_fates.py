@@ -52,6 +52,13 @@ def test_a_worker_skips_what_is_settled(own: Fate, origin: Fate, skipped: bool) 
     assert to_skip(own, origin) is skipped
 
 
+@pytest.mark.parametrize("origin", Fate)
+def test_a_retry_of_what_has_ended_is_skipped_and_of_what_is_dead_unless_a_person_sent_it_back(origin: Fate) -> None:
+    ended = origin in (Fate.DONE, Fate.DISCARDED)
+    assert to_skip(Fate.HANDED, origin, retried=False) is ended
+    assert to_skip(Fate.HANDED, origin, retried=True) is (ended or origin is Fate.DEAD)
+
+
 @given(_FATES)
 def test_packing_and_unpacking_gives_the_same(some: bytes) -> None:
     even = some[: len(some) // 2 * 2]

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import pytest
 from confluent_kafka import Message as Record
 
 from bridge.handoff.origins import leave_out_ended
 from bridge.handoff.packing import pack
 from bridge.ledger import OWN, Account, Fate, Mark
-from bridge.partitions.due import FAR, Budget
+from bridge.partitions.due import FAR, LOW, Budget
 from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
 from bridge.partitions.turns import Portion
 from bridge.records.header import from_header
@@ -23,9 +24,9 @@ TIER = "orders.retry.1m"
 class World:
     """A partition with a clock that a test sets; offsets of origins are a hundred higher than those of records."""
 
-    def __init__(self, **chosen: Any) -> None:
+    def __init__(self, delay: int = 0, **chosen: Any) -> None:
         self.now = 1_000.0
-        of = Of("orders", TopicSettings.model_validate(chosen), "bridge", "cluster")
+        of = Of("orders", TopicSettings.model_validate(chosen), "bridge", "cluster", delay)
         self.partition = ParkedPartition(TIER, 0, 0, of, "tier-id", 1_000, Budget(), lambda: self.now)
 
     def receive(self, *records: Record, fates: bytes | None = None) -> list[Mark]:
@@ -47,8 +48,16 @@ def record(offset: int, due: float = 0.0, handler: str = CHARGE, **said: Any) ->
         number=said.pop("number", 1),
         runs=2,
     )
-    written: Any = headers(delivery, said.pop("group", "bridge"), due=int(due * 1000))
-    return Record(topic=TIER, partition=0, offset=offset, value=b"v", headers=written, timestamp=(1, 5))
+    until = said.pop("until", None)
+    written: Any = headers(
+        delivery,
+        said.pop("group", "bridge"),
+        due=int(due * 1000),
+        until=None if until is None else int(until * 1000),
+    )
+    # As Kafka gives the time at which it wrote a record (2), or at which it was made (1).
+    at = (2, int(said.pop("appended") * 1000)) if "appended" in said else (1, 5)
+    return Record(topic=TIER, partition=0, offset=offset, value=b"v", headers=written, timestamp=at)
 
 
 def test_nothing_goes_out_before_it_is_due_and_what_is_due_goes_out_together_by_handler_and_origin() -> None:
@@ -144,15 +153,42 @@ def test_what_did_not_go_out_goes_out_first_and_no_more_than_there_is_room_for()
     assert sorted(world.take(2)) == [(CHARGE, [0, 1]), (CHARGE, [4, 5])]
 
 
-def test_one_whose_origin_is_done_or_discarded_is_marked_done_and_not_handed_out() -> None:
-    world, ledger = World(), MemoryLedger()
+@pytest.mark.parametrize(("delay", "left_out"), [(60, [1, 2, 3]), (0, [1, 2])])
+def test_a_retry_whose_origin_has_ended_is_marked_done_and_not_handed_out_and_a_replay_of_what_is_dead_is(
+    delay: int, left_out: list[int]
+) -> None:
+    world, ledger = World(delay), MemoryLedger()
     source = Account(CHARGE, "orders", "source-id", 3)
     ledger.write(
-        [Mark(source, [100], Fate.PARKED), Mark(source, [101], Fate.DONE), Mark(source, [102], Fate.DISCARDED)]
+        [Mark(source, [100 + n], fate) for n, fate in enumerate((Fate.PARKED, Fate.DONE, Fate.DISCARDED, Fate.DEAD))]
     )
     world.receive(*map(record, range(4)))
     world.take()
     kept: Any = ledger
     left, marks = leave_out_ended(kept, [(world.partition, *each) for each in world.taken])
-    assert [group.offsets for _, group, _ in left] == [[0, 3]]
-    assert marks == [Mark(world.partition.account, [1, 2], Fate.DONE)]
+    assert [group.offsets for _, group, _ in left] == [[n for n in range(4) if n not in left_out]]
+    assert marks == [Mark(world.partition.account, left_out, Fate.DONE)]
+
+
+def test_a_worker_whose_clock_is_a_day_ahead_holds_back_nobody_elses_retries(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(delay=40)
+    ahead = [record(n, world.now + 86_400 + 40, appended=world.now) for n in range(FAR + 50)]
+    world.receive(*ahead, record(FAR + 50, world.now + 40, appended=world.now, partition=4))
+    world.now += 40 - LOW
+    assert world.partition.pressure() is None
+    world.receive(*ahead[FAR:], record(FAR + 50, 1_040, appended=1_000, partition=4))
+    world.now = 1_040.0
+    taken = world.take(1_000)
+    assert (CHARGE, [FAR + 50]) in taken
+    assert sum(len(offsets) for _, offsets in taken) == FAR + 51
+    assert caplog.text.count("the clock of the worker") == 1
+    assert "orders-3-100:shop.charge" in caplog.text
+
+
+def test_what_waits_longer_than_the_longest_topic_is_reckoned_by_the_same_wrong_clock() -> None:
+    world = World(delay=40)
+    world.receive(record(0, 1_000 + 86_440, until=1_000 + 86_500, appended=1_000))
+    world.now = 1_040.0
+    world.take()
+    ((_, (held,)),) = world.taken
+    assert held.delivery.due == 1_100.0
