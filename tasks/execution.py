@@ -162,6 +162,9 @@ class Execution:
                 self._one(delivery)
             finally:
                 now = self._laps.lap(now, self._dead_letters.took())
+            if self._sending.is_due:
+                self._publish()
+                now = time.monotonic()
 
     def _one(self, delivery: Delivery) -> None:
         about(delivery)
@@ -222,7 +225,7 @@ class Execution:
             self._publish()
 
     def _publish(self) -> None:
-        """Publish what the handlers send, of the whole batch together; what Kafka does not take comes again."""
+        """Publish what the handlers have sent so far, all together; what Kafka does not take comes again."""
         for each, failed in self._sending.publish():
             if failed is None:
                 self._settle(each.delivery)

@@ -21,6 +21,9 @@ from tasks import observing
 
 logger = observing.log(__name__)
 
+#: Seconds between two times that what a batch sends is published while it runs: should a neighbour kill the process,
+#: what was to be sent since is lost, and its handlers run again. Each time costs one wait for Kafka.
+PUBLISH_EVERY: Final = 0.1
 #: Seconds after which what lies in a database is left behind: longer than any pause before Kafka is tried again.
 LEFT_AFTER: Final = 600.0
 #: Seconds between two looks for it, and how many deliveries one takes up.
@@ -60,6 +63,14 @@ class Sending:
         self._app = app
         #: Of these the handlers have succeeded, and what they send is not published yet.
         self._unsent: list[Unsent] = []
+        self._published_at = time.monotonic()
+        self._refused = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to publish before the next handler runs. Where Kafka has just not answered: not before the end."""
+        waited = time.monotonic() - self._published_at
+        return bool(self._unsent) and not self._refused and waited >= PUBLISH_EVERY
 
     def take(self, delivery: Delivery) -> Unsent | None:
         """What is to be published for a delivery before it is done, kept for `publish`; `None`: nothing."""
@@ -83,6 +94,8 @@ class Sending:
             outbox = each.delivery.message.outbox
             if failed is None and outbox is not None and outbox.home is not None:
                 self._taken_out(outbox, outbox.home)
+        self._refused = any(failed is not None and not isinstance(failed, NeverPublished) for failed in found)
+        self._published_at = time.monotonic()
         return list(zip(unsent, found, strict=True))
 
     def _taken_out(self, outbox: Outbox, home: Home) -> None:

@@ -34,6 +34,7 @@ from tasks import (
     handler,
     metrics,
     resending,
+    sending,
     waiting,
 )
 from tasks.book import OVER, Book
@@ -122,6 +123,8 @@ class World:
         self.most = 0
         self.kafka_down = self.too_large = False
         self.clones: list[Clone] = []
+        #: How many handlers had run when so many messages of theirs were given to Kafka.
+        self.given: list[tuple[int, int]] = []
         self.there: set[tuple[str, int]] = set()
         self.tiers: tuple[int, ...] | None = None
         self.retries = self
@@ -137,6 +140,7 @@ class World:
         self.letters.append((delivery.message.offset, dead.reason))
 
     def send(self, outgoing: Any) -> list[PublishFailed | None]:
+        self.given.append((len(ran), len(outgoing)))
         if self.kafka_down:
             return [PublishFailed("Kafka is away") for _ in outgoing]
         self.published += [each.id for _, each in outgoing]
@@ -830,3 +834,48 @@ def test_what_waits_behind_another_looks_ever_more_seldom_and_is_parked_in_the_e
         (60, 4, Attempts()),
     ]
     assert ran == []
+
+
+@handler("orders", name="unit.tell", codec=int, batch=9, breaker=None)
+def tell(number: int, message: Message) -> None:
+    ran.append(number)
+    message.publish("invoices", b"%d" % number)
+
+
+def run_tell(*values: int) -> Any:
+    deliveries = tuple(
+        Delivery(Message("orders", 0, offset, value=b"%d" % value), "unit.tell") for offset, value in enumerate(values)
+    )
+    header = to_header(Batch("unit.tell", "orders", 0, deliveries, "c", "g", "t"))
+    task: Any = tell
+    task.push_request(headers={HEADER: header}, called_directly=False, delivery_info={}, id="x")
+    try:
+        return execution.execute(tell, header)
+    finally:
+        tell.pop_request()
+
+
+def test_what_a_handler_sends_is_published_before_the_next_runs_unless_that_was_done_a_moment_ago(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "PUBLISH_EVERY", 0.0)
+    run_tell(1, 2, 3)
+    assert world.given == [(1, 1), (2, 1), (3, 1)]  # a neighbour that kills the process repeats none of them
+    world.given.clear()
+    world.book.fates.clear()
+    monkeypatch.setattr(sending, "PUBLISH_EVERY", 60.0)
+    run_tell(1, 2, 3)
+    assert world.given == [(6, 3)]
+    assert world.book.fates == dict.fromkeys(range(3), Fate.DONE)
+
+
+def test_while_kafka_is_away_a_batch_waits_for_it_no_more_than_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "PUBLISH_EVERY", 0.0)
+    world.kafka_down = True
+    run_tell(1, 2, 3, 4)
+    assert ran == [1, 2, 3, 4]
+    assert world.given == [(1, 1), (4, 3)]
+    assert [len(each.outgoing) for batch in world.batches for each in batch.deliveries] == [1, 1, 1, 1]
+    assert world.book.fates == {}
