@@ -1,22 +1,21 @@
 """Which message killed its workers: those that may have run apart from each other, and so the one is found.
 
 Of what a dead worker held one message killed it, or none. What had not begun is innocent; what had is *accused*:
-it runs again beside what has done no harm, and apart in time from others that are. So the next worker that dies has one
-of them in its hands, and a neighbour goes down with the same culprit once. A run that comes to an end, well or badly,
-clears it.
+it runs again beside what has done no harm, and apart in time from others that are. What has seen one worker die begins
+half a second after another such: a machine that goes leaves many accused and no culprit, and they are not to wait for
+each other's end. What has seen two die runs with no other that is accused in the same worker: so nobody goes down with
+the same culprit a third time, however long it takes to kill. A run that comes to an end, well or badly, clears it.
 """
 
 from collections.abc import Callable
 from enum import Enum, auto
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from lossless.worker.ending import pause_after
-
-#: Seconds for which a worker takes no second one that is accused, unless the first has ended: after one worker's
-#: death, after two, after more.
-#: A machine that goes leaves many accused and no culprit: they are not to wait for each other's end.
-APART: Final = (0.5, 10, 60)
+#: Seconds between two that are accused in one worker, unless the first has ended, where each has seen one worker die.
+APART: Final = 0.5
+#: From so many dead workers on it runs with no other that is accused.
+ALONE_FROM: Final = 2
 
 
 class Suspicion(Enum):
@@ -52,21 +51,33 @@ def suspicion_of(deaths: int, lost: int, limit: float) -> Suspicion:
     return Suspicion.POISON if deaths >= 2 and deaths + lost >= limit else Suspicion.ACCUSED
 
 
+class Inside(NamedTuple):
+    """One of the accused in this worker's hands."""
+
+    message: Any
+    deaths: int
+    since: float
+
+
 class Apart:
-    """Lets one of the accused at a time into a worker."""
+    """Lets the accused into a worker: one after another, and alone what has seen two workers die."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
-        self._inside: Any = None
-        self._until = 0.0
+        self._inside: list[Inside] = []
 
     def admits(self, message: Any, deaths: int) -> bool:
-        """Whether it may run now; if so, it is inside until its message is acknowledged, or its time is over."""
+        """Whether it may run now; if so, it is inside until its message is acknowledged."""
         now = self._now()
-        if self._inside is not None and now < self._until and not _is_over(self._inside):
+        self._inside = [each for each in self._inside if not _is_over(each.message)]
+        if not all(_may_run_beside(each, deaths, now) for each in self._inside):
             return False
-        self._inside, self._until = message, now + pause_after(deaths, APART)
+        self._inside.append(Inside(message, deaths, now))
         return True
+
+
+def _may_run_beside(other: Inside, deaths: int, now: float) -> bool:
+    return max(other.deaths, deaths) < ALONE_FROM and now - other.since >= APART
 
 
 def _is_over(message: Any) -> bool:

@@ -22,7 +22,7 @@ def _kill_worker() -> None:
 
 def _handle(name: str, order: Any, message: Message) -> None:
     note(name, message, order, "begun")
-    time.sleep(float(order.get("seconds", 0)))
+    time.sleep(float(order.get("seconds", 0) + order.get("takes", {}).get(name, 0)))
     if order.get("kills_all") == name:
         _kill_worker()
     if order.get("kills") == name:

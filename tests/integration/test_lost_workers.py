@@ -76,3 +76,18 @@ def test_a_message_that_kills_whole_workers_is_found_and_no_neighbour_is_buried(
     eventually(
         lambda: len({(run.handler, run.coordinates) for run in innocents.runs() if run.outcome == "done"}) == 32, 20
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_message_that_takes_its_time_to_kill_its_workers_takes_no_neighbour_along_for_good(innocents: Stack):
+    environ = {**SOON, "CELERY_CONFIG_MODULE": "tests.handlers.few_workers"}
+    innocents.bridge()
+    culprit, innocent = innocents.produce("orders", {"kills_all": "one", "takes": {"one": 11}}, {"takes": {"one": 25}})
+    while not innocents.dead_letters("orders"):
+        victim = innocents.worker("-c", "2", **environ)
+        eventually(partial(over, victim, innocents), 60, "it takes the worker down, whoever is beside it")
+    assert [letter.origin for letter in innocents.dead("orders", 1, 20)] == [culprit]
+    eventually(lambda: innocent in innocents.done("one"), 40)
+    assert begun(innocents)["one", innocent] <= 3
+    assert begun(innocents)["one", culprit] == 3

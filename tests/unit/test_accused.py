@@ -1,5 +1,6 @@
 """Who is held to have killed a worker, and when such a one may run."""
 
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,14 +47,36 @@ def apart() -> tuple[Apart, SimpleNamespace]:
     return Apart(lambda: clock.now), clock
 
 
-@pytest.mark.parametrize(("deaths", "seconds"), [(1, APART[0]), (2, APART[1]), (3, APART[2]), (9, APART[2])])
-def test_a_second_one_waits_longer_the_more_workers_the_first_has_seen_die(deaths: int, seconds: float) -> None:
+def test_a_second_one_waits_half_a_second_where_each_has_seen_one_worker_die() -> None:
     let, clock = apart()
-    assert let.admits(message(), deaths)
-    clock.now += seconds - 0.01
+    assert let.admits(message(), 1)
+    clock.now += APART - 0.01
     assert not let.admits(message(), 1)
     clock.now += 0.02
     assert let.admits(message(), 1)
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 1), (1, 2), (2, 2), (5, 2)])
+def test_what_has_seen_two_workers_die_runs_alone_however_long_it_takes(first: int, second: int) -> None:
+    let, clock = apart()
+    inside = message()
+    assert let.admits(inside, first)
+    clock.now += 1_000_000
+    assert not let.admits(message(), second)
+    inside.acknowledged = True
+    assert let.admits(message(), second)
+
+
+def test_it_waits_for_all_that_are_inside_and_not_for_the_last_alone() -> None:
+    let, clock = apart()
+    first, second = message(), message()
+    assert let.admits(first, 1)
+    clock.now += 1
+    assert let.admits(second, 1)
+    second.acknowledged = True
+    assert not let.admits(message(), 2)
+    first.acknowledged = True
+    assert let.admits(message(), 2)
 
 
 def test_one_whose_run_has_ended_lets_the_next_in_at_once() -> None:
@@ -65,3 +88,40 @@ def test_one_whose_run_has_ended_lets_the_next_in_at_once() -> None:
     assert let.admits(second, 1)
     second.channel.closed = True
     assert let.admits(message(), 1)
+
+
+def deaths_of(takes: list[float], kills_after: float, limit: float, chance: random.Random) -> list[int]:
+    """How many workers died with each of these at work; the last kills its worker, the others take so long."""
+    counts, todo, culprit = [0] * len(takes), set(range(len(takes))), len(takes) - 1
+    while culprit in todo:
+        let, clock = apart()
+        inside: dict[int, tuple[float, Any]] = {}
+        while culprit not in inside or clock.now < inside[culprit][0] + kills_after:
+            for each in chance.sample(sorted(todo - set(inside)), len(todo - set(inside))):
+                letter = message()
+                if not counts[each] or let.admits(letter, counts[each]):
+                    inside[each] = clock.now, letter
+            clock.now += 0.4
+            for each in [each for each in inside if each != culprit and clock.now >= inside[each][0] + takes[each]]:
+                inside.pop(each)[1].acknowledged = True
+                todo.remove(each)
+        for each in inside:
+            counts[each] += 1
+        if suspicion_of(counts[culprit], 0, limit) is Suspicion.POISON:
+            todo.remove(culprit)
+    assert not any(suspicion_of(count, 0, limit) is Suspicion.POISON for count in counts[:culprit])
+    return counts
+
+
+@given(
+    st.lists(st.floats(0.1, 25), min_size=1, max_size=4),
+    st.floats(0.1, 15),
+    st.integers(3, 6),
+    st.randoms(use_true_random=False),
+)
+def test_nobody_goes_down_with_the_same_culprit_a_third_time_however_long_both_take(
+    takes: list[float], kills_after: float, limit: int, chance: random.Random
+) -> None:
+    counts = deaths_of([*takes, 0.0], kills_after, limit, chance)
+    assert counts[-1] == limit
+    assert max(counts[:-1]) <= 2
