@@ -199,7 +199,8 @@ class Execution:
 
     def _handle(self, delivery: Delivery) -> None:
         if delivery.after is not None or delivery.publish_tries:
-            delivery = replace(delivery, after=None, publish_tries=0)
+            # That it was tried at all is remembered: Kafka may have it, and did not say so.
+            delivery = replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))
         ended = self._attempts.at(delivery)
         self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
         if self._task.batch == "auto":

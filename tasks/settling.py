@@ -5,6 +5,7 @@ handlers (tasks/execution.py) and for what the main process gave up (tasks/buria
 repeats one, and never skips one.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -25,6 +26,8 @@ from tasks.book import Book
 ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead", Fate.PARKED: "parked"}
 #: Headers of a message that was in a worker's hands before (lossless.worker.request, lossless.worker.consumer).
 _AFTER_A_LOSS: Final = ("lost", "restored")
+#: Seconds after which, at the earliest, is tried again what Kafka did not acknowledge; many look together.
+TRIED_BEFORE: Final = 2.0
 
 
 def follows_a_loss(headers: Mapping[str, Any]) -> bool:
@@ -57,6 +60,8 @@ class Settling:
         self._app, self._batch, self._book = app, batch, book
         self._comes_again, self._at_once, self._looked, self._along = comes_again, at_once, looked, along
         self._ended: set[int] = set()
+        # An earlier run, perhaps in a message that is gone by now, may have come as far as Kafka.
+        self._tried = {each.message.offset for each in batch.deliveries if each.publish_tries or each.attempts.lost}
 
     @classmethod
     def of(cls, task: Task, batch: Batch, book: Book) -> "Settling":  # type: ignore[type-arg]
@@ -141,6 +146,8 @@ class Settling:
         group = self._batch.group
         if self._comes_again:
             return publisher.are_parked(deliveries, delays, group)
+        if any(delivery.message.offset in self._tried for delivery in deliveries):
+            return publisher.are_parked(deliveries, delays, group, time.time() - TRIED_BEFORE)
         forgot_at = [self._book.forgot_at(delivery.message) for delivery in deliveries]
         if (latest := max((at for at in forgot_at if at is not None), default=None)) is None:
             return [False] * len(deliveries)
@@ -183,6 +190,8 @@ class Settling:
         forgot_at = self._book.forgot_at(delivery.message)
         if self._comes_again and publisher.has_dead_letter(delivery, group):
             return True
+        if delivery.message.offset in self._tried:
+            return publisher.has_dead_letter(delivery, group, time.time() - TRIED_BEFORE)
         return forgot_at is not None and publisher.has_dead_letter(delivery, group, forgot_at)
 
     def _mark(self, delivery: Delivery, fate: Fate) -> None:

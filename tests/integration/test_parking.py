@@ -130,6 +130,17 @@ def test_while_kafka_takes_nothing_it_waits_in_celery_and_is_parked_when_it_does
     assert fate_of(stack) == Fate.HANDED
 
 
+def test_what_kafka_has_taken_and_nobody_has_heard_of_is_written_once(stack: Stack):
+    parking(stack)
+    stack.make_topics("orders")
+    stack.bridge()
+    stack.worker("-c", "1", HANDLERS="tests.handlers.unheard")
+    stack.produce("orders", {"dead": True}, {"fail": 9})
+    eventually(lambda: (fate_of(stack), fate_of(stack, 1)) == (Fate.DEAD, Fate.PARKED), 30)
+    waits_in(stack, "5m", 1)
+    assert len(stack.dead_letters("orders")) == 1
+
+
 # The whole circle: parked, due, handed off, and settled at both
 
 

@@ -1,5 +1,6 @@
 """A delivery's end: publish, wait for the acknowledgement, mark; and what is left where one of these fails."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from celery.signals import task_postrun
 
 from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
+from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, to_header
 from bridge.records.message import Batch, Dead, Delivery, Message, Via
@@ -47,6 +49,7 @@ class Acts:
         self.done_so_far.append(f"published {delivery.message.offset}")
 
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
+        self.looked.append(written_before)
         return delivery.message.offset in self.letters
 
     def park(self, clones: list[Clone], group: str) -> list[PublishFailed | None]:
@@ -136,6 +139,31 @@ def test_what_kafka_did_not_take_is_not_marked_and_has_not_ended(acts: Acts) -> 
         ends.dead(one.deliveries[0], DEAD)
     assert acts.done_so_far == []
     assert ends.left_of(one.deliveries) == list(one.deliveries)
+
+
+@pytest.mark.parametrize("before", [{"publish_tries": 1}, {"attempts": Attempts(lost=1)}])
+def test_what_kafka_may_have_taken_though_it_did_not_say_so_is_looked_for_before_it_is_written_again(
+    acts: Acts, before: dict[str, Any]
+) -> None:
+    one = batch(1)
+    tried = replace(one.deliveries[0], **before)
+    acts.letters = {1}
+    settling(acts, one.holding([tried])).dead(tried, DEAD)
+    assert acts.done_so_far == ["marked 1 dead at once"]
+    clone = Clone(tried.parked(), 60, 1)
+    assert settling(acts, one.holding([tried])).park([clone], [60]) == [None]
+    assert acts.done_so_far[1:] == ["marked [1] parked at once"]
+    # Also after a run of it, at whose begin it is forgotten how often it was tried.
+    ran = replace(tried, publish_tries=0)
+    settling(acts, one.holding([tried])).dead(ran, DEAD)
+    assert acts.done_so_far[2:] == ["marked 1 dead at once"]
+
+
+def test_what_was_never_tried_is_not_looked_for(acts: Acts) -> None:
+    one = batch(1)
+    settling(acts, one).dead(one.deliveries[0], DEAD)
+    settling(acts, one).park([Clone(one.deliveries[0].parked(), 60, 1)], [60])
+    assert acts.looked == []
 
 
 def test_what_is_done_is_marked_with_others_unless_it_is_alone_or_follows_a_loss(acts: Acts) -> None:
