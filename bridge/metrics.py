@@ -34,6 +34,12 @@ class BridgeMetrics:
             ["topic", "tier"],
             registry=self.registry,
         )
+        self.parked_late = Gauge(
+            "bridge_parked_late_seconds",
+            "How long the first record of a retry or replay topic has been due that is not handed off; 0: none is.",
+            ["topic", "tier"],
+            registry=self.registry,
+        )
         self.lag = Gauge(
             "bridge_lag_records",
             "Records between the committed offset and the end.",
@@ -164,6 +170,12 @@ class BridgeMetrics:
         self.parked.clear()
         for labels, count in counts.items():
             self.parked.labels(*labels).set(count)
+
+    def show_parked_late(self, late: Mapping[tuple[str, str], float]) -> None:
+        """Show how late each retry and replay topic's first record is that is not handed off."""
+        self.parked_late.clear()
+        for labels, seconds in late.items():
+            self.parked_late.labels(*labels).set(seconds)
 
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show which partitions are paused now, why and since when."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, end_decided, fail, loaded, print_found
-from bridge.cli.options import ByOption, WhyOption
+from bridge.cli.options import ByOption, NeededWhyOption, WhyOption
 from bridge.commands import decision_tables as tables
 from bridge.commands.halt import halt as halt_topics
 from bridge.commands.halt import resume as resume_topics
@@ -17,7 +17,7 @@ from bridge.errors import NotDecided, UnknownTopic
 def halt(
     context: typer.Context,
     topics: Annotated[list[str], typer.Argument(help="Source topics.")],
-    why: WhyOption,
+    why: NeededWhyOption,
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print how each topic stands now, as JSON.")] = False,
 ) -> None:

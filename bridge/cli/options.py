@@ -10,6 +10,18 @@ WhyOption = Annotated[str, typer.Option("--why", help="For the status, the log a
 ByOption = Annotated[str, typer.Option("--by", help="Who decides.", show_default="user@host")]
 
 
+def said(why: str) -> str:
+    """A reason that says something: whoever is on call next has nothing else."""
+    if not why.strip():
+        raise typer.BadParameter("say why: whoever is on call next reads it.")
+    return why
+
+
+NeededWhyOption = Annotated[
+    str, typer.Option("--why", callback=said, help="For the status, the log and whoever resumes it.")
+]
+
+
 class Level(StrEnum):
     """From which level on lines are logged."""
 

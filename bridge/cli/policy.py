@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, end_decided, fail, loaded, print_found
-from bridge.cli.options import ByOption
+from bridge.cli.options import ByOption, said
 from bridge.commands import decision_tables as tables
 from bridge.commands.halt import who
 from bridge.commands.policy import history as history_of
@@ -29,6 +29,10 @@ class _Policy(TyperGroup):
 policy = typer.Typer(cls=_Policy, no_args_is_help=False)
 HandlerArgument = Annotated[str, typer.Argument(help="A handler, by its whole name.")]
 PolicyWhyOption = Annotated[str, typer.Option("--why", help="For the history, and for whoever is on call next.")]
+
+NeededPolicyWhyOption = Annotated[
+    str, typer.Option("--why", callback=said, help="For the history, and for whoever is on call next.")
+]
 
 
 @policy.callback()
@@ -59,7 +63,7 @@ def policy_set(
     context: typer.Context,
     handler: HandlerArgument,
     options: Annotated[list[str], typer.Argument(help="option=value, as at @handler: max_retries=20.")],
-    why: PolicyWhyOption,
+    why: NeededPolicyWhyOption,
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the policy as it is now, as JSON.")] = False,
 ) -> None:

@@ -125,10 +125,10 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
                 if (each.partition, each.topic_id) == (extent.partition, log) and each.handler not in imported
             ]
             now = [Account(name, topic, log, extent.partition) for name in imported]
-            wiped_below = _wiped_below(settings, ledger, extent, now)
+            wiped = wiped_below(settings, ledger, extent, now)
             unread = 0
             for account in [*now, *gone]:
-                made = line(ledger, account, extent, account in now, wiped_below)
+                made = line(ledger, account, extent, account in now, wiped)
                 _show_ages(ledger, account, made)
                 lines.append(made)
                 accounts.append(account)
@@ -188,7 +188,7 @@ def _show_ages(ledger: Ledger, account: Account, made: Line) -> None:
         made.oldest_since = _iso(min(at.values()))
 
 
-def _wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
+def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
     """What was committed on the ground of a ledger that is no more, if it need not have been settled by then.
 
     One that has the epoch of the commit, and never heard of the partition, is older than what was committed.

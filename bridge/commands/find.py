@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from celery import Celery
 
+from bridge.commands.audit import wiped_below
 from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
 from bridge.commands.parked import Lies, Search
@@ -27,7 +28,7 @@ from bridge.records.policies import changed_policies, summary
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
-from bridge.topics.extents import extents
+from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
@@ -64,7 +65,7 @@ def find(app: Celery, settings: Settings, routes: Routes, topic: str, partition:
     ends = dict.fromkeys(starts, offset + 1)
     read = {(record.partition() or 0, record.offset() or 0): record for record in records(settings, starts, ends)}
     place = (partition, offset)
-    return Found(_standing(app, settings, routes, topic, {place: read.get(place)} if there else {}), {})
+    return Found(_standing(app, settings, routes, topic, {place: read.get(place)} if there else {}, there), {})
 
 
 def find_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> Found:
@@ -83,11 +84,16 @@ def find_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: s
         if record.key() == wanted
     }
     looked_from = {e.partition: starts[(topic, e.partition)] for e in there if starts[(topic, e.partition)] > e.first}
-    return Found(_standing(app, settings, routes, topic, dict(sorted(read.items()))), looked_from)
+    return Found(_standing(app, settings, routes, topic, dict(sorted(read.items())), there), looked_from)
 
 
 def _standing(
-    app: Celery, settings: Settings, routes: Routes, topic: str, found: Mapping[tuple[int, int], Record | None]
+    app: Celery,
+    settings: Settings,
+    routes: Routes,
+    topic: str,
+    found: Mapping[tuple[int, int], Record | None],
+    there: Sequence[Extent],
 ) -> list[dict[str, Any]]:
     if not found:
         return []
@@ -114,6 +120,7 @@ def _standing(
             for (account, offset), fate in zip(asked, fates, strict=True)
         }
         before = _before(ledger, asked, standing)
+        forgotten = _forgotten(settings, ledger, routes, there, asked)
         since = _since(ledger, [(account, offset) for account, offset in asked], standing, found)
         ran = _ran(ledger, routes, asked, standing)
         parked = _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, standing)
@@ -131,6 +138,8 @@ def _standing(
         settings.file.kafka_stuck_after,
         since,
         before,
+        forgotten,
+        halt is not None,
         carriers,
         why,
         letters,
@@ -162,6 +171,28 @@ def _before(ledger: Ledger, asked: Sequence[tuple[Account, int]], standing: Mapp
         (account.partition, offset, account.handler)
         for account, offset in asked
         if ((account.partition, offset) in had if (first := joined[account]) is None else offset < first)
+    )
+
+
+def _forgotten(
+    settings: Settings,
+    ledger: Ledger,
+    routes: Routes,
+    there: Iterable[Extent],
+    asked: Sequence[tuple[Account, int]],
+) -> frozenset[Which]:
+    """What lies below what was handed off with a ledger that is no more, as the audit counts it."""
+    accounts = list({account for account, _ in asked})
+    lost = {account: each.lost or 0 for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    for extent in there:
+        ours = [a for a in accounts if a.partition == extent.partition and a.handler in routes.handlers]
+        wiped = wiped_below(settings, ledger, extent, ours)
+        lost |= {account: max(lost[account], wiped) for account in ours}
+    committed = {extent.partition: extent.committed or 0 for extent in there}
+    return frozenset(
+        (account.partition, offset, account.handler)
+        for account, offset in asked
+        if offset < min(lost[account], committed.get(account.partition, 0))
     )
 
 

@@ -14,7 +14,7 @@ from celery import Celery
 
 from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
-from bridge.commands.policy import stale
+from bridge.commands.policy import fault_of, stale
 from bridge.commands.problems import problems
 from bridge.commands.tiers import tiers
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
@@ -130,7 +130,9 @@ def _members(asked: _Asked, ledger: Ledger) -> None:
 
 def _decided(asked: _Asked, app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> None:
     """What people, or `StopConsuming`, have decided for the group."""
-    asked.policies = changed_policies(standing)
+    # What is not in force is said as a problem.
+    changed = changed_policies(standing)
+    asked.policies = {name: data for name, data in changed.items() if fault_of(app, routes, name, data) is None}
     asked.facts = replace(asked.facts, halts=halts(standing), stale=tuple(stale(app, routes, standing)))
 
 

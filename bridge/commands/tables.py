@@ -15,6 +15,7 @@ from bridge.commands.printing import BREAK, cell, print_table, say
 from bridge.commands.topics import Listed
 from bridge.ledger.tally import Line
 from bridge.records.printable import printable
+from bridge.upkeep.facts import span
 
 _COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
@@ -82,12 +83,14 @@ def _print_line(console: Console, place: str, line: Line) -> None:
             "red",
         )
     if line.unaccounted:
-        say(console, f"{place}: unaccounted for: {line.unaccounted:,}, from {_shown(line.unaccounted_at)}", "red")
+        begin = f", from {_shown(line.unaccounted_at)}" if line.unaccounted_at else ""
+        say(console, f"{place}: unaccounted for: {line.unaccounted:,}{begin}", "red")
     if line.parked_nowhere:
         say(
             console,
             f"{place}: parked, but in no retry topic: {_shown(line.parked_nowhere)}; "
-            "`bridge reset` to there with --again lets them run",
+            "`bridge reset` to there with --again lets them run, and with them all that comes after them once "
+            "more, what is done too: do it only where the handlers bear that",
             "red",
         )
     if line.letters_missing:
@@ -145,6 +148,8 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
     for tier in status.get("parked") or ():
         if tier["records"]:
             due = f", the next due at {tier['next_due']}" if tier["next_due"] else ""
+            if tier["late_seconds"]:
+                due = f", the first was due at {tier['next_due']} and is {span(tier['late_seconds'])} late"
             say(console, f"{tier['topic']}: {tier['records']:,} wait there{due}")
     for each in status["oldest"]:
         if each["seconds"]:

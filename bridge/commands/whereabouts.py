@@ -21,6 +21,8 @@ class Whereabouts:
         again: seconds after which what is in no message is handed off again (`kafka_stuck_after`).
         since: when those were handed off that are under way, about.
         before: those that began before their handler did.
+        forgotten: those that were committed on the ground of a ledger that is no more.
+        halted: whether the topic is.
         carriers: the Celery messages that carry them; `silent`: why that cannot be told.
         parked: the records of retry and replay topics in which they lie, and what these hold.
         queues: by handler.
@@ -31,6 +33,8 @@ class Whereabouts:
     again: float
     since: Mapping[Which, float]
     before: Collection[Which]
+    forgotten: Collection[Which]
+    halted: bool
     carriers: Mapping[Which, Carrier]
     silent: str | None
     letters: Mapping[Which, DeadLetter]
@@ -56,6 +60,10 @@ class Whereabouts:
         match fate:
             case Fate.OPEN:
                 why_not = "before this handler joined" if which in self.before else "not handed off"
+                if which in self.forgotten:
+                    why_not = (
+                        "forgotten: handed off before the ledger was wiped, and lost if it was not settled by then"
+                    )
                 return {"where": f"{self.topic}-{which[0]}, {why_not}"}
             case Fate.PARKED:
                 return self._parked(which)
@@ -68,7 +76,7 @@ class Whereabouts:
     def _handed(self, which: Which) -> dict[str, Any]:
         if (carrier := self.carriers.get(which)) is not None:
             return {
-                "where": _lies(carrier),
+                "where": self._lies(carrier),
                 "error": carrier.error or None,
                 "attempts": carrier.attempts._asdict(),
                 "until": carrier.due if carrier.where == "waiting" else None,
@@ -112,10 +120,11 @@ class Whereabouts:
         error = f"{letter.reason}: {letter.error}"
         return {"where": letter.place, "at": letter.failed_at, "error": error, "attempts": attempts}
 
-
-def _lies(carrier: Carrier) -> str:
-    lies = _place(carrier)
-    return f"{lies}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else lies
+    def _lies(self, carrier: Carrier) -> str:
+        lies = _place(carrier)
+        if carrier.where == "aside" and self.halted:
+            lies = f"queue {carrier.queue}, set aside until the topic goes on (bridge resume {self.topic})"
+        return f"{lies}; dead ({carrier.dead}), and Kafka has not taken its dead letter yet" if carrier.dead else lies
 
 
 def _place(carrier: Carrier) -> str:

@@ -134,14 +134,20 @@ class Starts:
             return min(first, reached)
         if made.chosen.commit == "handoff":
             known.lose(accounts, committed.offset)
-            logger.error(
-                "%s-%d: %s: what was handed off below offset %d and not handled is lost; "
-                "`bridge reset` reads it again.",
-                *made.place,
-                "the ledger was wiped" if wiped else "the ledger was set back to before it knew of this partition",
-                committed.offset,
-            )
+            _say_lost(made, committed.offset, wiped)
         return first
+
+
+def _say_lost(made: Partition, below: int, wiped: bool) -> None:
+    # Below the first of all nothing was handed off.
+    if below:
+        logger.error(
+            "%s-%d: %s: what was handed off below offset %d and not handled is lost; `bridge reset%s` reads it again.",
+            *made.place,
+            "the ledger was wiped" if wiped else "the ledger was set back to before it knew of this partition",
+            below,
+            f" {made.source}" if isinstance(made, ParkedPartition) else "",
+        )
 
 
 def _starts_of(

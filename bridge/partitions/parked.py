@@ -163,6 +163,13 @@ class ParkedPartition(Partition):
         return self._due.next
 
     @property
+    def late(self) -> float:
+        """Seconds for which the first has been due that is held and not handed off."""
+        self._ripen()
+        due = (self._held[offset].parked.due for offsets in self._ripe.values() for offset in offsets)
+        return max(0.0, self._clock() - min(due) / 1000) if self._ripe else 0.0
+
+    @property
     def ripe(self) -> bool:
         """Whether anything was found to be due."""
         return bool(self._ripe)

@@ -142,6 +142,11 @@ class KafkaState:
                         by_source[belongs.source] = by_source.get(belongs.source, 0) + behind
         self.parked = by_source
         self._metrics.show_parked(parked)
+        late: dict[tuple[str, str], float] = {}
+        for partition in assignment.parked:
+            labels = (partition.source, partition.topic)
+            late[labels] = max(late.get(labels, 0.0), partition.late)
+        self._metrics.show_parked_late(late)
 
     def failed(self, error: KafkaError) -> bool:
         """Take in what librdkafka reports, which goes on by itself after all but fatal errors.

@@ -106,6 +106,11 @@ def test_what_was_handed_off_before_a_restored_ledger_knew_of_the_topic_is_named
     found = audit(stack, code=1)
     assert (found["forgotten"], found["unaccounted"], found["clean"]) == (50, 0, False)
     bridge.says("set back to before it knew of this partition: what was handed off below offset 50")
+    # Of what nothing was ever handed off nothing is lost: the replay topic is one.
+    assert bridge.count("below offset 0 ") == 0
+    (delivery,) = json_of(stack, "find", f"{stack.topic('orders')}-0-7")["deliveries"]
+    assert "forgotten" in delivery["where"]
+    assert "joined" not in delivery["where"]
     found = audit(stack, code=1)
     assert (found["forgotten"], found["clean"]) == (50, False)
 

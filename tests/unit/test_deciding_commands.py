@@ -29,3 +29,11 @@ def test_what_redis_alone_has_is_no_success_yet(
         assert "Kafka does not answer." in ended.output
         if not form:
             assert "NOT SAFE YET" in ended.output
+
+
+@pytest.mark.parametrize("command", [("halt", "orders"), ("policy", "set", "charge", "max_retries=5")])
+@pytest.mark.parametrize("why", ["", "  "])
+def test_what_is_decided_without_a_reason_is_refused(command: tuple[str, ...], why: str):
+    ended = CliRunner().invoke(cli, [*command, "--why", why])
+    assert ended.exit_code == 2
+    assert "say why" in ended.output

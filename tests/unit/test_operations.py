@@ -26,3 +26,8 @@ def test_each_metric_of_the_bridge_is_on_the_page():
 def test_the_alert_of_a_queue_without_workers_sees_what_waits_for_its_retry():
     (rule,) = re.findall(r"alert: NobodyConsumesAQueue\n +expr: (.+)", PAGE)
     assert "bridge_queue_retries" in rule
+
+
+def test_what_waits_for_its_need_or_is_late_wakes_somebody():
+    assert "bridge_breaker_open) > 0" in PAGE
+    assert re.search(r"alert: WhatIsParkedIsOverdue\n +expr: .*bridge_parked_late_seconds.*bridge_halted", PAGE)

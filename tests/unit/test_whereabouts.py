@@ -1,0 +1,43 @@
+"""Where a delivery stands, in words."""
+
+from typing import Any
+
+from bridge.commands.whereabouts import Whereabouts
+from bridge.handoff.carriers import Carrier
+from bridge.ledger import Fate
+from bridge.records.attempts import Attempts
+
+WHICH = (0, 7, "orders.handlers.charge")
+ASIDE = Carrier("shop", "aside", None, Attempts(), 0, "")
+
+
+def where(fate: Fate, **known: Any) -> str:
+    given = {
+        "topic": "orders",
+        "dead_letters": "orders.dlq",
+        "again": 600.0,
+        "since": {},
+        "before": (),
+        "forgotten": (),
+        "halted": False,
+        "carriers": {},
+        "silent": None,
+        "letters": {},
+        "parked": {},
+        "queues": {WHICH[2]: "shop"},
+    }
+    return str(Whereabouts(**{**given, **known}).of(WHICH, fate)["where"])
+
+
+def test_what_was_handed_off_before_a_wipe_is_forgotten_and_not_from_before_its_handler_joined():
+    assert where(Fate.OPEN) == "orders-0, not handed off"
+    assert where(Fate.OPEN, before=[WHICH]) == "orders-0, before this handler joined"
+    wiped = where(Fate.OPEN, before=[WHICH], forgotten=[WHICH])
+    assert "forgotten" in wiped
+    assert "joined" not in wiped
+
+
+def test_what_a_halt_keeps_back_waits_for_its_topic_and_not_for_what_it_needs():
+    assert "until what it needs is there again" in where(Fate.HANDED, carriers={WHICH: ASIDE})
+    halted = where(Fate.HANDED, carriers={WHICH: ASIDE}, halted=True)
+    assert halted == "queue shop, set aside until the topic goes on (bridge resume orders)"
