@@ -85,9 +85,9 @@ def topics(
 
     Example: bridge topics --create
     """
-    _, chosen, routes = loaded(context.obj)
+    app, chosen, routes = loaded(context.obj)
     try:
-        found = topics_of(chosen, routes, create=create)
+        found = topics_of(app, chosen, routes, create=create)
     except KafkaUnavailable as error:
         fail(str(error), NOT_FOUND)
     print_found(found.to_data(), as_json, lambda: tables.print_topics(console, found))

@@ -138,6 +138,15 @@ def fault_of(app: Celery, routes: Routes, name: str, data: Data) -> str | None:
     return None
 
 
+def changed_handlers(app: Celery, routes: Routes, policies: Mapping[str, Data]) -> list[Handler]:
+    """The handlers whose policy was changed, as they wait by what is in force."""
+    return [
+        _waiting_by(routes.handlers[name], _task(app, name).changing.policy(values(data)))
+        for name, data in policies.items()
+        if fault_of(app, routes, name, data) is None
+    ]
+
+
 def shown(app: Celery, routes: Routes, name: str, data: Data) -> dict[str, Any]:
     """One handler as `policies` has it."""
     fault = fault_of(app, routes, name, data)
@@ -173,8 +182,7 @@ def _data(group: Decisions, handler: str) -> Data:
 
 def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
     """Make the retry topics that a policy needs; those that are not there, with why."""
-    delays = None if policy.delays is None else tuple(policy.delays)
-    wanting = replace(handler, retry_delays=delays, longest_delay=policy.longest_delay)
+    wanting = _waiting_by(handler, policy)
     routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.of(settings)
     missing = {}
     for topic in handler.topics:
@@ -186,6 +194,11 @@ def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
             if fault is not None:
                 missing[names.retry(topic, delay)] = fault
     return missing
+
+
+def _waiting_by(handler: Handler, policy: Any) -> Handler:
+    delays = None if policy.delays is None else tuple(policy.delays)
+    return replace(handler, retry_delays=delays, longest_delay=policy.longest_delay)
 
 
 def _refuse_rest(

@@ -4,7 +4,7 @@ Each is asked for itself: what one does not answer hides nothing of what the oth
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -14,11 +14,11 @@ from celery import Celery
 
 from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
-from bridge.commands.policy import fault_of, stale
+from bridge.commands.policy import changed_handlers, fault_of, stale
 from bridge.commands.problems import problems
 from bridge.commands.tiers import tiers
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
-from bridge.handlers import Routes
+from bridge.handlers import Handler, Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
@@ -179,7 +179,8 @@ def _take_in(asked: _Asked, app: Celery, settings: Settings, routes: Routes) -> 
         _decided(asked, app, routes, merged(decided.standing, asked.mirrored).in_force())
     if settings.ledger_url is None or asked.facts.bridges is None:
         return
-    there = asked.ask(lambda: _in_ledger(asked, settings, routes))
+    changed = changed_handlers(app, routes, asked.policies)
+    there = asked.ask(lambda: _in_ledger(asked, settings, routes, changed))
     if there is not None:
         asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2], tiers=there[3])
         belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in there[2])
@@ -187,7 +188,7 @@ def _take_in(asked: _Asked, app: Celery, settings: Settings, routes: Routes) -> 
 
 
 def _in_ledger(
-    asked: _Asked, settings: Settings, routes: Routes
+    asked: _Asked, settings: Settings, routes: Routes, changed: Collection[Handler]
 ) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...], list[TierFacts]]:
     with opened(settings, routes.topics) as (ledger, catalog):
         letters = tuple(
@@ -204,7 +205,7 @@ def _in_ledger(
                 ages[where] = max(ages.get(where, 0.0), found.seconds)
         # Of retry and replay topics too, those among them that are gone.
         changes = tuple(each for each in LogBook(ledger).told() if catalog.source_of(each.topic) in routes.topics)
-        return letters, ages, changes, tiers(settings, routes, ledger, catalog)
+        return letters, ages, changes, tiers(settings, routes, ledger, catalog, changed)
 
 
 def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:

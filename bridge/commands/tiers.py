@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.commands.parked import Search
-from bridge.handlers import Routes
+from bridge.handlers import Handler, Routes
 from bridge.handoff.carriers import STOPS, Waiting
 from bridge.kafka import admin_client
 from bridge.ledger import Fate, Ledger
@@ -23,13 +23,18 @@ from bridge.upkeep.facts import TierFacts
 LOOKED_AT: Final = 1_000
 
 
-def tiers(settings: Settings, routes: Routes, ledger: Ledger, catalog: Catalog) -> list[TierFacts]:
+def tiers(
+    settings: Settings, routes: Routes, ledger: Ledger, catalog: Catalog, changed: Collection[Handler] = ()
+) -> list[TierFacts]:
     """The topics of ours that there are, or should be, as status needs to know them.
+
+    Parameters:
+        changed: handlers as they wait by policies that were changed.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    seen = survey(admin_client(settings.kafka), settings, routes)
+    seen = survey(admin_client(settings.kafka), settings, routes, changed)
     waits = [each.ours.name for each in seen if each.partitions and each.ours.kind in (Kind.RETRY, Kind.REPLAY)]
     there: dict[str, list[Extent]] = {}
     for extent in extents(settings, waits) if waits else ():

@@ -4,9 +4,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bridge.errors import KafkaUnavailable
+from celery import Celery
+
+from bridge.commands.decisions import decisions
+from bridge.commands.policy import changed_handlers
+from bridge.errors import KafkaUnavailable, NotDecided
 from bridge.handlers import Routes
 from bridge.kafka import AdminClient, KafkaException, admin_client
+from bridge.records.policies import changed_policies
 from bridge.settings import Settings
 from bridge.topics.making import ANSWER_WITHIN, grow, make, make_control, shape_of
 from bridge.topics.ours import Kind, Ours
@@ -29,8 +34,8 @@ class Listed(NamedTuple):
         return [{**seen.to_data(), "left": self.left.get(seen.ours.name)} for seen in self.found]
 
 
-def topics(settings: Settings, routes: Routes, *, create: bool = False) -> Listed:
-    """List the topics of the handlers and those of ours beside them.
+def topics(app: Celery, settings: Settings, routes: Routes, *, create: bool = False) -> Listed:
+    """List the topics of the handlers, as their policies are in force, and those of ours beside them.
 
     Parameters:
         create: make what is missing first, also where the bridge may not (`kafka_create_topics`).
@@ -39,13 +44,18 @@ def topics(settings: Settings, routes: Routes, *, create: bool = False) -> Liste
         KafkaUnavailable: Kafka did not answer.
     """
     admin = admin_client(settings.kafka)
-    found = survey(admin, settings, routes)
+    try:
+        with decisions(settings) as group:
+            changed = changed_handlers(app, routes, changed_policies(group.standing))
+    except NotDecided as error:
+        raise KafkaUnavailable(str(error)) from None
+    found = survey(admin, settings, routes, changed)
     if create:
         made = _create(admin, [seen.ours for seen in found if seen.use == "needed"])
         # A broker may tell of what its controller has made some moments later.
         until = time.monotonic() + ANSWER_WITHIN
         while made and time.monotonic() < until:
-            found = survey(admin, settings, routes)
+            found = survey(admin, settings, routes, changed)
             made -= {seen.ours.name for seen in found if seen.partitions is not None}
             time.sleep(0.1 if made else 0.0)
     return Listed(found, lying(settings, found))

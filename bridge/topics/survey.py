@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.errors import KafkaUnavailable
-from bridge.handlers import Routes
+from bridge.handlers import Handler, Routes
 from bridge.kafka import AdminClient, KafkaException
 from bridge.settings import Settings
 from bridge.topics import tiers
@@ -57,8 +57,11 @@ class Seen:
         }
 
 
-def survey(admin: AdminClient, settings: Settings, routes: Routes) -> list[Seen]:
+def survey(admin: AdminClient, settings: Settings, routes: Routes, changed: Collection[Handler] = ()) -> list[Seen]:
     """The topics of the handlers and ours beside them, those that are there and those that should be, by source.
+
+    Parameters:
+        changed: handlers as they wait by policies that were changed: what these need is needed too.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -68,16 +71,28 @@ def survey(admin: AdminClient, settings: Settings, routes: Routes) -> list[Seen]
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
     known = {name: shape_of(topic) for name, topic in metadata.topics.items() if topic.error is None}
-    listed = [*_listed(settings, routes, known), *_left_over(settings, routes, known)]
+    listed = [*listed_of(settings, routes, known, changed), *_left_over(settings, routes, known)]
     if str(metadata.cluster_id).startswith(MOCK):
         return [Seen(ours, use, known[ours.name].partitions if ours.name in known else None) for ours, use in listed]
     there = [ours.name for ours, _ in listed if ours.name in known]
     config, limits = configs(admin, there), limits_of(admin, [t for t in routes.topics if t in known])
-    return [_seen(ours, use, known, config.get(ours.name, {}), limits) for ours, use in listed]
+    # A bridge looks at what its code needs, and at nothing else, before it starts.
+    code = {*needed(settings, routes)}
+    return [_seen(ours, use, known, config.get(ours.name, {}), limits, ours in code) for ours, use in listed]
 
 
-def _listed(settings: Settings, routes: Routes, known: Mapping[str, Shape]) -> Iterator[tuple[Ours, Use]]:
+def listed_of(
+    settings: Settings, routes: Routes, known: Collection[str], changed: Collection[Handler] = ()
+) -> Iterator[tuple[Ours, Use]]:
+    """The topics of the handlers and those of ours beside them, with their use (pure).
+
+    Parameters:
+        known: the names of topics that there are.
+        changed: as `survey` has them.
+    """
     names = TopicNames.of(settings)
+    # What the code says needs its topics too: a change is taken back at any time.
+    routes = Routes({**routes.handlers, **{f"{each.name}, changed": each for each in changed}})
     wanted = needed(settings, routes)
     belonging = Belongings(names, routes.topics).of(known)
     for topic in routes.topics:
@@ -136,7 +151,12 @@ def possible_tiers(settings: Settings, routes: Routes, topic: str) -> frozenset[
 
 
 def _seen(
-    ours: Ours, use: Use, known: Mapping[str, Shape], config: Mapping[str, str], limits: Mapping[str, Limits]
+    ours: Ours,
+    use: Use,
+    known: Mapping[str, Shape],
+    config: Mapping[str, str],
+    limits: Mapping[str, Limits],
+    at_start: bool,
 ) -> Seen:
     shape = known.get(ours.name)
     if shape is None:
@@ -152,7 +172,7 @@ def _seen(
         shape.partitions,
         int(kept) if kept.lstrip("-").isdecimal() else None,
         tuple(said),
-        refused=use == "needed" and too_short(ours, config) is not None,
+        refused=at_start and too_short(ours, config) is not None,
     )
 
 

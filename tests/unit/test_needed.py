@@ -5,6 +5,7 @@ from typing import Any
 from bridge.handlers import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.needed import needed
+from bridge.topics.survey import listed_of
 
 
 def of(*handlers: Handler, **file: Any) -> list[tuple[str, str, int | None]]:
@@ -43,3 +44,18 @@ def test_a_policy_that_may_wait_long_has_the_tiers_up_to_its_longest_wait_and_ha
         100,
         400,
     ]
+
+
+def test_what_a_changed_policy_needs_is_needed_as_long_as_it_is_in_force_and_what_its_code_does_stays_so():
+    settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
+    code = handler("a", retry_delays=(300,), longest_delay=300)
+    there = {"orders", "orders.retry.5m", "orders.retry.90s"}
+
+    def uses(*changed: Handler) -> dict[str, str]:
+        found = listed_of(settings, Routes({"a": code}), there, changed)
+        return {ours.name: use for ours, use in found if ours.kind.value == "retry"}
+
+    assert uses() == {"orders.retry.5m": "needed", "orders.retry.90s": "drained"}
+    assert uses(handler("a", retry_delays=(90, 90), longest_delay=90)) == dict.fromkeys(
+        sorted(there - {"orders"}), "needed"
+    )
