@@ -12,6 +12,7 @@ import pytest
 
 from tests.processes import Served, Stack, eventually
 
+HANDLERS = ("auto", "many", "one")
 SOON: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.soon_lost"}
 
 
@@ -70,3 +71,28 @@ def test_children_die_with_their_main_process_so_that_nothing_runs_twice_at_once
     (child,) = children(worker)
     os.kill(worker.pid, signal.SIGKILL)
     eventually(lambda: not os.path.exists(f"/proc/{child}"), 2, "Linux ends it, as Celery has asked for")
+
+
+@pytest.mark.slow
+def test_while_a_main_process_alone_is_stopped_its_child_ends_what_it_runs_and_leaves_the_rest(innocents: Stack):
+    produced = innocents.produce("orders", *({"takes": {"many": 2}} for _ in range(6)))
+    innocents.bridge()
+    eventually(lambda: innocents.waiting() >= 3, 20, "handed off")
+    stopped = innocents.worker("-c", "1", **SOON)
+    (child,) = children(stopped)
+    eventually(lambda: begun(innocents, "many"), 30, "its batch runs")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        innocents.worker("-c", "3", **SOON)
+        eventually(lambda: all(set(innocents.done(name)) == set(produced) for name in HANDLERS), 50, "all are done")
+        stopped.says("left to others", 10)
+        assert os.path.exists(f"/proc/{child}")
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    time.sleep(1)  # what it would run now it runs now
+    twice = {name: {run for run, count in begun(innocents, name).items() if count > 1} for name in HANDLERS}
+    # It asks a second later at most: what it was at when others were given its batch runs there, too, and its next.
+    assert len(twice["many"]) <= 2, twice
+    assert (twice["auto"], twice["one"]) == (set(), set())
+    assert max(begun(innocents, "many").values()) <= 2
+    assert len(innocents.dead_letters("orders")) == 0
