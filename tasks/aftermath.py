@@ -14,10 +14,13 @@ from bridge.records.failure import cut
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.losses import count_in
 from bridge.records.message import ERROR_LENGTH, Batch, Delivery
-from lossless.worker.losses import HISTORY, history_in
+from lossless.worker.losses import HISTORY, TIME_LIMIT, history_in
 
 #: Headers that count workers which died with a message; a run that comes to its end clears it of them.
 _WORKERS: Final = ("restored", "prefetched")
+#: The header that counts processes; and how it is said of a delivery that one was lost with it.
+LOST: Final = "lost"
+_LOST_WITH: Final = "process lost: "
 
 
 class Notes(NamedTuple):
@@ -118,6 +121,17 @@ def uncounted(letter: Mapping[str, Any]) -> int:
     return lost + count_in(letter, "restored")
 
 
+def overran(error: str) -> bool:
+    """Whether a delivery's last failure, or what it is dead of, is that its run went on until its hard time limit."""
+    return error.removeprefix(_LOST_WITH).startswith(TIME_LIMIT)
+
+
+def cleared_of_losses(delivery: Delivery) -> Delivery:
+    """A delivery whose processes ran into their time limit for no fault of its own."""
+    attempts = delivery.attempts.plus(lost=-delivery.attempts.lost, postponed=delivery.attempts.lost)
+    return replace(delivery, message=replace(delivery.message, attempts=attempts), attempts=attempts)
+
+
 def _charged(batch: Batch, notes: Notes) -> Delivery | None:
     left = [each for each in batch.deliveries if not each.ended and each.message.offset not in notes.done]
     if len(batch.deliveries) == 1:
@@ -126,7 +140,7 @@ def _charged(batch: Batch, notes: Notes) -> Delivery | None:
 
 
 def _lost_with(delivery: Delivery, cause: str, at: float) -> Delivery:
-    error = cut(f"process lost: {cause}", ERROR_LENGTH)
+    error = cut(f"{_LOST_WITH}{cause}", ERROR_LENGTH)
     first = delivery.first_failed_at or int(at * 1000)
     return replace(delivery.lost(1), first_failed_at=first, error=error)
 

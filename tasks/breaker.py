@@ -111,6 +111,11 @@ class Breaker:
             return "failed" if decision.reason in (EXHAUSTED, EXPIRED) else "dead"
         return "failed" if isinstance(decision, Again) and decision.spent else "nothing"
 
+    @property
+    def hears_of_limits(self) -> bool:
+        """Whether a run that its hard time limit ended counts: that is no exception, but hangs as a `TimeoutError`."""
+        return self.failures_of is None or any(issubclass(TimeoutError, kind) for kind in self.failures_of)
+
     def fault_beside(self, other: "Breaker") -> str:
         """Why two handlers cannot have these two; empty where they can."""
         if self.dependency != other.dependency or self.terms == other.terms:

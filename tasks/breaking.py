@@ -17,13 +17,13 @@ from bridge import settings
 from bridge.errors import BridgeError
 from bridge.ledger import Ledger
 from bridge.ledger.breakers import Breakers, Ended, Known, bring_in_line
-from bridge.records.gates import needs_gate
 from bridge.records.message import Delivery
 from lossless.transport.channel import Channel
 from lossless.transport.gates import Gates
 from tasks import observing
+from tasks.aftermath import LOST, cleared_of_losses, overran
 from tasks.breaker import Breaker
-from tasks.policy import Again, Decision
+from tasks.policy import EXHAUSTED, EXPIRED, Again, Bury, Decision
 from tasks.running import MessageTask
 
 logger = observing.log(__name__)
@@ -33,6 +33,8 @@ HOLDS: Final = 1.0
 TELL_EVERY: Final = 0.5
 #: Seconds after which a delivery that may not run comes again: its gate keeps it longer.
 PAUSE: Final = 1.0
+#: The same for one that may not run and has never failed: apart from what has, which waits at another gate.
+REFUSED: Final = 0.5
 #: Seconds for Redis's answer.
 ANSWER_WITHIN: Final = 1.0
 
@@ -67,7 +69,8 @@ class Breaking:
         gates: Callable[[Callable[[Gates], None]], None],
     ) -> None:
         self._breaker, self._group, self._breakers, self._gates = breaker, group, breakers, gates
-        self._probe = ""
+        self._probe, self._admitted_at = "", 0.0
+        self._first_failed_at: int | None = None
         name = breaker.dependency if breaker else ""
         self._seen_here = self._seen.setdefault((os.getpid(), group, name), Seen())
 
@@ -98,7 +101,7 @@ class Breaking:
         probe = uuid.uuid4().hex
         known = self._ask(lambda: breakers.admit(breaker.dependency, breaker.terms, probe))
         if known.granted:
-            self._probe = probe
+            self._probe, self._admitted_at = probe, now
         else:
             seen.refused_at = now
         return known.granted
@@ -106,6 +109,7 @@ class Breaking:
     def forgiven(self, delivery: Delivery) -> Delivery:
         """The delivery with what failed in the last outage counted as postponed: it was not its fault."""
         failed, first = delivery.attempts.failed, delivery.first_failed_at
+        self._first_failed_at = first
         if self._breaker is None or first is None or not self._seen_here.known.covers(first / 1000):
             return delivery
         attempts = delivery.attempts.plus(failed=-failed, postponed=failed)
@@ -130,10 +134,39 @@ class Breaking:
             if self._probe:
                 self._tell(unclear=True)
             return decision
-        first = delivery.first_failed_at
-        age = 0.0 if first is None else max(0.0, time.time() - first / 1000)
-        known = self._tell(**{says: (identity,), "age": age})
+        # As it is tried again, what failed in the outage too is no witness: it may be broken itself.
+        ramps = self._seen_here.known.state == "ramping"
+        first = self._first_failed_at if ramps else delivery.first_failed_at
+        age = _age(first)
+        last = isinstance(decision, Bury) and decision.reason in (EXHAUSTED, EXPIRED)
+        known = self._tell(**{says: (identity,), "age": age, "last": last})
         return decision if known.is_closed else Again(PAUSE, spent=False)
+
+    def overran(self, delivery: Delivery, headers: dict[str, Any]) -> Delivery:
+        """The delivery, where its last run went on until the hard limit ended it; what it needs may hang.
+
+        That is a failure as any other, told now: who was to tell it is dead. While that is down it counts as postponed.
+
+        Parameters:
+            headers: of its message, by which its next loss is counted.
+        """
+        if self._breaker is None or not delivery.attempts.lost or not overran(delivery.error):
+            return delivery
+        if self._hung(delivery, last=False).is_closed:
+            return delivery
+        found = cleared_of_losses(delivery)
+        headers[LOST] = 0
+        return found
+
+    def spares(self, delivery: Delivery) -> bool:
+        """Whether one does not die of its time limit, as what it needs hangs, for all that is known."""
+        return self._breaker is not None and not self._hung(delivery, last=True).is_closed
+
+    def _hung(self, delivery: Delivery, last: bool) -> Known:
+        assert self._breaker is not None
+        if not self._breaker.hears_of_limits:
+            return Known()
+        return self._tell(failed=(delivery.identity,), age=_age(delivery.first_failed_at), last=last)
 
     def _tell(self, **ended: Any) -> Known:
         breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
@@ -142,7 +175,8 @@ class Breaking:
             return seen.known
         good, seen.good, seen.told_at = seen.good, 0, time.monotonic()
         probe, self._probe = self._probe, ""
-        told = Ended(good, **ended)
+        ran = time.monotonic() - self._admitted_at if probe else 0.0
+        told = Ended(good, ran=ran, **ended)
         return self._ask(lambda: breakers.report(breaker.dependency, breaker.terms, told, probe))
 
     def _ask(self, ask: Callable[[], Known]) -> Known:
@@ -162,8 +196,11 @@ class Breaking:
         if breaker is None or known.before == known.state:
             return
         say(breaker.dependency, known)
-        gate = needs_gate(self._group, breaker.dependency)
-        self._gates(lambda gates: bring_in_line(gates, gate, known))
+        self._gates(lambda gates: bring_in_line(gates, self._group, breaker.dependency, known))
+
+
+def _age(first_failed_at: int | None) -> float:
+    return 0.0 if first_failed_at is None else max(0.0, time.time() - first_failed_at / 1000)
 
 
 def say(dependency: str, known: Known) -> None:

@@ -14,13 +14,15 @@ from celery import Celery, Task
 from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header
-from bridge.records.message import Dead
+from bridge.records.message import Batch, Dead, Delivery
 from tasks import observing
-from tasks.aftermath import poison_of, uncounted
+from tasks.aftermath import cleared_of_losses, overran, poison_of, uncounted
 from tasks.book import Book
+from tasks.breaking import PAUSE, Breaking
 from tasks.defaults import DeliveryTask
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
+from tasks.running import MessageTask
 from tasks.settling import Settling
 
 logger = observing.log(__name__)
@@ -51,6 +53,10 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         left = [delivery for delivery in batch.deliveries if not delivery.ended]
         todo = [delivery for delivery in left if delivery.message.offset not in settled]
         guilty = poison_of(todo) if dead.reason == POISON else todo
+        if guilty and _is_spared(self.app, batch, guilty[0], dead):
+            for part in _spared(batch, todo, guilty[0]):
+                send_on(self.app, batch.holding(part), PAUSE, {"routing_key": letter.get("queue")})
+            todo = guilty = []
         for delivery in guilty:
             run = delivery.lost(uncounted(letter))
             # What was dead before, and waited for Kafka to take it, died of that.
@@ -70,6 +76,22 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             str(error),
         )
         retry(self, countdown=delay, headers=headers)
+
+
+def _is_spared(app: Celery, batch: Batch, delivery: Delivery, dead: Dead) -> bool:
+    """Whether it ran into its time limit because what its handler needs hangs."""
+    if dead.reason != POISON or not overran(dead.failure.error_message):
+        return False
+    task: Any = app.tasks.get(batch.handler)
+    return isinstance(task, MessageTask) and Breaking.of(task, batch.group).spares(delivery)
+
+
+def _spared(batch: Batch, todo: list[Delivery], delivery: Delivery) -> list[list[Delivery]]:
+    """The messages in which they go on: it runs alone, but what is ordered stays together."""
+    spared = cleared_of_losses(delivery)
+    if batch.order is not None:
+        return [[spared if each is delivery else each for each in todo]]
+    return [part for part in ([each for each in todo if each is not delivery], [spared]) if part]
 
 
 def register(app: Celery) -> None:

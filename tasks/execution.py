@@ -14,7 +14,7 @@ from bridge.records.message import Batch, Dead, Delivery
 from tasks import aftermath, metrics, observing, pace, progress
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
-from tasks.breaking import PAUSE, Breaking
+from tasks.breaking import PAUSE, REFUSED, Breaking
 from tasks.dead_letters import DeadLetters
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
 from tasks.grip import Grip
@@ -184,9 +184,15 @@ class Execution:
             self._dead_letters.write(delivery, delivery.dead)
         elif delivery.outgoing:
             self._done(delivery)
-        elif not self._breaking.admits():
+        else:
+            self._run_or_wait(delivery)
+
+    def _run_or_wait(self, delivery: Delivery) -> None:
+        delivery = self._breaking.overran(delivery, self._headers)
+        if not self._breaking.admits():
             metrics.retried(self._task.name, self._batch.group, "postponed")
-            self._waiting.again(delivery, PAUSE, "what it needs is down")
+            has_failed = delivery.attempts.failed or delivery.attempts.postponed
+            self._waiting.again(delivery, PAUSE if has_failed else REFUSED, "what it needs is down")
         else:
             self._handle(self._breaking.forgiven(delivery))
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 from celery import Celery, Task
 from celery.exceptions import Reject
 
+from bridge.records.attempts import NONE
 from bridge.records.gates import gates_for
 from bridge.records.header import HEADER, to_header, to_joining
 from bridge.records.losses import losses
@@ -104,6 +105,9 @@ def send_on(
     most = min(most, ENLARGES * len(batch.deliveries))
     if delay and most > 1 and batch.order is None:
         header, joins = to_joining(batch, most)
+        if options[GATES] != _gates(app, batch, again=False):
+            # It waits at other gates than what has not failed.
+            joins["name"] += " again"
         options["headers"] = {HEADER: header, JOINS: joins}
         options["eta"] = _slot(time.time() + delay)
     else:
@@ -128,10 +132,16 @@ def _note(app: Celery, batch: Batch, delay: float) -> None:
 
 
 def _options(app: Celery, batch: Batch) -> dict[str, Any]:
-    needs = getattr(app.tasks.get(batch.handler), "needs", ())
+    # In an order the first is tried first, whatever comes behind it.
+    failed = next((each.attempts for each in batch.deliveries), NONE)
     return {
-        GATES: gates_for(batch.group, batch.topic, needs),
+        GATES: _gates(app, batch, again=bool(failed.failed or failed.postponed)),
         "headers": {HEADER: to_header(batch)},
         "argsrepr": label(batch.topic, batch.partition, batch.offsets),
         "kwargsrepr": "{}",
     }
+
+
+def _gates(app: Celery, batch: Batch, again: bool) -> str:
+    needs = getattr(app.tasks.get(batch.handler), "needs", ())
+    return gates_for(batch.group, batch.topic, needs, again)

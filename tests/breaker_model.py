@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bridge.ledger.breakers import FIRST_PROBE, Ended, State, Terms
 
-SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN = 1.0, 600.0, 1000, 5, 10, 3
+SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN = 1.0, 604_800.0, 1000, 5, 10, 3
 
 
 @dataclass
@@ -58,6 +58,9 @@ class Model:
             self.ok_at = now
         if self.state == "closed":
             self._run(now, ended, witness)
+        elif self.state != "ramping" and ended.good and name and now - ended.ran >= self.opened:
+            self.state, self.ramp, self.admitted, self.good = "ramping", now, 0, float(ended.good)
+            self._forget()
         elif self.state == "probing" and name and name == self.prober:
             self._probed(now, ended)
         elif self.state == "ramping" and name:
@@ -69,12 +72,15 @@ class Model:
             self.first = self.first or now
             self._note(now, ended)
             self._judge(now)
+            if self.state == "closed" and ended.last:
+                self._spare(now, ended.age)
+
+    def _spare(self, now: float, age: float) -> None:
+        if self.first and self._since(self.failed, self.first) >= 2 and age >= self.terms.window:
+            self._open(now, self.first, min(FIRST_PROBE, self.terms.probe_every))
 
     def _probed(self, now: float, ended: Ended) -> None:
-        if ended.good:
-            self.state, self.ramp, self.admitted, self.good = "ramping", now, 0, float(ended.good)
-            self._forget()
-        elif ended.failed or ended.dead:
+        if ended.failed or ended.dead:
             self.state, self.pause = "open", min(self.pause * 2, self.terms.probe_every)
             self.probe = now + self.pause
         elif ended.unclear:

@@ -16,6 +16,7 @@ def problems(facts: Facts) -> list[str]:
         *standing.halted(facts),
         *facts.stale,
         *standing.down(facts),
+        *standing.unnamed(facts),
         *standing.bridges(facts),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),

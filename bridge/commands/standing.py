@@ -76,6 +76,15 @@ def down(facts: Facts) -> Iterator[str]:
         )
 
 
+def unnamed(facts: Facts) -> Iterator[str]:
+    """What waits for a dependency whose breaker was renamed or taken away, and no bridge has let go on."""
+    for dependency, count in sorted(facts.unnamed.items()):
+        yield (
+            f"{count:,} messages wait for {dependency!r}, which no handler here names. Bridges that run with the "
+            "handlers that are here let them go on within seconds: restart them if this does not pass."
+        )
+
+
 def bridges(facts: Facts) -> Iterator[str]:
     """No bridge, or none that consumes a topic or has a partition."""
     if facts.bridges is None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from celery import Celery
@@ -29,7 +29,7 @@ from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.underway import oldest
 from bridge.records.control import Decision
-from bridge.records.gates import needs_gate, topic_gate
+from bridge.records.gates import gated_dependency, topic_gate
 from bridge.records.policies import Data, changed_policies, summary, values, words
 from bridge.settings import Settings
 from bridge.topics.belonging import Belongings
@@ -146,17 +146,27 @@ def _breakers(asked: _Asked, ledger: Ledger, routes: Routes) -> None:
     asked.facts = replace(asked.facts, breakers=tuple(found))
 
 
+def _waiting(group: str, aside: Mapping[str, int]) -> dict[str, int]:
+    """How many messages wait for each dependency of a group, by what each gate has set aside."""
+    found: dict[str, int] = {}
+    for gate, count in aside.items():
+        if (dependency := gated_dependency(group, gate)) is not None:
+            found[dependency] = found.get(dependency, 0) + count
+    return found
+
+
 def _queues(asked: _Asked, app: Celery, routes: Routes) -> None:
     broker = Broker(app)
     try:
         lengths, failing = broker.lengths(routes.queues), tuple(Messages(broker).failing(routes.queues))
         retries = broker.waiting(routes.queues)
         aside = broker.aside()
-        gate = partial(needs_gate, asked.facts.group)
         halted = {topic: aside.get(topic_gate(asked.facts.group, topic), 0) for topic in routes.topics}
-        down = tuple(replace(each, aside=aside.get(gate(each.dependency), 0)) for each in asked.facts.breakers)
+        waiting = _waiting(asked.facts.group, aside)
+        down = tuple(replace(each, aside=waiting.get(each.dependency, 0)) for each in asked.facts.breakers)
+        unnamed = {name: count for name, count in waiting.items() if count and name not in routes.terms}
         asked.facts = replace(
-            asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down, aside=halted
+            asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down, aside=halted, unnamed=unnamed
         )
         # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
         idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in unconsumed_queues(asked.facts)}

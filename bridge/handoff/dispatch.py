@@ -1,8 +1,9 @@
 """Hands out what partitions have ready to the Celery broker, through the ledger: what is open goes out once."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from bridge.handoff.broker import Broker
+from bridge.handoff.keeping import Kept
 from bridge.handoff.marks import Marks
 from bridge.handoff.origins import Taken, leave_out_ended
 from bridge.handoff.packing import Packed, pack, step_from
@@ -46,17 +47,17 @@ class Dispatch:
         #: Whether some of what is ready waits until it is known how many deliveries a message may carry.
         self.holds = False
 
-    def hand_out(self, partitions: Sequence[Partition], held: Collection[str] = ()) -> int:
+    def hand_out(self, partitions: Sequence[Partition], kept: Kept = Kept()) -> int:  # noqa: B008
         """Hand off what is ready; return how many deliveries went out.
 
         Parameters:
-            held: handlers of which nothing goes out now.
+            kept: handlers of which nothing goes out now, and where.
 
         Raises:
             HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
         """
         self._marks.tell()
-        taken = self._take(partitions, held)
+        taken = self._take(partitions, kept)
         packed: list[Packed] = []
         sent = 0
         try:
@@ -84,22 +85,26 @@ class Dispatch:
             raise
         return sum(len(each.group.offsets) for each in packed)
 
-    def _take(self, partitions: Sequence[Partition], held: Collection[str]) -> list[Taken]:
+    def _take(self, partitions: Sequence[Partition], kept: Kept) -> list[Taken]:
         """What is ready, as far as there is room for it: from another partition on each time."""
         live, parked = _ready(partitions, parked=False), _ready(partitions, parked=True)
         if self.holds or sum(live.values()) + sum(parked.values()) > 1:
             self._sizes.look()
         portions = self._sizes.portions(live)
         shares = self._shares.portions(parked) if parked else {}
-        nothing = {name: Portion(1, 1, room=0) for name in held}
         self._first = (self._first + 1) % max(1, len(partitions))
         taken = [
             (partition, *group)
             for partition in (*partitions[self._first :], *partitions[: self._first])
-            for group in partition.take({**(shares if isinstance(partition, ParkedPartition) else portions), **nothing})
+            for group in partition.take(
+                {
+                    **(shares if isinstance(partition, ParkedPartition) else portions),
+                    **{name: Portion(1, 1, room=0) for name in kept.of(partition.handlers)},
+                }
+            )
         ]
         all_of_them = (*portions.items(), *shares.items())
-        self.holds = any(portion.spent for name, portion in all_of_them if name not in nothing)
+        self.holds = any(portion.spent for name, portion in all_of_them if name not in kept.down)
         return taken
 
     def _send(self, packed: Sequence[Packed]) -> None:

@@ -98,7 +98,7 @@ class Template:
         if self.expires is not None:
             headers["expires"] = datetime.fromtimestamp(time.time() + self.expires, UTC).isoformat()
         kafka = outgoing.header
-        gates = gates_for(kafka["group"], kafka["topic"], self.needs)
+        gates = gates_for(kafka["group"], kafka["topic"], self.needs, again="via" in kafka)
         properties = {**self.properties, "correlation_id": outgoing.task_id, GATES: gates}
         if signals.before_task_publish.receivers:
             signals.before_task_publish.send(

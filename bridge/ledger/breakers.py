@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
 from bridge.ledger.script import BREAKER
+from bridge.records.gates import again_gate, needs_gate
 from lossless.transport.gates import Gates
 
 State = Literal["closed", "open", "probing", "ramping"]
@@ -49,6 +50,8 @@ class Ended(NamedTuple):
         unclear: whether one ended so that it tells nothing of the dependency.
         failed, dead: the identities of those that failed, as a retry may cure, and of those that died.
         age: seconds since those failed first. What failed before others succeeded is no witness.
+        ran: seconds since the run was admitted.
+        last: whether what failed is to die now, unless this is down.
     """
 
     good: int = 0
@@ -56,11 +59,14 @@ class Ended(NamedTuple):
     failed: Sequence[str] = ()
     dead: Sequence[str] = ()
     age: float = 0.0
+    ran: float = 0.0
+    last: bool = False
 
     @property
     def args(self) -> tuple[Any, ...]:
         """As the script takes them."""
-        return (self.good, int(self.unclear), self.age, len(self.failed), *self.failed, len(self.dead), *self.dead)
+        told = (self.good, int(self.unclear), self.age, self.ran, int(self.last))
+        return (*told, len(self.failed), *self.failed, len(self.dead), *self.dead)
 
 
 class Known(NamedTuple):
@@ -149,8 +155,17 @@ class Breakers:
         return keys_of(self._ledger.group, name)
 
 
-def bring_in_line(gates: Gates, gate: str, known: Known) -> None:
-    """Have the gate of a dependency be as what is known of it says. Raises redis-py's errors."""
+def bring_in_line(gates: Gates, group: str, dependency: str, known: Known, fresh: bool = True) -> None:
+    """Have the gates of a dependency be as what is known of it says. Raises redis-py's errors.
+
+    Parameters:
+        fresh: whether some wait for it that have never failed, for all that is known: they try it before others.
+    """
+    _be(gates, needs_gate(group, dependency), known, known.allowed)
+    _be(gates, again_gate(group, dependency), known, 0 if fresh and known.state == "open" else known.allowed)
+
+
+def _be(gates: Gates, gate: str, known: Known, allowed: int) -> None:
     passing = gates.allowed(gate)
     if known.is_closed:
         if passing is not None:
@@ -158,8 +173,8 @@ def bring_in_line(gates: Gates, gate: str, known: Known) -> None:
         return
     if passing is None:
         gates.shut(gate, known.why)
-    if known.allowed != (passing or 0):
-        gates.allow(gate, known.allowed)
+    if allowed != (passing or 0):
+        gates.allow(gate, allowed)
 
 
 def keys_of(group: str, name: str) -> list[str]:

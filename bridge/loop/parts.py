@@ -119,7 +119,7 @@ class Parts:
     def due(self) -> dict[str, dict[str, float]]:
         """Deliveries that could run now if they were handed off, by queue and handler."""
         before, unread = self.before, self.unread
-        halted, held = before.decided.halts, self.needs.held
+        halted, held = before.decided.halts, self.needs.kept.down
         partitions, ripe, queue_of = self.assignment.partitions, before.kafka.ripe, before.broker.queue_of
         return due(partitions, unread, ripe, before.routes, queue_of, halted=halted, held=held)
 

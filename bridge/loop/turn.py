@@ -75,7 +75,7 @@ class Loop:
             parts.beginnings,
             blocked=self._blockage.why is not None,
             halted=parts.before.decided.halts.keys(),
-            held=parts.needs.held,
+            kept=parts.needs.kept,
         )
         # After it: what is paused goes on from where it was sought.
         parts.rewinds.carry_out(self.consumer, {*parts.beginnings, *parts.rereads})
@@ -143,7 +143,7 @@ class Loop:
         halts = parts.before.decided.halts
         # What was read of a halted topic keeps its place.
         sent = parts.dispatch.hand_out(
-            [each for each in parts.assignment.partitions if each.source not in halts], parts.needs.held
+            [each for each in parts.assignment.partitions if each.source not in halts], parts.needs.kept
         )
         if sent and waited is not None:
             parts.before.metrics.handoff_seconds.observe(waited)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from bridge.handoff.keeping import Kept
 from bridge.kafka import Consumer, TopicPartition
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
@@ -48,7 +49,7 @@ class Pauses:
         *,
         blocked: bool,
         halted: Collection[str] = (),
-        held: Collection[str] = (),
+        kept: Kept = Kept(),  # noqa: B008
     ) -> None:
         """Bring what is paused to what should be; what is newly assigned is paused or resumed too.
 
@@ -56,9 +57,9 @@ class Pauses:
             beginning: the partitions that have not begun.
             blocked: nothing can be handed off.
             halted: the source topics whose consumption is halted.
-            held: the handlers of which nothing is handed off.
+            kept: the handlers of which nothing is handed off, and where.
         """
-        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning, halted, held)
+        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning, halted, kept)
         if wanted.keys() != self._reasons.keys():
             pause = wanted.keys() - self._reasons.keys()
             resume = {place for place in self._reasons.keys() - wanted.keys() if place in self._assignment}
@@ -82,15 +83,16 @@ class Pauses:
         for place in places:
             self._reasons.pop(place, None)
 
-    def _wanted(self, beginning: Iterable[Place], halted: Collection[str], held: Collection[str]) -> dict[Place, str]:
+    def _wanted(self, beginning: Iterable[Place], halted: Collection[str], kept: Kept) -> dict[Place, str]:
         wanted = {
             partition.place: reason
             for partition in self._assignment.partitions
             if (reason := partition.pressure()) is not None
         }
+        pressed = frozenset(wanted)
         wanted.update(self._queues.pauses(self._assignment))
         if self._sources is not None:
             wanted.update(self._sources.pauses(self._assignment))
-        wanted.update(needs.pauses(self._assignment.partitions, held))
+        wanted.update(needs.pauses(self._assignment.partitions, kept, pressed))
         wanted.update(halts.pauses(self._assignment, halted, self._source_of))
         return wanted | dict.fromkeys(beginning, BEGINNING)

@@ -1,6 +1,7 @@
 """Which gates a delivery must pass: what a shut one keeps back waits in the broker (lossless/transport/gates.py).
 
-Two kinds: of a topic, which a halt shuts, and of what a handler needs, which a breaker shuts. Both are of a group.
+Two kinds: of a topic, which a halt shuts, and of what a handler needs, which a breaker shuts. Both are of a group. What
+has failed before waits at another gate of what it needs than what has not: a breaker tries it with the latter first.
 """
 
 from collections.abc import Iterable
@@ -19,20 +20,35 @@ def needs_gate(group: str, dependency: str) -> str:
     return f"{_part(group)}:needs:{_part(dependency)}"
 
 
-def gates_for(group: str, topic: str, needs: Iterable[str] = ()) -> str:
+def again_gate(group: str, dependency: str) -> str:
+    """The gate of all deliveries that need a dependency, and have been put off or failed before."""
+    return f"{_part(group)}:again:{_part(dependency)}"
+
+
+def gates_for(group: str, topic: str, needs: Iterable[str] = (), again: bool = False) -> str:
     """The property `gates` of a message with deliveries of a topic.
 
     Parameters:
         topic: the origin's.
         needs: the dependencies of their handler.
+        again: whether they have failed before.
     """
-    return gates_of([topic_gate(group, topic), *(needs_gate(group, each) for each in needs)])
+    gate = again_gate if again else needs_gate
+    return gates_of([topic_gate(group, topic), *(gate(group, each) for each in needs)])
 
 
 def gated_topic(group: str, gate: str) -> str | None:
     """The topic of a gate; `None`: it is another group's, or of something else."""
     start = f"{_part(group)}:topic:"
     return unquote(gate.removeprefix(start)) if gate.startswith(start) else None
+
+
+def gated_dependency(group: str, gate: str) -> str | None:
+    """The dependency of a gate; `None`: it is another group's, or of something else."""
+    for kind in ("needs", "again"):
+        if gate.startswith(start := f"{_part(group)}:{kind}:"):
+            return unquote(gate.removeprefix(start))
+    return None
 
 
 def _part(name: str) -> str:

@@ -123,6 +123,7 @@ class Facts:
         breakers: what handlers need and is held to be down.
         aside: by topic, messages that its halt keeps back in the broker.
         sources: of retry and replay topics that are gone, whose deliveries lay there.
+        unnamed: messages that wait in the broker for what no handler here names, by what that is called.
     """
 
     now: float
@@ -148,6 +149,7 @@ class Facts:
     breakers: Sequence[Down] = ()
     aside: Mapping[str, int] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    unnamed: Mapping[str, int] = field(default_factory=dict)
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

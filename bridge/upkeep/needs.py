@@ -1,22 +1,34 @@
 """What handlers need, as a bridge sees it: gates brought in line with what is known, and handlers that wait.
 
-Any bridge of the group does it, and each of them: what one has begun and not ended another ends within a second.
+Any bridge of the group does it, and each of them: what one has begun and not ended another ends within a second. Gates
+of what no handler names any more (a breaker was renamed, or taken away) are opened: nobody else would.
 """
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
+from bridge.handoff.keeping import Kept
 from bridge.ledger import Ledger
 from bridge.ledger.breakers import Breakers, Known, bring_in_line
 from bridge.metrics import BridgeMetrics
-from bridge.records.gates import needs_gate
+from bridge.records.gates import again_gate, gated_dependency, needs_gate
 from lossless.transport.channel import Channel
 from lossless.transport.gates import Gates
 
 logger = logging.getLogger(__name__)
+
+#: Most messages that wait in Redis for one dependency, where its handlers share their topics with others that go on.
+MOST_ASIDE: Final = 100_000
+
+
+class Aside(NamedTuple):
+    """How many messages wait for a dependency in the broker: that have not failed, and that have."""
+
+    fresh: int = 0
+    again: int = 0
 
 
 class Needs:
@@ -26,15 +38,15 @@ class Needs:
         ledger: `None` where there is no Redis for it: then none is ever held to be down.
 
     Attributes:
-        held: the handlers of which nothing is handed off.
+        kept: the handlers of which nothing is handed off, and where.
     """
 
     def __init__(
         self, routes: Routes, ledger: Ledger | None, broker: Broker, group: str, metrics: BridgeMetrics
     ) -> None:
         self._routes, self._broker, self._group, self._metrics = routes, broker, group, metrics
-        self._breakers = Breakers(ledger) if ledger is not None and routes.terms else None
-        self.held: frozenset[str] = frozenset()
+        self._breakers = None if ledger is None else Breakers(ledger)
+        self.kept = Kept()
         for dependency in routes.terms:
             metrics.breaker_open.labels(dependency).set(0)
 
@@ -52,32 +64,53 @@ class Needs:
             if line := each.words(dependency):
                 logger.log(*line)
         aside = self._bring_in_line(known)
-        down = {name for name, each in known.items() if waits(each, None if aside is None else aside.get(name, 0))}
-        self.held = frozenset(handler.name for handler in self._routes if down.intersection(handler.needs))
+        down = {name for name, each in known.items() if waits(each, None if aside is None else aside[name].fresh)}
+        full = {name for name in down if aside is None or sum(aside[name]) >= MOST_ASIDE}
+        self.kept = Kept(self._needing(down), self._needing(full))
 
-    def _bring_in_line(self, known: Mapping[str, Known]) -> dict[str, int] | None:
-        """How many messages wait for each that is down; `None` where the broker has no gates."""
+    def _needing(self, dependencies: set[str]) -> frozenset[str]:
+        return frozenset(handler.name for handler in self._routes if dependencies.intersection(handler.needs))
+
+    def _bring_in_line(self, known: Mapping[str, Known]) -> dict[str, Aside] | None:
+        """How many messages wait for each; `None` where the broker has no gates."""
         with self._broker.producer() as producer:
             channel: Any = producer.channel
             if not isinstance(channel, Channel):
                 return None
             gates = Gates(channel.bare_client(), channel.keys.prefix)
+            shut = gates.shut_names()
+            self._open_unnamed(gates, [gate for gate in shut if self._is_unnamed(gate, known)])
+            if not shut and all(each.is_closed for each in known.values()):
+                return dict.fromkeys(known, Aside())
+            found = gates.aside()
+            aside = {name: self._aside(name, found) for name in known}
             for dependency, each in known.items():
-                bring_in_line(gates, needs_gate(self._group, dependency), each)
-            if all(each.is_closed for each in known.values()):
-                return {}
-            aside = gates.aside()
-            return {dependency: aside.get(needs_gate(self._group, dependency), 0) for dependency in known}
+                bring_in_line(gates, self._group, dependency, each, fresh=aside[dependency].fresh > 0)
+            return aside
+
+    def _aside(self, dependency: str, found: Mapping[str, int]) -> Aside:
+        fresh, again = needs_gate(self._group, dependency), again_gate(self._group, dependency)
+        return Aside(found.get(fresh, 0), found.get(again, 0))
+
+    def _is_unnamed(self, gate: str, known: Mapping[str, Known]) -> bool:
+        dependency = gated_dependency(self._group, gate)
+        return dependency is not None and dependency not in known
+
+    def _open_unnamed(self, gates: Gates, names: list[str]) -> None:
+        for name in names:
+            gates.open(name)
+            logger.warning("gate %s is open again: no handler names it any more, and what waited there goes on.", name)
 
 
-def waits(known: Known, aside: int | None) -> bool:
+def waits(known: Known, fresh: int | None) -> bool:
     """Whether nothing is handed off that needs it (pure).
 
-    As long as nothing is there to try it with, something is handed off.
+    As long as nothing is there to try it with that has not failed, something is handed off.
 
     Parameters:
-        aside: how many messages wait for it in the broker; `None`: it has no gates, and workers put them off.
+        fresh: how many messages wait for it in the broker that have not failed; `None`: it has no gates, and workers
+            put them off.
     """
     if known.state in ("closed", "ramping"):
         return False
-    return bool(aside) or (known.allowed == 0 and (aside is None or known.state == "probing"))
+    return bool(fresh) or (known.allowed == 0 and (fresh is None or known.state == "probing"))

@@ -10,6 +10,8 @@ from billiard.exceptions import TimeLimitExceeded
 #: The header of a message that says what took its processes, and when: the last `KEPT` of them, the first in front.
 HISTORY: Final = "losses"
 KEPT: Final = 10
+#: How a cause begins that is a hard time limit.
+TIME_LIMIT: Final = "hard time limit"
 
 #: billiard's words, and Celery's, around the one thing that they say (billiard/pool.py, `mark_as_worker_lost`).
 _EXITED: Final = re.compile(r"Worker exited prematurely: (.*?)(?: Job: \d+)?\.?$", re.DOTALL)
@@ -24,7 +26,7 @@ def cause_of(error: BaseException, out_of_memory: bool = False) -> str:
     """
     if isinstance(error, TimeLimitExceeded):
         limit = error.args[0] if error.args else None
-        return f"hard time limit of {limit:g} s" if isinstance(limit, int | float) else "hard time limit"
+        return f"{TIME_LIMIT} of {limit:g} s" if isinstance(limit, int | float) else TIME_LIMIT
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"
     found = _EXITED.match(str(error))

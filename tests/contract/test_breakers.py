@@ -22,7 +22,9 @@ ENDED = st.builds(
     unclear=st.booleans(),
     failed=st.lists(NAMES, max_size=4, unique=True),
     dead=st.lists(NAMES, max_size=4, unique=True),
-    age=st.sampled_from([0.0, 0.0, 1.0, 10.0]),
+    age=st.sampled_from([0.0, 0.0, 1.0, 10.0, 60.0]),
+    ran=st.sampled_from([0.0, 1.0, 40.0]),
+    last=st.booleans(),
 )
 STEPS = st.lists(
     st.tuples(

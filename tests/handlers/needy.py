@@ -9,7 +9,13 @@ from tasks import Breaker, Message, handler
 from tests.handlers.notes import note, topic
 
 BATCH: Any = os.environ.get("TEST_BATCH", "auto")
-bank = Breaker("bank", failures=4, probe_every=1, probe_within=float(os.environ.get("TEST_PROBE_WITHIN", "5")), ramp=2)
+bank = Breaker(
+    os.environ.get("TEST_BANK", "bank"),
+    failures=4,
+    probe_every=1,
+    probe_within=float(os.environ.get("TEST_PROBE_WITHIN", "5")),
+    ramp=2,
+)
 
 
 @handler(
@@ -28,6 +34,7 @@ def charge(order: Any, message: Message) -> None:
     note("charge", message, order, "begun")
     while hold.exists():
         time.sleep(0.02)
+    time.sleep(float(os.environ.get("TEST_TAKES", "0")))
     if Path(os.environ["TEST_RUNS"] + ".down").exists():
         note("charge", message, order, "failed")
         raise ConnectionError("the bank is down")

@@ -101,3 +101,62 @@ def test_a_broken_message_among_good_ones_opens_nothing_and_dies(stack: Stack, b
         stack.produce("orders", *range(start, start + 10), {"broken": True})
     all_settled(stack, "orders", done=100, dead=10)
     assert worker.count("held to be down") == 0
+
+
+def test_while_nothing_but_broken_messages_waits_a_good_one_is_tried_and_all_goes_on(
+    stack: Stack, bank: Callable[[bool], None]
+):
+    stack.bridge()
+    worker = stack.worker("-c", "2")
+    stack.produce("orders", *[{"broken": True}] * 8)
+    worker.says("bank is held to be down")
+    stack.produce("orders", *range(20))
+    eventually(lambda: len(set(stack.done("charge"))) == 20, 20, "those that never failed are tried first")
+
+
+def test_a_handler_slower_than_a_probe_may_be_has_its_breaker_closed_all_the_same(
+    stack: Stack, bank: Callable[[bool], None]
+):
+    stack.environ |= {"TEST_PROBE_WITHIN": "1", "TEST_TAKES": "2.5"}
+    stack.bridge()
+    worker = stack.worker("-c", "4")
+    bank(False)
+    stack.produce("orders", *range(8))
+    worker.says("bank is held to be down")
+    bank(True)
+    worker.says("bank is there again")
+    all_settled(stack, "orders", done=8, dead=0)
+
+
+def test_an_outage_in_which_all_hangs_until_the_time_limit_makes_no_poison(stack: Stack, bank: Callable[[bool], None]):
+    stack.environ["HANDLERS"] = "tests.handlers.needy_hanging"
+    stack.bridge()
+    worker = stack.worker("-c", "4")
+    bank(False)
+    stack.produce("orders", *range(6))
+    worker.says("bank is held to be down", within=30)
+    until = time.monotonic() + 6
+    eventually(lambda: time.monotonic() > until, 10, "several probes hang, too")
+    bank(True)
+    all_settled(stack, "orders", done=6, dead=0)
+
+
+@pytest.mark.slow
+def test_a_handler_that_needs_nothing_goes_on_beside_one_that_waits(stack: Stack, bank: Callable[[bool], None]):
+    stack.environ["HANDLERS"] = "tests.handlers.needy_beside"
+
+    def ran(name: str) -> int:
+        file = Path(f"{stack.environ['TEST_RUNS']}.{name}")
+        return file.stat().st_size if file.exists() else 0
+
+    stack.bridge()
+    worker = stack.worker("-c", "2")
+    bank(False)
+    stack.produce("orders", *range(50))
+    worker.says("bank is held to be down")
+    stack.produce("orders", *range(11_950))
+    eventually(lambda: ran("mail") == 12_000, 40, "more than a partition keeps in memory for the other")
+    assert ran("charge") == 0
+    bank(True)
+    eventually(lambda: ran("charge") == 12_000, 40)
+    assert ran("mail") == 12_000

@@ -42,7 +42,7 @@ def test_when_nothing_succeeds_any_more_it_opens_and_says_since_when():
 def test_few_deliveries_over_a_long_time_open_it_too():
     model = Model()
     for number in range(10):
-        model.report(T0 + 50 * number, bad(str(number)))
+        model.report(T0 + 900 * number, bad(str(number)))
     assert model.state == "open"
 
 
@@ -125,8 +125,61 @@ def test_a_probe_whose_worker_dies_is_replaced():
     assert model.admit(T0 + 3, "dies")
     assert not model.admit(T0 + 32, "next")
     assert model.admit(T0 + 33, "next")
-    model.report(T0 + 34, good(), "dies")
+    model.report(T0 + 34, bad("late"), "dies")
     assert model.state == "probing"
+
+
+def test_a_probe_that_takes_longer_than_it_may_and_succeeds_has_it_go_on_all_the_same():
+    model = opened()
+    assert model.admit(T0 + 3, "slow")
+    assert model.admit(T0 + 33, "next")
+    model.report(T0 + 50, Ended(good=1, ran=47), "slow")
+    assert model.state == "ramping"
+
+
+def test_what_was_admitted_before_it_opened_again_says_nothing_of_what_is_now():
+    model = opened()
+    assert model.admit(T0 + 3, "one")
+    model.report(T0 + 3, good(), "one")
+    assert model.admit(T0 + 4, "early")
+    model.report(T0 + 5, bad("a", "b", "c"), "n")
+    assert model.state == "open"
+    model.report(T0 + 6, Ended(good=1, ran=2), "early")
+    assert model.state == "open"
+
+
+def test_what_is_to_die_is_kept_where_another_failed_too_and_nothing_has_succeeded_for_as_long():
+    model = Model()
+    model.report(T0, good())
+    model.report(T0 + 10, bad("a"))
+    model.report(T0 + 900, bad("b"))
+    model.report(T0 + 1210, Ended(failed=("a",), age=1200, last=True))
+    assert (model.state, model.since) == ("open", T0 + 10)
+
+
+@pytest.mark.parametrize(
+    ("others", "age"),
+    [
+        # Alone it is broken itself, for all that is known; so is what fails at once, by its policy.
+        ((), 1200.0),
+        (("b", "c"), 3.0),
+    ],
+)
+def test_what_is_to_die_dies_alone_and_where_it_has_not_failed_for_long(others: Sequence[str], age: float):
+    model = Model()
+    model.report(T0, bad("a"))
+    model.report(T0 + 1, bad(*others))
+    model.report(T0 + 1200, Ended(failed=("a",), age=age, last=True))
+    assert model.state == "closed"
+
+
+def test_what_is_to_die_dies_where_others_have_succeeded_meanwhile():
+    model = Model()
+    model.report(T0, bad("a", "b"))
+    model.report(T0 + 600, good())
+    model.report(T0 + 700, bad("b"))
+    model.report(T0 + 1200, Ended(failed=("a",), age=1200, last=True))
+    assert model.state == "closed"
 
 
 def test_a_probe_that_tells_nothing_is_replaced_at_once():

@@ -4,12 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.gates import gates_for, needs_gate, topic_gate
+from bridge.records.gates import gated_dependency, gates_for, needs_gate, topic_gate
 
 
 def test_a_message_passes_the_gate_of_its_topic_and_of_each_thing_that_its_handler_needs():
     assert gates_for("shop", "orders") == "shop:topic:orders"
     assert gates_for("shop", "orders", ("bank", "mail")) == "shop:topic:orders shop:needs:bank shop:needs:mail"
+
+
+def test_what_has_failed_waits_at_another_gate_of_what_it_needs():
+    assert gates_for("shop", "orders", ("bank",), again=True) == "shop:topic:orders shop:again:bank"
+    assert [gated_dependency("shop", f"shop:{kind}:the%20bank") for kind in ("needs", "again")] == ["the bank"] * 2
+    assert gated_dependency("shop", "shop:topic:bank") is None
+    assert gated_dependency("other", "shop:needs:bank") is None
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.text(min_size=1), st.text(min_size=1))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bridge.handoff.keeping import Kept
 from bridge.ledger.breakers import Known
 from bridge.pauses import needs
 from bridge.upkeep.needs import waits
@@ -38,5 +39,25 @@ def test_a_partition_is_paused_when_none_of_its_handlers_may_run():
         return SimpleNamespace(place=("orders", number), handlers=[SimpleNamespace(name=name) for name in handlers])
 
     both, one, none = partition(0, "charge", "refund"), partition(1, "charge", "notify"), partition(2)
-    assert needs.pauses([both, one, none], {"charge", "refund"}) == {("orders", 0): needs.NEEDS}
-    assert needs.pauses([both, one, none], frozenset()) == {}
+    down = Kept(frozenset({"charge", "refund"}))
+    assert needs.pauses([both, one, none], down) == {("orders", 0): needs.NEEDS}
+    assert needs.pauses([both, one, none], Kept()) == {}
+    full = Kept(down.down, frozenset({"charge"}))
+    pressed = {("orders", 0), ("orders", 1)}
+    # It says why it pauses: not that "the queue has enough".
+    assert needs.pauses([both, one, none], full, pressed) == {
+        ("orders", 0): needs.NEEDS,
+        ("orders", 1): needs.SOME,
+    }
+    assert needs.pauses([both, one, none], full) == {("orders", 0): needs.NEEDS}
+
+
+def test_where_others_go_on_what_waits_is_handed_off_until_as_much_waits_as_may():
+    charge, notify, refund = [SimpleNamespace(name=name) for name in ("charge", "notify", "refund")]
+    kept = Kept(frozenset({"charge", "refund"}), frozenset({"refund"}))
+    some: list[Any] = [charge, notify, refund]
+    assert kept.of(some) == {"refund"}
+    assert kept.of(some[:2]) == frozenset()
+    assert kept.of(some[::2]) == {"charge", "refund"}
+    assert kept.of(some[:1]) == {"charge"}
+    assert kept.of([]) == frozenset()

@@ -3,11 +3,12 @@
 -- server's), what to do ("report", "admit", "look"), the probe's name ('': none), the terms (see breakers.py): failures,
 -- ratio, window, dead letters, seconds to the first probe and at most, seconds that a probe may take, seconds of the
 -- ramp; and of a report: how many runs succeeded, whether one ended without telling anything, the seconds since what is
--- told now failed first, how many failed, their deliveries, how many died, theirs.
+-- told now failed first, the seconds since it was admitted, whether it is to die unless this is down, how many failed,
+-- their deliveries, how many died, theirs.
 --
 -- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
 -- times, why, whether it is admitted, and how many messages a shut gate may let through now.
-local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN = 1, 600, 1000, 86400, 5, 10, 3
+local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN = 1, 604800, 1000, 604800, 5, 10, 3
 local hash, failed, dead = KEYS[1], KEYS[2], KEYS[3]
 local now, act, probe = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 if not now then
@@ -65,6 +66,15 @@ local function notes(key, at, many)
   end
 end
 
+-- One that is to die now: where it is not alone in failing, and nothing has succeeded for as long as it has failed.
+local function spare(age)
+  local first = number('first')
+  local many = first > 0 and count(failed, first) or 0
+  if many < 2 or age < window then return end
+  open(string.format('%d deliveries failed, the first to its last retry, and none succeeded between', many), first,
+    first_pause)
+end
+
 local function judge()
   if now - number('begun') < SETTLE then return end
   local first = number('first')
@@ -86,10 +96,11 @@ local function judge()
 end
 
 local function report()
-  local good, unclear, bad = tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[15])
-  local died = tonumber(ARGV[16 + bad])
+  local good, unclear, age, bad = tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[14]), tonumber(ARGV[17])
+  local died = tonumber(ARGV[18 + bad])
+  local admitted_at, last = now - tonumber(ARGV[15]), ARGV[16] == '1'
   -- What failed before others succeeded is no witness: it is broken itself, for all that is known.
-  local witness = now - tonumber(ARGV[14]) >= number('ok_at')
+  local witness = now - age >= number('ok_at')
   if good > 0 then set('ok_at', now) end
   if state == 'closed' then
     if number('begun') == 0 then set('begun', now) end
@@ -101,18 +112,20 @@ local function report()
     if good > 0 then set('first', 0) end
     if bad + died > 0 and witness then
       if number('first') == 0 then set('first', now) end
-      notes(failed, 15, bad)
-      notes(dead, 16 + bad, died)
+      notes(failed, 17, bad)
+      notes(dead, 18 + bad, died)
       judge()
+      if state == 'closed' and last then spare(age) end
     end
+  elseif state ~= 'ramping' and good > 0 and probe ~= '' and admitted_at >= number('opened') then
+    -- Also of one that was replaced: it took long, and has succeeded.
+    state = 'ramping'
+    set('ramp', now)
+    set('admitted', 0)
+    set('good', good)
+    redis.call('DEL', failed, dead)
   elseif state == 'probing' and probe ~= '' and probe == s.prober then
-    if good > 0 then
-      state = 'ramping'
-      set('ramp', now)
-      set('admitted', 0)
-      set('good', good)
-      redis.call('DEL', failed, dead)
-    elseif bad + died > 0 then
+    if bad + died > 0 then
       local pause = math.min(number('pause') * 2, last_pause)
       state = 'open'
       set('pause', pause)
@@ -124,8 +137,8 @@ local function report()
   elseif state == 'ramping' and probe ~= '' then
     set('good', number('good') + good)
     if witness then
-      notes(failed, 15, bad)
-      notes(dead, 16 + bad, died)
+      notes(failed, 17, bad)
+      notes(dead, 18 + bad, died)
     end
     local wrong = count(failed, 0) + count(dead, 0)
     if bad + died > 0 and wrong >= AGAIN and wrong >= ratio * (wrong + number('good')) then

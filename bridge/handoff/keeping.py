@@ -1,0 +1,27 @@
+"""Handlers of which nothing is handed off for now, as what they need is down (pure)."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from bridge.handlers import Handler
+
+#: None of them.
+NOBODY: frozenset[str] = frozenset()
+
+
+class Kept(NamedTuple):
+    """Which they are.
+
+    Attributes:
+        down: where all handlers of a partition are among these, nothing of it is handed off: it waits in Kafka.
+        full: nothing of these is handed off, also where others of the partition go on. What is handed off of the rest
+            waits in the broker: records are read on, and those others do not wait.
+    """
+
+    down: frozenset[str] = NOBODY
+    full: frozenset[str] = NOBODY
+
+    def of(self, handlers: Iterable[Handler]) -> frozenset[str]:
+        """Those of a partition's handlers of which nothing is handed off."""
+        names = {handler.name for handler in handlers}
+        return self.down & names if names <= self.down else self.full & names
