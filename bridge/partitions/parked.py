@@ -6,7 +6,7 @@ which they lie; what becomes of the delivery is the fate of its origin, which st
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,9 +15,10 @@ from bridge.handlers import Handler
 from bridge.kafka import Record
 from bridge.ledger import OWN, Fate, Mark
 from bridge.partitions.clocks import Clocks
-from bridge.partitions.due import Budget, Due
+from bridge.partitions.due import AHEAD, Budget, Due
 from bridge.partitions.held import Held, Whose
 from bridge.partitions.partition import Partition
+from bridge.partitions.passing import KEPT, KEPT_BYTES, Passing
 from bridge.partitions.turns import Group, Portion, Portions
 from bridge.records.parked import Parked, read
 from bridge.records.row import size_of
@@ -93,7 +94,9 @@ class ParkedPartition(Partition):
         self.more = False
         self._group, self._cluster, self._clock = of.group, of.cluster, clock
         self._clocks = Clocks(f"{topic}-{number}", of.delay)
-        self._due = Due(budget)
+        self._due, self._passing = Due(budget), Passing()
+        #: Without a ledger nobody would know of what is read again that it went out.
+        self._may_pass = False
         self._held: dict[int, Held] = {}
         self._ripe: dict[Whose, dict[int, None]] = {}
         #: By identity and number, the offset of the record that is held or handed off.
@@ -104,10 +107,14 @@ class ParkedPartition(Partition):
     def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
         """Take in records as far as they are due soon; from `rewind` on they are to be read again later."""
         known = found[OWN] if found is not None else bytes(len(records))
+        self._may_pass = found is not None
+        passed: set[int] = set()
         read_: list[tuple[Record, Parked | None]] = []
         for record, fate in zip(records, known, strict=True):
             parked = self._read(record) if fate in _OPEN else None
-            if parked is not None and not self._fits(record, parked):
+            if parked is not None and self._passes(record, parked):
+                passed.add(record.offset() or 0)
+            elif parked is not None and not self._fits(record, parked):
                 self.rewind = record.offset() or 0
                 break
             read_.append((record, parked))
@@ -115,7 +122,7 @@ class ParkedPartition(Partition):
         marks = [Mark(self.account, gap, Fate.GAP) for gap in self.offsets.read(offsets) if found is not None]
         if found is not None and offsets:
             self.offsets.learn(OWN, offsets, known[: len(offsets)])
-        return marks + self._leave_out(read_, known)
+        return marks + self._leave_out(read_, known, passed)
 
     def _read(self, record: Record) -> Parked | None:
         parked = read(record, self._cluster, self.topic_id)
@@ -135,14 +142,27 @@ class ParkedPartition(Partition):
         self._remember(held)
         return True
 
-    def _leave_out(self, read_: Sequence[tuple[Record, Parked | None]], known: bytes) -> list[Mark]:
+    def _passes(self, record: Record, parked: Parked) -> bool:
+        """Whether a record is passed over: it is due, and of its handler nothing goes out."""
+        offset, delivery = record.offset() or 0, parked.delivery
+        second = self._known.get((delivery.identity, delivery.number), offset) != offset
+        if second or offset in self._held or not self._passing.passes(delivery.handler):
+            return False
+        if parked.due / 1000 > self._clock() + AHEAD:
+            return False
+        self._passing.over(offset)
+        return True
+
+    def _leave_out(
+        self, read_: Sequence[tuple[Record, Parked | None]], known: bytes, passed: Collection[int]
+    ) -> list[Mark]:
         """What is none of ours, and second records of a delivery: there is nothing to do for them."""
         gaps, twice = [], []
         for (record, parked), fate in zip(read_, known, strict=False):
             offset = record.offset() or 0
             if fate in _OPEN and parked is None:
                 gaps.append(offset)
-            elif parked is not None and offset not in self._held:
+            elif parked is not None and offset not in self._held and offset not in passed:
                 twice.append(offset)
         self.strange += len(gaps)
         for offsets, fate in ((gaps, Fate.GAP), (twice, Fate.DONE)):
@@ -228,6 +248,7 @@ class ParkedPartition(Partition):
 
     def handed(self, handler: str, offsets: Sequence[int]) -> None:
         """The broker has these deliveries."""
+        self._passing.went(handler, self._clock())
         self._let_go(offsets, Fate.HANDED)
 
     def settle(self, handler: str, offsets: Sequence[int], fate: Fate) -> list[Mark]:
@@ -240,6 +261,33 @@ class ParkedPartition(Partition):
         for offset in offsets:
             if (held := self._held.pop(offset, None)) is not None:
                 self._due.gone(held.size)
+
+    # What makes room for others
+
+    def _make_room(self) -> None:
+        """Hold little of handlers of which nothing goes out; read again what was passed over of one that goes on."""
+        ready, now = self.ready, self._clock()
+        self._passing.see(ready.keys(), now)
+        if self._due.full and self._may_pass:
+            for handler in list(self._passing.still(now)):
+                self._release(handler)
+        if not self.more and self.rewind is None:
+            self.rewind = self._passing.back(self.ready)
+
+    def _release(self, handler: str) -> None:
+        kept = size = 0
+        for whose in [each for each in self._ripe if each.handler == handler]:
+            for offset in list(self._ripe[whose]):
+                size += self._held[offset].size
+                if kept < KEPT and (not kept or size <= KEPT_BYTES):
+                    kept += 1
+                    continue
+                del self._ripe[whose][offset]
+                self._due.gone(self._held.pop(offset).size)
+                self._passing.over(offset)
+            if not self._ripe[whose]:
+                del self._ripe[whose]
+        self._passing.keeps(handler, kept)
 
     # How it ends
 
@@ -255,6 +303,7 @@ class ParkedPartition(Partition):
 
     def pressure(self) -> str | None:
         """Why this partition must pause, or `None`."""
+        self._make_room()
         window = self.offsets.size if self.chosen.commit == "completion" else 0
         if window > self._window * (0.5 if self._paused else 1.0):
             self._paused = "one that is not settled holds back the commit (kafka_window)"

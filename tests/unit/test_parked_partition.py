@@ -8,8 +8,9 @@ from confluent_kafka import Message as Record
 from bridge.handoff.origins import leave_out_ended
 from bridge.handoff.packing import pack
 from bridge.ledger import OWN, Account, Fate, Mark
-from bridge.partitions.due import FAR, LOW, Budget
+from bridge.partitions.due import FAR, LOW, MOST, Budget
 from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
+from bridge.partitions.passing import KEPT, STILL
 from bridge.partitions.turns import Portion
 from bridge.records.header import from_header
 from bridge.records.message import Delivery, Message
@@ -202,3 +203,47 @@ def test_how_late_it_is_counts_from_the_first_that_is_due_until_it_is_handed_off
     assert world.partition.late == 9.0
     world.take()
     assert world.partition.late == 0.0
+
+
+def test_a_handler_of_which_nothing_goes_out_fills_no_partition_and_all_of_it_goes_out_when_it_goes_on() -> None:
+    world = World(commit="handoff")
+    partition = world.partition
+    of_both = [*(record(n) for n in range(MOST + 500)), record(MOST + 500, handler=NOTIFY)]
+    marked = bytearray(len(of_both))
+
+    at = 0
+
+    def read_on() -> None:
+        nonlocal at
+        while True:
+            paused = partition.pressure()
+            if partition.rewind is not None:
+                at, partition.rewind = partition.rewind, None
+            if paused or at == len(of_both):
+                return
+            world.receive(*of_both[at : at + 150], fates=bytes(marked[at : at + 150]))
+            at = min(at + 150, len(of_both))
+
+    def hand_out(room: dict[str, int]) -> list[int]:
+        out = []
+        for group, _ in partition.take({name: Portion(10, 10, count) for name, count in room.items()}):
+            partition.handed(group.handler, group.offsets)
+            for offset in group.offsets:
+                marked[offset] = Fate.HANDED
+            out += group.offsets
+        return out
+
+    read_on()
+    assert partition.offsets.window.stop == MOST
+    assert hand_out({CHARGE: 0, NOTIFY: 1}) == []
+    world.now += STILL
+    read_on()
+    assert hand_out({CHARGE: 0, NOTIFY: 1}) == [MOST + 500]
+    assert partition.ready == {CHARGE: KEPT}
+    assert partition.safe() == 0
+    out: list[int] = []
+    while some := hand_out({CHARGE: 1, NOTIFY: 1}):
+        out += some
+        read_on()
+    assert sorted(out) == list(range(MOST + 500))
+    assert partition.safe() == MOST + 501
