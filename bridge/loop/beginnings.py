@@ -192,7 +192,7 @@ class Beginnings:
         # Where the client knows the epoch, it sees that the log still has what was read, or goes back to where it ends.
         kept = each.met.kept and each.met.offset is not None and each.start >= each.met.offset
         # What was skipped because it is settled was read too, whoever committed.
-        epoch = each.met.epoch if kept or each.start > each.first else -1
+        epoch = each.met.epoch if kept or each.met.back or each.start > each.first else -1
         try:
             consumer.seek(TopicPartition(*place, each.start, leader_epoch=epoch))
         except KafkaException as error:

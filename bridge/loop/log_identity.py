@@ -13,11 +13,13 @@ class Met(NamedTuple):
         offset: where to go on; `None` where nobody has been yet.
         kept: whether the commit stands as it is.
         epoch: the leader epoch up to which the log was read, for Kafka's client to check; -1 if it is not known.
+        back: whether the log went back: it may have lost more than its end says, and have other records there.
     """
 
     offset: int | None
     kept: bool
     epoch: int
+    back: bool = False
 
 
 class Said(NamedTuple):
@@ -67,7 +69,7 @@ def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int)
     epoch = said.epoch if epoch < 0 else epoch
     log = KnownLog(topic_id, max((each.turn for each in same), default=0), epoch)
     if said.offset is not None and said.offset > high:
-        return log._replace(turn=log.turn + 1), Met(high, False, epoch), "went back"
+        return log._replace(turn=log.turn + 1), Met(high, False, epoch, back=True), "went back"
     ours = told is not None and told.id == log.id
     return log, Met(said.offset, ours, epoch), None
 

@@ -26,8 +26,8 @@ ID = "abc"
         # Another bridge was in the new one already.
         (KnownLog("old", 0, 5), Said(7, ID, 1), KnownLog(ID, 0, 1), Met(7, True, 1), None),
         # The end lies below what is committed.
-        (KnownLog(ID, 0, 3), Said(15, ID, 3), KnownLog(ID, 1, 3), Met(10, False, 3), "went back"),
-        (None, Said(15, None, -1), KnownLog(ID, 1), Met(10, False, -1), "went back"),
+        (KnownLog(ID, 0, 3), Said(15, ID, 3), KnownLog(ID, 1, 3), Met(10, False, 3, back=True), "went back"),
+        (None, Said(15, None, -1), KnownLog(ID, 1), Met(10, False, -1, back=True), "went back"),
         # The commit went back, and the bridge ended before the ledger knew: the commit counts.
         (KnownLog(ID, 1, 3), Said(8, f"{ID}.2", 3), KnownLog(ID, 2, 3), Met(8, True, 3), None),
         # The ledger knew of it, and the commit is of the log before.

@@ -73,7 +73,7 @@ class Model(RuleBasedStateMachine):
         while start in self.of() and start < len(self.log):
             start += 1
         self.position = self.expected = start
-        self.read_epoch = met.epoch if met.kept or start > first else -1
+        self.read_epoch = met.epoch if met.kept or met.back or start > first else -1
         self.check_position(self.read_epoch)
 
     def of(self) -> set[int]:
@@ -125,6 +125,18 @@ class Model(RuleBasedStateMachine):
             self.read(5)
         missing = [at for at, (_, record) in enumerate(self.log) if record not in self.handled]
         assert not missing, f"never handled: {missing}"
+
+
+def test_a_log_that_lost_all_and_has_another_record_since_is_read_from_that() -> None:
+    bridge = Model()
+    bridge.begin()
+    bridge.produce(2)
+    bridge.read(2)
+    bridge.the_log_loses_its_end(0)
+    bridge.commit()
+    bridge.produce(1)
+    bridge.start_bridge()
+    bridge.teardown()
 
 
 TestLogs = Model.TestCase
