@@ -161,6 +161,8 @@ def test_what_was_parked_runs_when_it_is_due_with_its_attempts_counted_and_ends_
     stack.bridge()
     worker = stack.worker()
     cured, asked, patient, dies = stack.produce("orders", {"fail": 2}, {"later": 1.5}, {"later": 4.5}, {"fail": 9})
+    # What is parked is settled, too: until it comes due.
+    eventually(lambda: len(stack.done()) == 3 and stack.dead_letters("orders"), 60)
     found = all_settled(stack, "orders", done=3, dead=1)
     assert found["clean"]
     assert sorted(stack.done()) == sorted([cured, asked, patient])
