@@ -76,7 +76,8 @@ class Model:
                 self._spare(now, ended.age)
 
     def _spare(self, now: float, age: float) -> None:
-        if self.first and self._since(self.failed, self.first) >= 2 and age >= self.terms.window:
+        many = self._since(self.failed, self.first) if self.first else 0
+        if many >= self.terms.failures or (many >= 2 and age >= self.terms.window):
             self._open(now, self.first, min(FIRST_PROBE, self.terms.probe_every))
 
     def _probed(self, now: float, ended: Ended) -> None:

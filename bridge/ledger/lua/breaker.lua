@@ -70,7 +70,8 @@ end
 local function spare(age)
   local first = number('first')
   local many = first > 0 and count(failed, first) or 0
-  if many < 2 or age < window then return end
+  -- So many are enough at once: retries that are over within the second of SETTLE are not to be waited for.
+  if many < failures and (many < 2 or age < window) then return end
   open(string.format('%d deliveries failed, the first to its last retry, and none succeeded between', many), first,
     first_pause)
 end
