@@ -35,7 +35,7 @@ def test_a_limit_ends_the_message_that_overran_and_none_beside_it(limited: Stack
     }
     all_settled(limited, "limited", done=16, dead=2)
     begun = Counter(run.coordinates for run in limited.runs() if run.outcome == "begun")
-    assert begun == Counter({**dict.fromkeys(placed, 1), hard: 4}), "once in its batch, then alone until it is poison"
+    assert begun == Counter({**dict.fromkeys(placed, 1), hard: 3}), "once in its batch, then alone until it is poison"
     worker.says("overran its hard time limit of 2 s")
 
 
