@@ -10,13 +10,13 @@ would look for its fate in the wrong place, leaves it to others.
 """
 
 from base64 import b64decode
-from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bridge.errors import MalformedDelivery
+from bridge.records.as_text import to_bytes, to_headers, to_pairs, to_text
 from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure
 from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message, Via
@@ -214,7 +214,7 @@ def _row(
     dead: Dead | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> list[Any]:
-    row = [offset, timestamp, _text(key), _text(value), _pairs(headers) if headers else None]
+    row = [offset, timestamp, to_text(key), to_text(value), to_pairs(headers) if headers else None]
     return [*row, _besides(dead, more)] if dead is not None or more else row
 
 
@@ -231,7 +231,7 @@ def _columns(rows: Sequence[Row]) -> _Json:
         "values": _joined(values),
     }
     if any(headers):
-        columns["headers"] = {str(at): _pairs(found) for at, found in enumerate(headers) if found}
+        columns["headers"] = {str(at): to_pairs(found) for at, found in enumerate(headers) if found}
     if any(dead) or any(more):
         besides = enumerate(map(_besides, dead, more))
         columns["more"] = {str(at): found for at, found in besides if found}
@@ -255,19 +255,11 @@ def _runs(offsets: Sequence[int]) -> list[list[int]]:
 def _joined(parts: Sequence[bytes | None]) -> _Json | None:
     """All of a column in one text, and the size of each; `None` where no message has any."""
     if None not in parts:
-        return {"sizes": list(map(len, parts)), "bytes": _text(b"".join(parts))}  # type: ignore[arg-type]
+        return {"sizes": list(map(len, parts)), "bytes": to_text(b"".join(parts))}  # type: ignore[arg-type]
     there = [part for part in parts if part is not None]
     if not there:
         return None
-    return {"sizes": [None if part is None else len(part) for part in parts], "bytes": _text(b"".join(there))}
-
-
-def _pairs(headers: Iterable[Header]) -> list[list[str | None]]:
-    return [[name, _text(given)] for name, given in headers]
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else b2a_base64(value, newline=False).decode("ascii")
+    return {"sizes": [None if part is None else len(part) for part in parts], "bytes": to_text(b"".join(there))}
 
 
 # Reading
@@ -361,9 +353,9 @@ def _from_row(row: Sequence[Any]) -> _Parts:
     return (
         int(offset),
         None if timestamp is None else int(timestamp),
-        _bytes(key),
-        _bytes(value),
-        _headers(headers),
+        to_bytes(key),
+        to_bytes(value),
+        to_headers(headers),
         row[5] if len(row) > 5 else {},
     )
 
@@ -373,7 +365,7 @@ def _from_columns(columns: Mapping[str, Any]) -> Iterable[_Parts]:
     count = len(timestamps)
     headers: list[Headers] = [()] * count
     for at, found in (columns.get("headers") or {}).items():
-        headers[_at(at, count)] = _headers(found)
+        headers[_at(at, count)] = to_headers(found)
     more: list[Mapping[str, Any]] = [{}] * count
     for at, found in (columns.get("more") or {}).items():
         more[_at(at, count)] = found
@@ -461,11 +453,3 @@ def _malformed(handler: str, why: str) -> str:
         f"A message for {handler} has a `{HEADER}` header that the bridge did not write: {why}. "
         "Only the bridge may send it; call the handler's .delay() without that header."
     )
-
-
-def _headers(pairs: Iterable[Any] | None) -> Headers:
-    return tuple((str(name), _bytes(given)) for name, given in pairs) if pairs else ()
-
-
-def _bytes(value: str | None) -> bytes | None:
-    return None if value is None else b64decode(value, validate=True)

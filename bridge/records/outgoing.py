@@ -6,12 +6,12 @@ was made again. The n-th message of a delivery has the same id in every run of t
 """
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.errors import AlreadySettled, CannotSettle
+from bridge.records.as_text import to_bytes, to_headers, to_pairs, to_text
 from bridge.records.settled import mark_of, put_in_outbox, settle_with
 from bridge.records.user_database import Home, Transaction, home_of
 
@@ -33,15 +33,9 @@ class Outgoing:
     value: bytes | None = field(default=None, repr=False)
     headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes of its key and value."""
-        return len(self.key or b"") + len(self.value or b"")
-
     def to_data(self) -> list[Any]:
         """As JSON-able data."""
-        pairs = [[name, _text(given)] for name, given in self.headers]
-        return [self.topic, self.id, _text(self.key), _text(self.value), pairs]
+        return [self.topic, self.id, to_text(self.key), to_text(self.value), to_pairs(self.headers)]
 
     @classmethod
     def from_data(cls, data: Any) -> "Outgoing":
@@ -51,8 +45,7 @@ class Outgoing:
             ValueError, TypeError: it is nothing that `to_data` gave.
         """
         topic, name, key, value, pairs = data
-        headers = tuple((str(each), _bytes(given)) for each, given in pairs)
-        return cls(str(topic), str(name), _bytes(key), _bytes(value), headers)
+        return cls(str(topic), str(name), to_bytes(key), to_bytes(value), to_headers(pairs))
 
 
 class Outbox:
@@ -177,11 +170,3 @@ def _encoded(given: str | bytes | None, what: str) -> bytes | None:
     if isinstance(given, str):
         return given.encode()
     raise TypeError(f"message.publish: its {what} is text, bytes or None; it was given {type(given).__name__}.")
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode("ascii")
-
-
-def _bytes(value: str | None) -> bytes | None:
-    return None if value is None else b64decode(value, validate=True)

@@ -1,7 +1,7 @@
 """Which retry and replay topics belong to a source: their names read backwards, by the patterns (pure)."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 from bridge.topics.names import TopicNames
@@ -103,7 +103,3 @@ def _retries(names: TopicNames, topic: str) -> re.Pattern[str]:
 
 def _seconds(tier: str) -> int:
     return int(tier[:-1]) * _SECONDS[tier[-1]]
-
-
-#: By topic of ours.
-Ours = Mapping[str, Belonging]
