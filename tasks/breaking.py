@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from celery import Celery
@@ -18,11 +19,11 @@ from bridge.errors import BridgeError
 from bridge.ledger import Ledger
 from bridge.ledger.breakers import Breakers, Ended, Known, bring_in_line
 from bridge.records.message import Delivery
-from lossless.transport.channel import Channel
 from lossless.transport.gates import Gates
 from tasks import observing
 from tasks.aftermath import LOST, cleared_of_losses, overran
 from tasks.breaker import Breaker
+from tasks.gates import with_gates
 from tasks.policy import EXHAUSTED, EXPIRED, Again, Bury, Decision
 from tasks.running import MessageTask
 
@@ -83,7 +84,7 @@ class Breaking:
         key = (os.getpid(), group)
         if key not in cls._of_group:
             cls._of_group[key] = _breakers(task.app, group)
-        return cls(task.breaker, group, cls._of_group[key], lambda act: _with_gates(task.app, act))
+        return cls(task.breaker, group, cls._of_group[key], partial(with_gates, task.app))
 
     def admits(self) -> bool:
         """Whether the next delivery may run."""
@@ -214,14 +215,3 @@ def _breakers(app: Celery, group: str) -> Breakers | None:
     if chosen.ledger_url is None:
         return None
     return Breakers(Ledger(chosen.ledger_url, "", group, timeout=ANSWER_WITHIN, named=chosen.ledger_named))
-
-
-def _with_gates(app: Celery, act: Callable[[Gates], None]) -> None:
-    """A bridge does it too, within a second: what goes wrong here is no fault."""
-    try:
-        with app.producer_or_acquire() as producer:
-            channel: Any = producer.channel
-            if isinstance(channel, Channel):
-                act(Gates(channel.bare_client(), channel.keys.prefix))
-    except Exception as error:
-        logger.debug("gates: %r", error)

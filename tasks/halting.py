@@ -9,11 +9,9 @@ halted, or runs and asks again.
 import os
 import socket
 import time
-from collections.abc import Callable
 from typing import Final
 
 from celery import Celery
-from kombu.exceptions import KombuError
 
 from bridge import settings
 from bridge.ledger.deciding import decide, standing
@@ -25,6 +23,7 @@ from lossless.transport.gates import Gates
 from tasks import observing, telling
 from tasks.control import Control
 from tasks.errors import StopConsuming, TopicHalted
+from tasks.gates import with_gates
 
 logger = observing.log(__name__)
 
@@ -62,7 +61,7 @@ class Halting:
         if self._control.halt(self._topic) is None or (found := self._control.halt(self._topic, anew=True)) is None:
             return
         # It was taken before the gate was shut; or Redis was wiped, and all gates are open.
-        self._with_gates(lambda gates: self._shut_while_halted(gates, found))
+        with_gates(self._app, lambda gates: self._shut_while_halted(gates, found))
         raise TopicHalted(f"topic {self._topic!r} is halted by {found.by}: {found.why}")
 
     def stop(self, delivery: Delivery, failure: Failure, error: BaseException) -> None:
@@ -81,7 +80,7 @@ class Halting:
             outcome = decide(chosen, self._control.mirror, key, data, by, why, before)
             telling.halted(delivery, why, outcome.unpublished)
         self._control.forget()
-        self._with_gates(lambda gates: gates.shut(self.gate, why))
+        with_gates(self._app, lambda gates: gates.shut(self.gate, why))
 
     def _shut_while_halted(self, gates: Gates, found: Decision) -> None:
         if gates.allowed(self.gate) is not None:
@@ -90,20 +89,6 @@ class Halting:
         # Whoever resumes it says so first, and opens the gate then: that may have been in between.
         if self._control.halt(self._topic, anew=True) is None:
             gates.open(self.gate)
-
-    def _with_gates(self, act: Callable[[Gates], None]) -> None:
-        """Do it where the broker has gates; where it does not answer, bridges bring the gates in order."""
-        try:
-            with self._app.producer_or_acquire() as producer:
-                connection = producer.connection
-                try:
-                    gates = getattr(producer.channel, "gates", None)
-                    if gates is not None:
-                        act(gates)
-                except (*connection.connection_errors, *connection.channel_errors) as error:
-                    logger.debug("the gate of topic %r is not known: %s", self._topic, error)
-        except (KombuError, OSError) as error:
-            logger.debug("the broker does not answer for the gate of topic %r: %s", self._topic, error)
 
 
 def _why(failure: Failure, error: BaseException) -> str:

@@ -169,9 +169,8 @@ class Broker:
         Raises:
             HandoffFailed: the broker does not answer.
         """
-        with self.producer() as producer:
-            channel: Any = producer.channel
-            return Gates(channel.bare_client(), channel.keys.prefix).aside() if isinstance(channel, Channel) else {}
+        with self.gates() as gates:
+            return {} if gates is None else gates.aside()
 
     @contextmanager
     def gates(self) -> Iterator[Gates | None]:

@@ -6,7 +6,7 @@ of what no handler names any more (a breaker was renamed, or taken away) are ope
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
@@ -15,7 +15,6 @@ from bridge.ledger import Ledger
 from bridge.ledger.breakers import Breakers, Known, bring_in_line
 from bridge.metrics import BridgeMetrics
 from bridge.records.gates import again_gate, gated_dependency, needs_gate
-from lossless.transport.channel import Channel
 from lossless.transport.gates import Gates
 
 logger = logging.getLogger(__name__)
@@ -73,11 +72,9 @@ class Needs:
 
     def _bring_in_line(self, known: Mapping[str, Known]) -> dict[str, Aside] | None:
         """How many messages wait for each; `None` where the broker has no gates."""
-        with self._broker.producer() as producer:
-            channel: Any = producer.channel
-            if not isinstance(channel, Channel):
+        with self._broker.gates() as gates:
+            if gates is None:
                 return None
-            gates = Gates(channel.bare_client(), channel.keys.prefix)
             shut = gates.shut_names()
             self._open_unnamed(gates, [gate for gate in shut if self._is_unnamed(gate, known)])
             if not shut and all(each.is_closed for each in known.values()):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from bridge import settings
 from bridge.errors import LedgerUnavailable, NotDecided
@@ -139,11 +140,9 @@ def gates() -> Gates:
 
 @pytest.fixture
 def halting_of(control: Control, gates: Gates) -> Halting:
-    connection = SimpleNamespace(connection_errors=(), channel_errors=())
-
     @contextmanager
     def producer() -> Any:
-        yield SimpleNamespace(connection=connection, channel=SimpleNamespace(gates=gates))
+        yield SimpleNamespace(channel=SimpleNamespace(gates=gates))
 
     app: Any = SimpleNamespace(producer_or_acquire=producer)
     return Halting(app, Batch("charge", "orders", 0, (), group="bridge"), control)
@@ -158,6 +157,18 @@ def test_a_delivery_of_a_halted_topic_does_not_run_and_its_gate_is_shut_where_th
     with pytest.raises(TopicHalted, match="halted by ann: the bank is closed"):
         halting_of.check()
     assert gates.shut_ones == {"bridge:topic:orders"}
+
+
+@pytest.mark.parametrize("error", [OSError("no route"), ResponseError("OOM command not allowed")])
+def test_a_delivery_of_a_halted_topic_does_not_run_though_the_broker_does_not_answer(
+    mirror: Mirror, halting_of: Halting, gates: Gates, error: Exception
+):
+    def fail() -> None:
+        raise error
+
+    mirror.stands, gates.meanwhile = HALT, fail
+    with pytest.raises(TopicHalted):
+        halting_of.check()
 
 
 def test_what_was_resumed_a_moment_ago_runs_though_it_was_last_known_as_halted(
