@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.errors import CannotSettle
 
@@ -45,29 +45,6 @@ _there: set[str] = set()
 _making = threading.Lock()
 
 Row = Mapping[str, Any]
-
-
-class Home(Protocol):
-    """A user's database, after the handler's transaction: what lies in its outbox.
-
-    Attributes:
-        name: which database it is; without a password.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    def left(self, mark: str) -> list[str]:
-        """What of one delivery lies there, in order."""
-
-    def old(self, whose: str, before: float, most: int) -> dict[str, list[str]]:
-        """By delivery, what of one group of one Kafka has lain there since before some moment (Unix time)."""
-
-    def take_out(self, mark: str) -> None:
-        """Forget what of one delivery lies there: it is published."""
-
-    def put_behind(self, mark: str, now: float) -> None:
-        """It could not be published: others are looked at first."""
 
 
 def insert(session: Any, name: str, row: Row) -> bool:
@@ -110,8 +87,8 @@ def _is_django(session: Any) -> bool:
     return hasattr(session, "in_atomic_block")
 
 
-class _Home:
-    """What both homes do, each by statements that any database takes.
+class Home:
+    """A user's database, after the handler's transaction: what lies in its outbox. By statements that any takes.
 
     Parameters:
         name: which database it is; without a password.
@@ -121,11 +98,12 @@ class _Home:
         self.name = name
 
     def left(self, mark: str) -> list[str]:
-        return [
-            body for (body,) in self._do(f"SELECT body FROM {OUTBOX} WHERE mark = :mark ORDER BY number", mark=mark)
-        ]
+        """What of one delivery lies there, in order."""
+        asked = f"SELECT body FROM {OUTBOX} WHERE mark = :mark ORDER BY number"
+        return [body for (body,) in self._do(asked, mark=mark)]
 
     def old(self, whose: str, before: float, most: int) -> dict[str, list[str]]:
+        """By delivery, what of one group of one Kafka has lain there since before some moment (Unix time)."""
         asked = (
             f"SELECT mark FROM {OUTBOX} WHERE whose = :whose AND written_at < :before ORDER BY written_at LIMIT :most"
         )
@@ -133,9 +111,11 @@ class _Home:
         return {mark: self.left(mark) for mark in marks}
 
     def take_out(self, mark: str) -> None:
+        """Forget what of one delivery lies there: it is published."""
         self._do(f"DELETE FROM {OUTBOX} WHERE mark = :mark", mark=mark)
 
     def put_behind(self, mark: str, now: float) -> None:
+        """It could not be published: others are looked at first."""
         self._do(f"UPDATE {OUTBOX} SET written_at = :now WHERE mark = :mark", mark=mark, now=now)
 
     def _do(self, statement: str, **values: Any) -> list[Any]:
@@ -143,7 +123,7 @@ class _Home:
         raise NotImplementedError
 
 
-class _EngineHome(_Home):
+class _EngineHome(Home):
     def __init__(self, engine: Engine) -> None:
         super().__init__(str(engine.url))
         self._engine = engine
@@ -177,7 +157,7 @@ class _EngineHome(_Home):
         return list(done.all()) if done.returns_rows else []
 
 
-class _DjangoHome(_Home):
+class _DjangoHome(Home):
     def __init__(self, connection: Any) -> None:
         super().__init__(str(connection.alias))
         self._connection = connection
