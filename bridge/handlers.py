@@ -1,13 +1,15 @@
-"""Which handlers a topic has, read off the tasks of the Celery app."""
+"""Which handlers a topic has, and how long they wait, read off the tasks of the Celery app."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from celery import Celery
 from celery.exceptions import QueueNotFound
 
-from bridge.errors import SettingsError
+from bridge.errors import BridgeError, SettingsError
+from bridge.records.policies import Data, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,23 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 longest_delay=task.policy.longest_delay,
             )
     return Routes(found), faults
+
+
+def changed_handlers(app: Celery, routes: Routes, policies: Mapping[str, Data]) -> list[Handler]:
+    """The handlers whose policy people have changed, as they wait by it; what is not in force is left out."""
+    found = []
+    for name, data in policies.items():
+        if name in routes.handlers:
+            task: Any = app.tasks[name]
+            with suppress(BridgeError):
+                found.append(waiting_by(routes.handlers[name], task.changing.policy(values(data))))
+    return found
+
+
+def waiting_by(handler: Handler, policy: Any) -> Handler:
+    """A handler as it waits by another policy than its code's."""
+    delays = None if policy.delays is None else tuple(policy.delays)
+    return replace(handler, retry_delays=delays, longest_delay=policy.longest_delay)
 
 
 def queue_of(app: Celery, task: Any) -> str:

@@ -11,13 +11,15 @@ from bridge import settings
 from bridge.commands.standing import of_redis
 from bridge.commands.status import facts_of
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
-from bridge.handlers import Routes
+from bridge.handlers import Routes, changed_handlers
 from bridge.handoff.broker import broker_fault, connection_to
 from bridge.kafka import AdminClient, KafkaException, admin_client, client_fault, consumer_client
 from bridge.ledger import Ledger
+from bridge.records.policies import changed_policies
 from bridge.settings import Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
 from bridge.topics.belonging import ambiguities
+from bridge.topics.control import published
 from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind
 from bridge.topics.survey import Seen, survey
@@ -46,7 +48,7 @@ def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]
     found = [Finding("fault", fault) for fault in faults]
     found.extend(_settings(chosen, routes))
     if not any(fault.startswith("KAFKA_") for fault in faults):
-        found.extend(_kafka(chosen, routes))
+        found.extend(_kafka(app, chosen, routes))
     broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
     found.extend(broker)
     # A Redis that is frozen costs seconds for each question: the same one is not asked again.
@@ -87,7 +89,7 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
         yield Finding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
 
 
-def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
+def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
     place = chosen.kafka["bootstrap.servers"]
     try:
         # Some properties are only read when a client is made: a certificate's file, for instance.
@@ -98,13 +100,17 @@ def _kafka(chosen: Settings, routes: Routes) -> Iterator[Finding]:
         yield Finding("fault", f"Kafka at {place}: {_words(error)}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?")
         return
     yield Finding("ok", f"Kafka at {place} answers.")
-    yield from _topics(admin, chosen, routes)
+    yield from _topics(app, admin, chosen, routes)
 
 
-def _topics(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[Finding]:
-    """What is wrong with topics, and for how long dead letters are kept, where Kafka tells."""
+def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    """What is wrong with topics, and for how long dead letters are kept, where Kafka tells.
+
+    What a policy needs that people have changed is needed too.
+    """
     try:
-        found = survey(admin, chosen, routes)
+        decided = {key: each.decision for key, each in published(chosen).standing.items()}
+        found = survey(admin, chosen, routes, changed_handlers(app, routes, changed_policies(decided)))
     except KafkaUnavailable as error:
         yield Finding("fault", str(error))
         return

@@ -5,7 +5,6 @@ What may be changed is the handler's to say: it is asked through its task on the
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,7 +12,7 @@ from celery import Celery
 
 from bridge.commands.decisions import Decisions, decisions
 from bridge.errors import BridgeError, KafkaUnavailable, PolicyRefused, UnknownHandler
-from bridge.handlers import Handler, Routes
+from bridge.handlers import Handler, Routes, waiting_by
 from bridge.ledger.deciding import Outcome
 from bridge.records.control import Decision, policy_key
 from bridge.records.policies import Data, changed_options, changed_policies, steps, summary, values, with_set, without
@@ -138,15 +137,6 @@ def fault_of(app: Celery, routes: Routes, name: str, data: Data) -> str | None:
     return None
 
 
-def changed_handlers(app: Celery, routes: Routes, policies: Mapping[str, Data]) -> list[Handler]:
-    """The handlers whose policy was changed, as they wait by what is in force."""
-    return [
-        _waiting_by(routes.handlers[name], _task(app, name).changing.policy(values(data)))
-        for name, data in policies.items()
-        if fault_of(app, routes, name, data) is None
-    ]
-
-
 def shown(app: Celery, routes: Routes, name: str, data: Data) -> dict[str, Any]:
     """One handler as `policies` has it."""
     fault = fault_of(app, routes, name, data)
@@ -182,7 +172,7 @@ def _data(group: Decisions, handler: str) -> Data:
 
 def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
     """Make the retry topics that a policy needs; those that are not there, with why."""
-    wanting = _waiting_by(handler, policy)
+    wanting = waiting_by(handler, policy)
     routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.of(settings)
     missing = {}
     for topic in handler.topics:
@@ -194,11 +184,6 @@ def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
             if fault is not None:
                 missing[names.retry(topic, delay)] = fault
     return missing
-
-
-def _waiting_by(handler: Handler, policy: Any) -> Handler:
-    delays = None if policy.delays is None else tuple(policy.delays)
-    return replace(handler, retry_delays=delays, longest_delay=policy.longest_delay)
 
 
 def _refuse_rest(

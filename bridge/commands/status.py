@@ -14,11 +14,11 @@ from celery import Celery
 
 from bridge.commands.halt import halts, shown
 from bridge.commands.opened import opened
-from bridge.commands.policy import changed_handlers, fault_of, stale
+from bridge.commands.policy import fault_of, stale
 from bridge.commands.problems import problems
 from bridge.commands.tiers import tiers
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable, NothingAnswers
-from bridge.handlers import Handler, Routes
+from bridge.handlers import Handler, Routes, changed_handlers
 from bridge.handoff.broker import Broker
 from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook

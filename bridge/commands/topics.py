@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from celery import Celery
 
 from bridge.commands.decisions import decisions
-from bridge.commands.policy import changed_handlers
 from bridge.errors import KafkaUnavailable, NotDecided
-from bridge.handlers import Routes
+from bridge.handlers import Routes, changed_handlers
 from bridge.kafka import AdminClient, KafkaException, admin_client
 from bridge.records.policies import changed_policies
 from bridge.settings import Settings

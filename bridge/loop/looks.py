@@ -112,6 +112,7 @@ class Looks:
         self._parts.sources.look(kafka.dying, kafka.parked)
 
     def _kafka(self) -> None:
+        self._parts.before.waits.see(self._parts.before.decided.policies)
         self._parts.before.kafka.ask(self._parts.assignment)
         if self._parts.sources.letters.wanted:
             self._parts.before.kafka.ask_letters()

@@ -34,6 +34,7 @@ from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
 from bridge.topics.needed import needed
+from bridge.upkeep.changed_waits import ChangedWaits
 from bridge.upkeep.decided import Decided
 from bridge.upkeep.gauges import Gauges
 from bridge.upkeep.kafka_state import KafkaState
@@ -56,6 +57,7 @@ class Before:
     kafka: KafkaState
     blockage: Blockage
     decided: Decided
+    waits: ChangedWaits
     metrics: BridgeMetrics
     clock: Callable[[], float]
 
@@ -71,7 +73,8 @@ class Before:
         metrics.show_policies((), routes.handlers)
         broker = Broker(app)
         decided = Decided.of(settings, metrics, broker, LEDGER_WITHIN, clock)
-        return cls(settings, routes, broker, catalog, kafka, blockage, decided, metrics, clock)
+        waits = ChangedWaits(app, settings, routes, catalog)
+        return cls(settings, routes, broker, catalog, kafka, blockage, decided, waits, metrics, clock)
 
     @property
     def fsyncs(self) -> bool:

@@ -70,6 +70,12 @@ class Catalog:
         self._letters = {source: names.dead_letters(source) for source in self._topics}
         self.letters: dict[str, list[Place]] = {}
 
+    def need(self, ours: Iterable[Ours]) -> None:
+        """These must lie beside the sources besides: `prepare` has something to do again, where there are new ones."""
+        new = [each for each in ours if each not in self._ours]
+        self._ours += tuple(new)
+        self._prepared -= {each.source for each in new}
+
     def asking(self) -> Asking:
         """A question of one's own about offsets."""
         return Asking(self._admin)

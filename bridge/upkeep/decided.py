@@ -16,7 +16,7 @@ from bridge.ledger import Ledger
 from bridge.ledger.control import NOTHING, Mirror, Mirrored
 from bridge.metrics import BridgeMetrics
 from bridge.records.control import UNPUBLISHED, Decision, Standing, halted_topic, in_force, newest
-from bridge.records.policies import changed_policies
+from bridge.records.policies import Data, changed_policies
 from bridge.settings import Settings
 from bridge.topics import control
 from bridge.topics.control import Follower
@@ -37,6 +37,7 @@ class Decided:
 
     Attributes:
         halts: by topic, why its consumption is halted.
+        policies: by handler, what is changed of its policy.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Decided:
         self._mirrored: Mirrored = NOTHING
         self._another_log = False
         self.halts: Mapping[str, Decision] = {}
+        self.policies: Mapping[str, Data] = {}
 
     @classmethod
     def of(
@@ -199,7 +201,8 @@ class Decided:
             if (each := in_force(self._published.get(key), self._unpublished.get(key))) is not None
         }
         self._show_halts(stands.values())
-        self._metrics.show_policies(changed_policies(stands))
+        self.policies = changed_policies(stands)
+        self._metrics.show_policies(self.policies)
 
     def _show_halts(self, stands: Iterable[Decision]) -> None:
         found = {

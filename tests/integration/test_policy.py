@@ -15,7 +15,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS
 from tests.processes import Stack, eventually
-from tests.promises import command, json_of
+from tests.promises import choose, command, json_of
 
 Here = tuple[Celery, Settings, Routes]
 CHARGE, MAIL = "tests.handlers.judged.charge", "tests.handlers.judged.mail"
@@ -155,6 +155,28 @@ def test_a_policy_that_waits_longer_finds_its_retry_topics_made(shop: Stack, her
     put(here, MAIL, "retry_delays=90,4000")
     assert shop.has_topic("mails.retry.90s")
     assert shop.has_topic("mails.retry.4000s")
+
+
+def test_a_running_bridge_makes_what_a_changed_policy_needs_and_who_changed_it_could_not_make(
+    shop: Stack, here: Any, monkeypatch: pytest.MonkeyPatch
+):
+    bridge = shop.bridge()
+    monkeypatch.setattr(commands, "_tiers", lambda *_: {})
+    put(here, MAIL, "retry_delays=90,4000")
+    assert not shop.has_topic("mails.retry.90s")
+    eventually(lambda: shop.has_topic("mails.retry.90s") and shop.has_topic("mails.retry.4000s"), 15)
+    # And it hands off what is parked there.
+    bridge.says(shop.topic("mails.retry.4000s"), 20)
+
+
+def test_check_lists_a_retry_topic_that_a_changed_policy_needs_and_that_nobody_may_make(
+    shop: Stack, here: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(commands, "_tiers", lambda *_: {})
+    put(here, MAIL, "retry_delays=90")
+    choose(shop, {}, kafka_create_topics=False)
+    shop.environ["HANDLERS"] = "tests.handlers.judged"
+    assert f"topic '{shop.topic('mails.retry.90s')}' does not exist" in command(shop, "check", code=None)
 
 
 REFUSED: Final = (

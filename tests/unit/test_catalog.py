@@ -91,6 +91,18 @@ def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(kafka):
     assert (found.cluster, found.topic_ids) == ("a-cluster", {"orders": "an-id"})
 
 
+def test_what_is_needed_later_is_looked_for_once_and_made(kafka):
+    found = kafka(Admin(orders=3))
+    found.prepare()
+    tier = Ours("orders.retry.5m", Kind.RETRY, "orders", 300)
+    found.need([DLQ, tier])
+    assert not found.complete
+    found.prepare()
+    assert found.made[1:] == [("orders.dlq", 3), ("orders.retry.5m", 3)]
+    found.need([tier])
+    assert found.complete
+
+
 def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(kafka):
     found = kafka(Admin(orders=3, **{"orders.dlq": 1}))
     found.prepare()
