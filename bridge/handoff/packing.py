@@ -9,7 +9,7 @@ from bridge.ledger import OWN, Account
 from bridge.partitions.held import Held
 from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
-from bridge.partitions.turns import Group
+from bridge.partitions.turns import MESSAGE_BYTES, Group
 from bridge.records.header import Row, header_of
 from bridge.records.message import Via
 from bridge.records.naming import batch_id, label
@@ -19,9 +19,7 @@ from bridge.records.row import row_of
 STEP: Final = 5_000
 #: Most messages of Celery's in one step; with the next, what one step may send to Redis at the most.
 STEP_MESSAGES: Final = 1_000
-#: Most bytes of keys, values and headers that one message carries, if it carries more than one delivery.
-MESSAGE_BYTES: Final = 1_000_000
-#: Most of those bytes in one step; a single larger message goes alone.
+#: Most bytes of keys, values and headers in one step; a single larger message goes alone.
 STEP_BYTES: Final = 12_000_000
 
 

@@ -9,12 +9,11 @@ from bridge.errors import BridgeError
 from bridge.handlers import Handler, Routes
 from bridge.handoff.broker import Broker
 from bridge.handoff.line import Line
-from bridge.handoff.packing import MESSAGE_BYTES
 from bridge.handoff.size import Size, by_times, room, shared
 from bridge.ledger import Ledger
 from bridge.ledger.members import Members
 from bridge.ledger.times import Known, Times
-from bridge.partitions.turns import Portion
+from bridge.partitions.turns import MESSAGE_BYTES, Portion
 
 logger = logging.getLogger(__name__)
 

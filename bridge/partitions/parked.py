@@ -19,7 +19,7 @@ from bridge.partitions.due import AHEAD, Budget, Due
 from bridge.partitions.held import Held, Whose
 from bridge.partitions.partition import Partition
 from bridge.partitions.passing import KEPT, KEPT_BYTES, Passing
-from bridge.partitions.turns import Group, Portion, Portions
+from bridge.partitions.turns import MESSAGE_BYTES, Group, Portion, Portions
 from bridge.records.parked import Parked, read
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
@@ -29,8 +29,6 @@ NOT_DUE: Final = "nothing more is due yet"
 ENOUGH: Final = "what is due waits for its share"
 #: Deliveries that are remembered as handed off, so that a second record of one does not go out beside it.
 REMEMBERED: Final = 1_000
-#: Bytes of keys, values and headers that one message carries at most, if it carries more than one delivery.
-MESSAGE_BYTES: Final = 1_000_000
 #: Nothing was done with these: a record may lie where the ledger has a gap, and what was none of ours may be looked at.
 _OPEN: Final = (Fate.OPEN, Fate.GAP)
 #: Deliveries of a group where nobody says how many.

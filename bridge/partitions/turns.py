@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from bridge.ledger.fates import Fate
+
+#: Bytes of keys, values and headers that one message carries at most, if it carries more than one delivery.
+MESSAGE_BYTES: Final = 1_000_000
 
 Order = Literal["none", "key", "partition"]
 

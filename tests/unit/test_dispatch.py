@@ -9,7 +9,6 @@ from bridge.errors import LedgerUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.marks import Marks
-from bridge.handoff.packing import MESSAGE_BYTES
 from bridge.handoff.seeing import receive
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
@@ -17,6 +16,7 @@ from bridge.handoff.templates import Outgoing
 from bridge.ledger import Fate
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
+from bridge.partitions.turns import MESSAGE_BYTES
 from bridge.records.header import HEADER, Contents
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
