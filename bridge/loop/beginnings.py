@@ -26,8 +26,11 @@ logger = logging.getLogger(__name__)
 #: Seconds that Kafka may take to say what is committed, and until it is asked again.
 ANSWER_WITHIN: Final = 2.0
 AGAIN_AFTER: Final = 1.0
-#: Seconds after which it is said that it is not known.
+#: Seconds for which an answer about a log is waited for, whatever Kafka's client has made of the question.
+GIVEN_UP_AFTER: Final = 15.0
+#: Seconds after which it is said that it is not known, and between two times.
 SAID_AFTER: Final = 3.0
+SAID_EVERY: Final = 60.0
 #: Seconds of one turn of the loop for all looks at the ledger.
 TURN: Final = 0.05
 
@@ -36,17 +39,20 @@ TURN: Final = 0.05
 class _Open:
     """What is known so far of a partition that has not begun."""
 
+    since: float = 0.0
     ask_at: float = 0.0
     committed: Committed | None = None
     ends: "tuple[Future[Any], Future[Any]] | None" = None
+    asked_at: float = 0.0
     log: Log | None = None
     met: Met | None = None
     look: Iterator[int | None] | None = None
     start: int | None = None
     first: int = 0
-    #: Since when it is known that something is not known, and whether that was said.
+    #: Since when it is known that something is not known, what was missing last, and when that was said.
     waits_since: float | None = None
-    said: bool = False
+    why: str = "it was not asked for"
+    said_at: float | None = None
 
 
 class Beginnings:
@@ -79,7 +85,7 @@ class Beginnings:
         """These are to begin, or to begin anew: nothing that was known of them counts."""
         for place in places:
             self._assignment.open(place)
-            self._open[place] = _Open()
+            self._open[place] = _Open(since=self._clock())
 
     def forget(self, places: Iterable[Place]) -> None:
         """These partitions are another bridge's now."""
@@ -96,6 +102,7 @@ class Beginnings:
             LedgerUnavailable: those that need it have not begun; the next call goes on with them.
         """
         self._ask_committed(consumer)
+        self._say_why()
         until = self._clock() + TURN
         for place, each in list(self._open.items()):
             if each.committed is not None and each.log is None:
@@ -140,11 +147,16 @@ class Beginnings:
 
     def _hear_log(self, place: Place, each: _Open) -> None:
         """Each is asked for by itself: one without a leader holds up no other."""
+        now = self._clock()
         if each.ends is None:
-            if self._clock() >= each.ask_at:
-                each.ends = self._catalog.ask_log(*place)
+            if now >= each.ask_at:
+                each.ends, each.asked_at = self._catalog.ask_log(*place), now
             return
         if not all(future.done() for future in each.ends):
+            each.why = "Kafka has not said where the partition begins and ends"
+            if now - each.asked_at > GIVEN_UP_AFTER:
+                each.ends = None
+                self._later(place, f"{each.why} for {GIVEN_UP_AFTER:g} s; it is asked again")
             return
         ends, each.ends = each.ends, None
         try:
@@ -158,10 +170,22 @@ class Beginnings:
         each.ask_at = now + AGAIN_AFTER
         if each.waits_since is None:
             each.waits_since = now
+        each.why = why
         # A topic that was made a moment ago has no leader yet.
-        if not each.said and now - each.waits_since >= SAID_AFTER:
-            logger.warning("%s-%d: where to begin is not known yet: %s", *place, why)
-            each.said = True
+        if each.said_at is None and now - each.waits_since >= SAID_AFTER:
+            self._say(place, each)
+
+    def _say_why(self) -> None:
+        """Whatever it is that a partition waits for, who reads the log sees within a minute that it does."""
+        now = self._clock()
+        for place, each in self._open.items():
+            if now - (each.since if each.said_at is None else each.said_at) >= SAID_EVERY:
+                self._say(place, each)
+
+    def _say(self, place: Place, each: _Open) -> None:
+        each.said_at = now = self._clock()
+        why = each.why.rstrip(".")
+        logger.warning("%s-%d: where to begin is not known yet, for %.0f s: %s.", *place, now - each.since, why)
 
     def _begins(self, consumer: Consumer, place: Place, each: _Open) -> bool:
         if each.start is None:
@@ -178,6 +202,7 @@ class Beginnings:
             committed = each.committed if each.met.offset == said.offset else Committed(each.met.offset, None, said)
             each.first = self._starts.first(place, committed.offset, each.log)
             each.look = self._starts.looks(place, committed, each.log, each.first)
+            each.why = f"the ledger is gone through from offset {each.first} on"
         try:
             each.start = next(each.look)
         except BaseException:
@@ -196,7 +221,8 @@ class Beginnings:
         try:
             consumer.seek(TopicPartition(*place, each.start, leader_epoch=epoch))
         except KafkaException as error:
-            logger.debug("%s-%d cannot be read yet: %s", *place, error.args[0].str())
+            each.why = f"Kafka's client cannot go to offset {each.start}: {error.args[0].str()}"
+            logger.debug("%s-%d: %s", *place, each.why)
             return False
         del self._open[place]
         self._assignment.begin(place, each.start, each.log.low, each.met.offset if each.met.kept else None)

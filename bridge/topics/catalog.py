@@ -129,12 +129,14 @@ class Catalog:
             self._listing = answered
             Thread(target=_list, args=(self._admin, answered), daemon=True).start()
 
-    def hear_topics(self) -> None:
-        """Take in the answer to `ask_topics`, if it is there."""
+    def hear_topics(self) -> bool:
+        """Take in the answer to `ask_topics`, if it is there; return whether Kafka gave one."""
         if self._listing is not None and self._listing.done():
             listed, self._listing = self._listing, None
             if listed.exception() is None:
                 self._see(listed.result().topics)
+                return True
+        return False
 
     def _see(self, known: Mapping[str, Any]) -> None:
         # One that has no leader for a moment stays what it was.

@@ -97,7 +97,9 @@ class KafkaState:
 
     def hear(self, assignment: Assignment) -> None:
         """Take in the answer, if it is there."""
-        self._catalog.hear_topics()
+        # A bridge without partitions asks for no ends: it would be without Kafka until the next rebalance.
+        if self._catalog.hear_topics() and not any(True for _ in assignment):
+            self.answers()
         self._hear_ripe(assignment)
         self._hear_letters()
         try:

@@ -117,7 +117,32 @@ def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture
     for _ in range(3):
         began += [place for place, _ in found.advance(kafka)]
     assert (began, list(found)) == ([("orders", 0)], [("gone", 0)])
-    assert "gone-0: where to begin is not known yet: Kafka does not say the id" in caplog.text
+    assert "gone-0: where to begin is not known yet, for 0 s: Kafka does not say the id" in caplog.text
+
+
+def test_a_question_that_kafkas_client_never_answers_is_asked_again_and_each_minute_it_is_said_what_is_waited_for(
+    caplog: pytest.LogCaptureFixture,
+):
+    kafka: Any = Kafka(0, 10, -1001, "", leaderless=(0,))
+    now = [0.0]
+    assignment = assignment_of(kafka, None, "completion")
+    commits: Any = None
+    logs = Logs(None, assignment, commits, BridgeMetrics())
+    starts = Starts(settings_of("completion"), assignment, None, logs)
+    found = Beginnings(assignment, kafka, logs, starts, lambda: now[0])
+    found.add([("orders", 0)])
+    for _ in range(200):
+        assert list(found.advance(kafka)) == []
+        now[0] += 1
+    said = [record.getMessage() for record in caplog.records if "orders-0: where to begin" in record.getMessage()]
+    assert 3 <= len(said) <= 4
+    assert all("Kafka has not said where the partition begins and ends" in words for words in said)
+    kafka._leaderless = ()
+    for _ in range(30):
+        now[0] += 1
+        if list(found.advance(kafka)):
+            break
+    assert list(found) == []
 
 
 def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stack):
