@@ -100,7 +100,7 @@ class UnknownTopic(BridgeError):
 
 
 class NotDecided(BridgeError):
-    """A halt, or a policy, could be noted neither in Kafka nor in Redis: nothing has changed."""
+    """A halt, or a policy, was acknowledged neither by Kafka nor by Redis; what Kafka did not answer may arrive yet."""
 
 
 class UnfitTopic(BridgeError):

@@ -72,7 +72,8 @@ def policy_set(
     Delays are seconds; `none` takes a limit or a list away: retry_delays=none, dead_letter_for=none. What waits for its
     retry is judged by the policy in force when it fails next.
 
-    Exits 1 for an unknown handler, option or value, 2 if neither Kafka nor Redis takes it, 75 if Redis alone has it.
+    Exits 1 for an unknown handler, option or value, 2 if neither Kafka nor Redis takes it, or what
+    was set before is not known, 75 if Redis alone has it.
 
     Example: bridge policy set orders.handlers.charge max_retries=20 retry_backoff_max=3600 --why "the bank is down"
     """
@@ -93,7 +94,8 @@ def policy_unset(
 ) -> None:
     """Go back to the policy that the handler's code says. What is not changed stays as it is.
 
-    Exits 1 for an unknown handler or option, 2 if neither Kafka nor Redis takes it, 75 if Redis alone has it.
+    Exits 1 for an unknown handler or option, 2 if neither Kafka nor Redis takes it, or what was set
+    before is not known, 75 if Redis alone has it.
 
     Example: bridge policy unset orders.handlers.charge max_retries --why "the bank is back"
     """

@@ -19,6 +19,7 @@ class Decisions:
 
     Attributes:
         unread: why Kafka could not be asked, which may have what Redis does not know; empty if it was.
+        unknown: why more may have been decided than is known; empty where this is all.
 
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
@@ -27,7 +28,7 @@ class Decisions:
     def __init__(self, settings: Settings, mirror: Mirror | None) -> None:
         self._settings, self._mirror = settings, mirror
         self.standing: Mapping[str, Decision]
-        self.standing, self.unread = known(settings, mirror)
+        self.standing, self.unread, self.unknown = known(settings, mirror)
 
     def decide(self, key: str, data: Mapping[str, Any] | None, by: str, why: str) -> Outcome:
         """Decide on a key, knowing what stood.

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 
 from bridge.commands.decisions import Decisions, decisions
-from bridge.errors import BridgeError, KafkaUnavailable, PolicyRefused, UnknownHandler
+from bridge.errors import BridgeError, KafkaUnavailable, NotDecided, PolicyRefused, UnknownHandler
 from bridge.handlers import Handler, Routes, waiting_by
 from bridge.ledger.deciding import Outcome
 from bridge.records.control import Decision, policy_key
@@ -35,6 +35,7 @@ def policies(app: Celery, settings: Settings, routes: Routes, handler: str | Non
         NotDecided: neither Kafka nor Redis can be asked.
     """
     with decisions(settings) as group:
+        _say_unknown(group)
         known = changed_policies(group.standing)
     if handler is not None:
         _refuse_unknown(handler, {*routes.handlers, *known})
@@ -57,13 +58,15 @@ def set_policy(
     Raises:
         UnknownHandler: no handler has the name.
         PolicyRefused: an option or its value cannot be set, or there is no Redis by which workers would hear of it.
-        NotDecided: neither Kafka nor Redis has it.
+        NotDecided: what was changed before is not known, and would be lost.
+            Or neither Kafka nor Redis has it.
     """
     _refuse_unknown(handler, routes.handlers)
     if settings.ledger_url is None:
         raise PolicyRefused("workers hear of a change by the ledger, and the broker is no Redis: set LEDGER_URL.")
     changing = _task(app, handler).changing
     with decisions(settings) as group:
+        _refuse_half(group)
         before = _data(group, handler)
         try:
             after = with_set(before, changing.read(words), by, time.time(), why)
@@ -87,16 +90,18 @@ def unset_policy(
     Raises:
         UnknownHandler: no handler has the name, and nothing was changed under it.
         PolicyRefused: there is no such option, or what is left could not be in force without it.
-        NotDecided: neither Kafka nor Redis has it.
+        NotDecided: what was changed before is not known, and some of it is to stay. Or neither Kafka nor Redis has it.
     """
     with decisions(settings) as group:
+        if options:
+            _refuse_half(group)
         known = changed_policies(group.standing)
         _refuse_unknown(handler, {*routes.handlers, *known})
         before = _data(group, handler)
         after = without(before, options) if options else None
         _refuse_rest(app, routes, handler, options, before, after)
-        # Where Kafka cannot be asked, nobody knows that nothing was changed.
-        if values(before) == values(after) and not (group.unread and not options):
+        # Where not all is known, nobody knows that nothing was changed.
+        if values(before) == values(after) and not group.unread and not group.unknown:
             return shown(app, routes, handler, before) | {"unpublished": None, "unmirrored": None, "tiers": {}}
         outcome = group.decide(policy_key(handler), after, by, why)
     return _told(app, routes, handler, outcome) | {"tiers": {}}
@@ -110,6 +115,7 @@ def history(settings: Settings, routes: Routes, handler: str) -> list[dict[str, 
         NotDecided: neither Kafka nor Redis can be asked.
     """
     with decisions(settings) as group:
+        _say_unknown(group)
         decision = group.standing.get(policy_key(handler))
     if decision is None:
         _refuse_unknown(handler, routes.handlers)
@@ -168,6 +174,18 @@ def _told(app: Celery, routes: Routes, handler: str, outcome: Outcome) -> dict[s
 def _data(group: Decisions, handler: str) -> Data:
     decision = group.standing.get(policy_key(handler))
     return None if decision is None else decision.data
+
+
+def _say_unknown(group: Decisions) -> None:
+    """What Redis alone has is known within seconds; what Kafka alone has is not, for as long as it is away."""
+    if group.unread and group.unknown:
+        raise NotDecided(f"what was changed is not known: {group.unknown}")
+
+
+def _refuse_half(group: Decisions) -> None:
+    """A policy is its options together: what is set without knowing of the others would end them."""
+    if group.unknown:
+        raise NotDecided(f"what was changed before is not known, nothing is changed now: {group.unknown}")
 
 
 def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:

@@ -65,9 +65,8 @@ class Mirror:
         return _read({_text(name): _text(value) for name, value in found.items()})
 
     def note(self, decision: Decision, offset: int) -> None:
-        """Note what Kafka has, unless something newer is known; what it follows is not to be published any more."""
-        ids = [each.id for each in decision.history]
-        self._do("is", decision.key, offset, decision.change.id, decision.to_value(), *ids)
+        """Note what Kafka has, unless something newer is known; what it counts over is not to be published any more."""
+        self._do("is", decision.key, offset, decision.change.id, decision.to_value())
 
     def want(self, decision: Decision) -> None:
         """Note what Kafka could not take: it stands, and a bridge publishes it."""

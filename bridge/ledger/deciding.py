@@ -6,13 +6,23 @@ alone: it stands, and a bridge publishes it when Kafka is there again.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided, PublishFailed
 from bridge.ledger.control import NOTHING, Mirror, Mirrored
 from bridge.records.control import Decision, Standing, change, decided, newest
 from bridge.settings import Settings
 from bridge.topics import control
+
+#: Of what was sent to Kafka, and given up.
+LATE: Final = (
+    " What was sent to Kafka may arrive there yet, and counts then: look at `bridge status`, and decide again when it "
+    "answers."
+)
+
+
+#: Of a Redis that may have lost what Kafka has.
+HALF: Final = "Redis is new, or was wiped, and no bridge has seen since that it has all."
 
 
 class Outcome(NamedTuple):
@@ -51,8 +61,10 @@ def decide(
     decision = decided(key, before, change(data, by, clock(), why))
     try:
         offset = control.publish(settings, decision)
-    except (KafkaUnavailable, PublishFailed) as error:
+    except KafkaUnavailable as error:
         return _without_kafka(mirror, decision, str(error))
+    except PublishFailed as error:
+        return _without_kafka(mirror, decision, str(error), LATE)
     try:
         if mirror is not None:
             mirror.note(decision, offset)
@@ -67,10 +79,13 @@ class Known(NamedTuple):
     Attributes:
         standing: by key.
         unread: why Kafka could not be asked: it may have what Redis does not know, or no longer; empty if it was.
+        unknown: why there may be more than what is known: what has it could not be asked, and no bridge has seen that
+            the other has all; empty where this is all.
     """
 
     standing: dict[str, Decision]
     unread: str = ""
+    unknown: str = ""
 
 
 def standing(settings: Settings, mirror: Mirror | None) -> dict[str, Decision]:
@@ -101,7 +116,11 @@ def known(settings: Settings, mirror: Mirror | None) -> Known:
         silent.append(unread)
     if len(silent) == (1 if mirror is None else 2):
         raise NotDecided(f"what was decided is not known: {' '.join(silent)}")
-    return Known(merged(published, mirrored).in_force(), unread)
+    # What Redis has may not be in Kafka yet; what Kafka has Redis may have lost, and no bridge put back.
+    unknown = silent[0] if silent else ""
+    if unread:
+        unknown = "" if mirrored.whole else f"{unread} {HALF}"
+    return Known(merged(published, mirrored).in_force(), unread, unknown)
 
 
 def merged(published: Mapping[str, Standing], mirrored: Mirrored) -> Mirrored:
@@ -114,11 +133,11 @@ def merged(published: Mapping[str, Standing], mirrored: Mirrored) -> Mirrored:
     return mirrored._replace(published=found)
 
 
-def _without_kafka(mirror: Mirror | None, decision: Decision, why: str) -> Outcome:
+def _without_kafka(mirror: Mirror | None, decision: Decision, why: str, late: str = "") -> Outcome:
     if mirror is None:
-        raise NotDecided(f"{decision.key}: Kafka does not have it, and there is no Redis to note it in: {why}")
+        raise NotDecided(f"{decision.key}: Kafka does not have it, and there is no Redis to note it in: {why}{late}")
     try:
         mirror.want(decision)
     except LedgerUnavailable as error:
-        raise NotDecided(f"{decision.key}: neither Kafka nor Redis has it: {why} {error}") from None
+        raise NotDecided(f"{decision.key}: neither Kafka nor Redis has it: {why} {error}{late}") from None
     return Outcome(decision, unpublished=why)

@@ -101,6 +101,16 @@ class Decision:
         # What a person's tool has taken away has no id of its own.
         return bool(other.change.id) and any(each.id == other.change.id for each in self.history)
 
+    def counts_over(self, other: "Decision") -> bool:
+        """Whether it counts of the two, wherever they lie: it was made by who knew of the other.
+
+        Where neither knew of the other, Kafka or Redis could not be asked: the later one counts, by the clocks of who
+        decided.
+        """
+        if self.follows(other) or other.follows(self):
+            return self.follows(other)
+        return bool(self.change.id and other.change.id) and self.at > other.at
+
     def to_value(self) -> str:
         """As JSON: the value of a record of the control topic, and what Redis has."""
         return json.dumps({**_said(self.change), "history": [_said(each) for each in self.history]})
@@ -141,24 +151,25 @@ def read(key: str, value: str | bytes | None) -> Decision | None:
 def newest(one: Standing | None, other: Standing | None) -> Standing | None:
     """That of two which counts, of one key: the one that lies later in the control topic.
 
-    But a write that nobody waited for any more may arrive after what was decided since by who knew of it. That counts
-    then, and is to be published again: a compacted topic keeps the last.
+    But a write that nobody waited for any more may arrive after what was decided since, and a topic that was made again
+    may get what is older than what was decided since. What counts is to be published again then: a compacted topic
+    keeps the last.
     """
     if one is None or other is None:
         return one or other
     first, last = sorted((one, other), key=lambda each: each.offset)
-    return Standing(first.decision) if first.decision.follows(last.decision) else last
+    return Standing(first.decision) if first.decision.counts_over(last.decision) else last
 
 
 def in_force(published: Standing | None, unpublished: Decision | None) -> Decision | None:
-    """What stands for a key: what is not in Kafka yet, unless who decided since knew of it."""
+    """What stands for a key: what is not in Kafka yet, unless something was decided since."""
     if unpublished is None or (published is not None and _settled_by(published.decision, unpublished)):
         return None if published is None else published.decision
     return unpublished
 
 
 def _settled_by(published: Decision, unpublished: Decision) -> bool:
-    return published.change.id == unpublished.change.id or published.follows(unpublished)
+    return published.change.id == unpublished.change.id or published.counts_over(unpublished)
 
 
 def _said(one: Change) -> dict[str, Any]:

@@ -123,10 +123,11 @@ class Decided:
         if self._follower.went_back:
             logger.warning("the control topic is another one, or lost its end: what was decided is published again.")
             self._another_log = True
+            self._publishing.forget()
             self._ends = {}
-            for key, each in self._published.items():
-                self._unpublished.setdefault(key, each.decision)
-                self._published[key] = Standing(each.decision, UNPUBLISHED)
+            before, self._published = self._published, {}
+            for each in before.values():
+                self._note(Standing(each.decision))
         for each in found:
             self._ends[each.decision.key] = each.offset
             self._note(each)
@@ -140,8 +141,10 @@ class Decided:
             kept = Standing(kept.decision)
         self._published[key] = kept
         other = self._unpublished.get(key)
-        if kept.offset == UNPUBLISHED and (other is None or kept.decision.follows(other)):
+        if kept.offset == UNPUBLISHED and (other is None or kept.decision.counts_over(other)):
             self._unpublished[key] = kept.decision
+        elif other is not None and _has(kept, other):
+            del self._unpublished[key]
 
     def _look_at(self, mirror: Mirror) -> None:
         if self._another_log:
@@ -152,14 +155,21 @@ class Decided:
         behind = [each for each in self._published.values() if not self._is_mirrored(each)]
         for each in behind:
             mirror.note(each.decision, each.offset)
-        lost = [each for key, each in self._unpublished.items() if key not in self._mirrored.unpublished]
-        for decision in lost:
+        lost = self._missing_in(self._mirrored)
+        for decision in lost.values():
             mirror.want(decision)
         if behind or lost:
             self._take_in(mirror.read())
         if not self._mirrored.whole and all(self._is_mirrored(each) for each in self._published.values()):
             mirror.whole(self._mirrored.version)
             self._take_in(mirror.read())
+
+    def _missing_in(self, mirrored: Mirrored) -> dict[str, Decision]:
+        """What is to be published, and is not noted there as that, nor anything that counts over it."""
+        noted = mirrored.unpublished
+        return {
+            key: each for key, each in self._unpublished.items() if key not in noted or each.counts_over(noted[key])
+        }
 
     def _is_mirrored(self, standing: Standing) -> bool:
         there = self._mirrored.published.get(standing.decision.key)
@@ -171,7 +181,7 @@ class Decided:
         if not self._another_log:
             for each in mirrored.published.values():
                 self._note(each)
-        wanted = {**self._unpublished, **mirrored.unpublished}
+        wanted = {**mirrored.unpublished, **self._missing_in(mirrored)}
         self._unpublished = {key: each for key, each in wanted.items() if not _has(self._published.get(key), each)}
 
     def _publish(self) -> None:
@@ -184,9 +194,9 @@ class Decided:
             self._publishing.start(decision)
 
     def _took(self, done: Standing) -> None:
-        """Kafka has it; what somebody decided meanwhile who knew of it lies before it, and is to be said again."""
+        """Kafka has it; what was decided meanwhile, and counts, lies before it, and is to be said again."""
         last = newest(self._published.get(done.decision.key), self._mirrored.published.get(done.decision.key))
-        if last is not None and last.decision.follows(done.decision):
+        if last is not None and last.decision.counts_over(done.decision):
             self._unpublished[done.decision.key] = last.decision
             return
         self._note(done)
@@ -224,6 +234,7 @@ class Publishing:
         self._settings, self._clock = settings, clock
         self._thread: threading.Thread | None = None
         self._outcome: Standing | None = None
+        self._is_old = False
         self._again_at = 0.0
         self._refused = ""
 
@@ -231,6 +242,7 @@ class Publishing:
         """Begin, unless one is under way or was refused a moment ago."""
         if self._thread is None and self._clock() >= self._again_at:
             self._again_at = self._clock() + PUBLISH_EVERY
+            self._is_old = False
             self._thread = threading.Thread(target=self._run, args=(decision,), name="decisions", daemon=True)
             self._thread.start()
 
@@ -238,10 +250,19 @@ class Publishing:
         """What Kafka has taken since this was asked last."""
         if self._thread is None or self._thread.is_alive():
             return None
-        self._thread, found, self._outcome = None, self._outcome, None
-        if found is not None:
+        self._thread = None
+        found = self._taken()
+        if found is not None or self._is_old:
             self._again_at = 0.0
         return found
+
+    def forget(self) -> None:
+        """The control topic is another one: what is under way may have gone to the one before."""
+        self._is_old = True
+
+    def _taken(self) -> Standing | None:
+        found, self._outcome = self._outcome, None
+        return None if self._is_old else found
 
     def _run(self, decision: Decision) -> None:
         try:
@@ -264,8 +285,8 @@ def _say_halted(topic: str, halt: Decision) -> None:
 
 
 def _has(published: Standing | None, decision: Decision) -> bool:
-    """Whether Kafka has a decision, or has or gets one of who knew of it."""
+    """Whether Kafka has a decision, or has or gets one that counts over it."""
     if published is None:
         return False
     same = published.decision.change.id == decision.change.id
-    return (same and published.offset != UNPUBLISHED) or published.decision.follows(decision)
+    return (same and published.offset != UNPUBLISHED) or published.decision.counts_over(decision)

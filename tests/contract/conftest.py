@@ -1,12 +1,17 @@
 """Every server that the project runs on, behind one face; and, in one place, in what they differ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+import redis
 from confluent_kafka import Producer
 
 from bridge.embedded import EmbeddedKafka, EmbeddedRedis
+from bridge.ledger import Ledger
+from tests.deciding_world import World, broken_world
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
 
@@ -64,3 +69,15 @@ def any_redis_server(request: pytest.FixtureRequest):
         return
     with EmbeddedRedis() as embedded:
         yield embedded.url
+
+
+@pytest.fixture
+def there(redis_url: str) -> Iterator[tuple[Any, Ledger]]:
+    with redis.Redis.from_url(redis_url) as client, closing(Ledger(redis_url, "", "bridge")) as ledger:
+        yield client, ledger
+
+
+@pytest.fixture
+def broken(there: tuple[Any, Ledger]) -> Iterator[World]:
+    with broken_world(*there) as world:
+        yield world

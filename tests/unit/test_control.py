@@ -93,3 +93,27 @@ def test_what_kafka_does_not_have_yet_stands_until_somebody_decides_who_knows_of
     assert in_force(None, halted) == halted
     assert in_force(Standing(resumed, 4), None) == resumed
     assert in_force(None, None) is None
+
+
+def test_of_two_that_knew_nothing_of_each_other_the_later_counts_wherever_it_lies():
+    early, late = (decided("k", None, change({}, "", at, "")) for at in (5, 6))
+    assert late.counts_over(early)
+    assert not early.counts_over(late)
+    assert newest(Standing(late, 3), Standing(early, 7)) == Standing(late)
+    assert newest(Standing(early, 3), Standing(late, 7)) == Standing(late, 7)
+    assert in_force(Standing(late, 3), early) == late
+    assert in_force(Standing(early, 3), late) == late
+
+
+def test_who_knew_of_the_other_counts_whatever_the_clocks_say():
+    early = decided("k", None, change({}, "", 500, ""))
+    since = decided("k", early, change(None, "", 5, ""))
+    assert newest(Standing(since, 3), Standing(early, 7)) == Standing(since)
+    assert newest(Standing(early, 3), Standing(since, 7)) == Standing(since, 7)
+
+
+def test_what_a_persons_tool_takes_away_counts_where_it_lies():
+    made, removed = decided("k", None, change({}, "", 5, "")), read("k", None)
+    assert removed is not None
+    assert newest(Standing(made, 3), Standing(removed, 7)) == Standing(removed, 7)
+    assert newest(Standing(removed, 3), Standing(made, 7)) == Standing(made, 7)
