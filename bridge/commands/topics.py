@@ -9,10 +9,11 @@ from celery import Celery
 from bridge.commands.decisions import decisions
 from bridge.errors import KafkaUnavailable, NotDecided
 from bridge.handlers import Routes, changed_handlers
-from bridge.kafka import AdminClient, KafkaException, admin_client
+from bridge.kafka import AdminClient, admin_client
 from bridge.records.policies import changed_policies
 from bridge.settings import Settings
-from bridge.topics.making import ANSWER_WITHIN, grow, make, make_control, shape_of
+from bridge.topics.cluster import ANSWER_WITHIN, all_topics
+from bridge.topics.making import grow, make, make_control
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, lying, survey
 
@@ -65,11 +66,8 @@ def _create(admin: AdminClient, wanted: list[Ours]) -> set[str]:
 
     A source is its producers' to make: how many partitions it needs nobody here can tell.
     """
-    try:
-        known = admin.list_topics(timeout=ANSWER_WITHIN).topics
-    except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
-    sources = {name: shape_of(topic) for name, topic in known.items() if topic.error is None}
+    cluster = all_topics(admin)
+    known, sources = cluster.named, cluster.shapes
     made = {ours.name for ours in wanted if ours.kind is Kind.CONTROL and ours.name not in known}
     for name in made:
         make_control(admin, name)

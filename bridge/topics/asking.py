@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bridge.kafka import AdminClient, OffsetSpec, TopicPartition
 from bridge.records.place import Place
-from bridge.topics.making import ANSWER_WITHIN
+from bridge.topics.cluster import ANSWER_WITHIN
 
 #: Of what is asked, the end.
 END: Final = None

@@ -20,7 +20,8 @@ from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.asking import Asking
 from bridge.topics.belonging import Belonging, Belongings
-from bridge.topics.making import ANSWER_WITHIN, MOCK, configs, grow, made_on_first_use, make, shape_of
+from bridge.topics.cluster import ANSWER_WITHIN, MOCK, Cluster, all_topics, shape_of
+from bridge.topics.making import configs, grow, made_on_first_use, make
 from bridge.topics.names import TopicNames
 from bridge.topics.ours import Kind, Ours, too_short
 
@@ -59,7 +60,7 @@ class Catalog:
         self._ends: dict[TopicPartition, Future[Any]] = {}
         self._ids: dict[str, Future[Any]] = {}
         self._belongings = Belongings(TopicNames.of(settings), self._topics)
-        self._listing: Future[Any] | None = None
+        self._listing: Future[Cluster] | None = None
         self.waiting: dict[str, Belonging] = {}
         self.orphans: dict[str, str] = {}
         self.missing: frozenset[str] = frozenset(topics)
@@ -91,13 +92,10 @@ class Catalog:
         Raises:
             KafkaUnavailable: Kafka did not answer.
         """
-        try:
-            metadata = self._admin.list_topics(timeout=ANSWER_WITHIN)
-        except KafkaException as error:
-            raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
-        known = metadata.topics
-        self.cluster = str(metadata.cluster_id)
-        found = {name: known[name] for name in self._topics if name in known and known[name].error is None}
+        cluster = all_topics(self._admin)
+        known, there = cluster.named, cluster.topics
+        self.cluster = cluster.id
+        found = {name: there[name] for name in self._topics if name in there}
         missing = frozenset(self._topics) - found.keys()
         for name in sorted(missing - self._named):
             logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
@@ -125,7 +123,7 @@ class Catalog:
     def ask_topics(self) -> None:
         """Ask which topics there are, without waiting for the answer: a tier may be made while the bridge runs."""
         if self._listing is None:
-            answered: Future[Any] = Future()
+            answered: Future[Cluster] = Future()
             self._listing = answered
             Thread(target=_list, args=(self._admin, answered), daemon=True).start()
 
@@ -134,7 +132,7 @@ class Catalog:
         if self._listing is not None and self._listing.done():
             listed, self._listing = self._listing, None
             if listed.exception() is None:
-                self._see(listed.result().topics)
+                self._see(listed.result().named)
                 return True
         return False
 
@@ -270,10 +268,7 @@ class Catalog:
         """After a restart of Kafka this client's metadata may be too old to ask with (FENCED_LEADER_EPOCH)."""
         if error is None or error.code() in _NO_ANSWER:
             raise KafkaUnavailable(f"Kafka does not answer: {error.str() if error else 'no time was left'}.")
-        try:
-            self._admin.list_topics(timeout=ANSWER_WITHIN)
-        except KafkaException as second:
-            raise KafkaUnavailable(f"Kafka does not answer: {second.args[0].str()}.") from None
+        all_topics(self._admin)
 
 
 def _earliest() -> OffsetSpec:
@@ -286,8 +281,8 @@ def _latest() -> OffsetSpec:
     return latest
 
 
-def _list(admin: AdminClient, answered: "Future[Any]") -> None:
+def _list(admin: AdminClient, answered: "Future[Cluster]") -> None:
     try:
-        answered.set_result(admin.list_topics(timeout=ANSWER_WITHIN))
+        answered.set_result(all_topics(admin))
     except BaseException as error:
         answered.set_exception(error)

@@ -22,7 +22,8 @@ from bridge.kafka import (
 )
 from bridge.records.control import Decision, Standing, newest, read
 from bridge.settings import Settings
-from bridge.topics.making import ANSWER_WITHIN, make_control
+from bridge.topics.cluster import ANSWER_WITHIN, all_topics
+from bridge.topics.making import make_control
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
@@ -41,20 +42,14 @@ def there_is(settings: Settings) -> bool:
         KafkaUnavailable: Kafka did not answer.
     """
     name, admin = TopicNames.of(settings).control, admin_client(settings.kafka)
-    try:
-        # All topics, not this one: to ask for one may make it, with the broker's defaults.
-        known = admin.list_topics(timeout=ANSWER_WITHIN)
-        if name in known.topics and known.topics[name].error is None:
-            return True
-        # librdkafka's mock has no CreateTopics, and makes a topic on first use.
-        if str(known.cluster_id).startswith("mockCluster"):
-            return True
-        if not settings.file.kafka_create_topics:
-            return False
-        make_control(admin, name)
-        return name in admin.list_topics(timeout=ANSWER_WITHIN).topics
-    except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+    cluster = all_topics(admin)
+    # librdkafka's mock has no CreateTopics, and makes a topic on first use.
+    if name in cluster.topics or cluster.is_mock:
+        return True
+    if not settings.file.kafka_create_topics:
+        return False
+    make_control(admin, name)
+    return name in all_topics(admin).named
 
 
 def publish(settings: Settings, decision: Decision) -> int:
@@ -112,8 +107,7 @@ def published(settings: Settings) -> Published:
     place = (TopicNames.of(settings).control, PARTITION)
     client = consumer_client(settings.kafka, f"{settings.group}.control")
     try:
-        known = client.list_topics(timeout=ANSWER_WITHIN).topics
-        if place[0] not in known or known[place[0]].error is not None:
+        if place[0] not in all_topics(client).topics:
             return Published({})
         first, end = client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WITHIN)
     except KafkaException as error:

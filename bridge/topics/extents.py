@@ -9,6 +9,7 @@ from bridge.errors import KafkaUnavailable
 from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition, consumer_client
 from bridge.records.place import Place
 from bridge.settings import Settings
+from bridge.topics.cluster import all_topics
 
 #: Seconds for one question to Kafka.
 ANSWER_WITHIN: Final = 10.0
@@ -82,11 +83,11 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
     """
     client = consumer_client(settings.kafka, settings.group)
     try:
-        known = client.list_topics(timeout=ANSWER_WITHIN).topics
+        known = all_topics(client, ANSWER_WITHIN).topics
         places = [
             TopicPartition(topic, partition)
             for topic in topics
-            if topic in known and known[topic].error is None
+            if topic in known
             for partition in sorted(known[topic].partitions)
         ]
         found = []

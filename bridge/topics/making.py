@@ -7,14 +7,11 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import AdminClient, ConfigResource, KafkaError, KafkaException, NewPartitions, NewTopic
+from bridge.topics.cluster import ANSWER_WITHIN
 from bridge.topics.ours import Kind, Limits, Ours, Shape
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for one question to Kafka.
-ANSWER_WITHIN: Final = 5.0
-#: How the ids of librdkafka's mock clusters begin: it makes topics on first use, and answers fewer questions.
-MOCK: Final = "mockCluster"
 _BY_HAND: Final = "as `bridge topics` says it must be; what belongs there waits until it is there"
 _LATER: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
@@ -93,12 +90,6 @@ def configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str
         except (KafkaException, TimeoutError):
             found[resource.name] = {}
     return found
-
-
-def shape_of(topic: Any) -> Shape:
-    """The shape of a topic, of its metadata."""
-    parts = topic.partitions.values()
-    return Shape(len(parts), max((len(part.replicas) for part in parts), default=1))
 
 
 def made_on_first_use(names: Sequence[str]) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import AdminClient, KafkaException, admin_client
+from bridge.kafka import AdminClient, admin_client
 from bridge.settings import Settings
-from bridge.topics.making import ANSWER_WITHIN, MOCK, configs, make, shape_of
+from bridge.topics.cluster import all_topics
+from bridge.topics.making import configs, make
 from bridge.topics.names import TopicNames, topic_fault
 from bridge.topics.ours import Kind, Ours, Shape, too_short
 
@@ -121,14 +122,12 @@ class RetryTopics:
         if self._admin is None:
             self._admin = admin_client(self._settings.kafka)
         try:
-            # Of all topics: asked for one that is missing, a broker may make it as it pleases.
-            found = self._admin.list_topics(timeout=ANSWER_WITHIN)
-        except KafkaException as error:
-            self._away = (self._clock(), f"Kafka does not answer: {error.args[0].str()}.")
-            raise KafkaUnavailable(self._away[1]) from None
+            found = all_topics(self._admin)
+        except KafkaUnavailable as error:
+            self._away = (self._clock(), str(error))
+            raise
         self._away = None
-        self._mock = str(found.cluster_id).startswith(MOCK)
-        self._known = {name: shape_of(topic) for name, topic in found.topics.items() if topic.error is None}
+        self._mock, self._known = found.is_mock, found.shapes
         self._known_at = self._clock()
 
     def _is_usable(self, name: str) -> bool:

@@ -2,22 +2,19 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from bridge.errors import KafkaUnavailable
 from bridge.handlers import Handler, Routes
-from bridge.kafka import AdminClient, KafkaException
+from bridge.kafka import AdminClient
 from bridge.settings import Settings
 from bridge.topics import tiers
 from bridge.topics.belonging import Belongings
+from bridge.topics.cluster import all_topics
 from bridge.topics.extents import extents
-from bridge.topics.making import MOCK, configs, limits_of, shape_of
+from bridge.topics.making import configs, limits_of
 from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed, needed_tiers, retry
 from bridge.topics.ours import Kind, Limits, Ours, Shape, problems, too_short
-
-#: Seconds for one question to Kafka.
-ANSWER_WITHIN: Final = 5.0
 
 #: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
 #: Of a source that has no handlers any more nothing is handed off.
@@ -66,13 +63,10 @@ def survey(admin: AdminClient, settings: Settings, routes: Routes, changed: Coll
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    try:
-        metadata = admin.list_topics(timeout=ANSWER_WITHIN)
-    except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
-    known = {name: shape_of(topic) for name, topic in metadata.topics.items() if topic.error is None}
+    cluster = all_topics(admin)
+    known = cluster.shapes
     listed = [*listed_of(settings, routes, known, changed), *_left_over(settings, routes, known)]
-    if str(metadata.cluster_id).startswith(MOCK):
+    if cluster.is_mock:
         return [Seen(ours, use, known[ours.name].partitions if ours.name in known else None) for ours, use in listed]
     there = [ours.name for ours, _ in listed if ours.name in known]
     config, limits = configs(admin, there), limits_of(admin, [t for t in routes.topics if t in known])

@@ -16,7 +16,7 @@ from bridge.ledger.control import Mirror
 from bridge.ledger.deciding import decide, standing
 from bridge.records.control import Decision, Standing, change, decided, halt_key
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import control
+from bridge.topics import cluster, control
 from bridge.topics.control import Follower
 from tests.servers.process import free_port
 
@@ -117,7 +117,7 @@ def test_an_older_decision_never_takes_a_newer_ones_place_in_redis(mirror: Mirro
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "ANSWER_WITHIN", 0.3)
+    monkeypatch.setattr(cluster, "ANSWER_WITHIN", 0.3)
 
 
 @pytest.mark.usefixtures("impatient")

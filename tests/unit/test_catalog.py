@@ -12,7 +12,7 @@ from bridge.errors import KafkaUnavailable
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics import catalog
 from bridge.topics.catalog import Catalog
-from bridge.topics.making import MOCK
+from bridge.topics.cluster import MOCK
 from bridge.topics.ours import Kind, Ours
 
 

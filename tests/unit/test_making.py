@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import KafkaUnavailable
-from bridge.topics.making import grow, limits_of, make, make_control, shape_of
+from bridge.topics.cluster import shape_of
+from bridge.topics.making import grow, limits_of, make, make_control
 from bridge.topics.ours import HEADROOM, USUAL, Kind, Limits, Ours, Shape
 
 SOURCE = "orders"
