@@ -17,7 +17,6 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
 from bridge.records.header import Contents
-from bridge.settings import Settings
 from bridge.settings.versions import versions
 from lossless.transport.working import known_requests
 
@@ -31,10 +30,9 @@ class Announcing:
         consumer: Celery's, of which is read what it consumes and with how many processes.
     """
 
-    def __init__(self, app: Celery, consumer: Any, chosen: Settings) -> None:
-        assert chosen.ledger_url is not None
-        self._app, self._consumer, self._group = app, consumer, chosen.group
-        self._members = Members(Ledger(chosen.ledger_url, "", chosen.group), "workers")
+    def __init__(self, app: Celery, consumer: Any, ledger: Ledger) -> None:
+        self._app, self._consumer, self._group = app, consumer, ledger.group
+        self._members = Members(ledger, "workers")
         self._member = f"{socket.gethostname()}:{os.getpid()}"
         self._started = time.time()
         self._ended = threading.Event()

@@ -76,11 +76,9 @@ class Book:
         # A connection must not be shared with the process that this one was forked from.
         key = (os.getpid(), batch.cluster, batch.group)
         if key not in cls._ledgers:
-            chosen = settings.load(app, os.environ)
-            url, days = chosen.ledger_url, chosen.file.kafka_ledger_days
-            named = chosen.ledger_named
-            made = Ledger(url, batch.cluster, batch.group, days, named=named) if url and batch.group else None
-            cls._ledgers[key] = (made, TopicNames.of(chosen.of_group(batch.group)))
+            chosen = settings.load(app, os.environ).of_group(batch.group)
+            made = Ledger.of(chosen, batch.cluster) if batch.group else None
+            cls._ledgers[key] = (made, TopicNames.of(chosen))
         ledger, names = cls._ledgers[key]
         other_names = getattr(app.tasks.get(batch.handler), "other_names", ())
         return cls(ledger, batch, other_names, names.replay(batch.topic))

@@ -211,7 +211,5 @@ def say(dependency: str, known: Known) -> None:
 
 
 def _breakers(app: Celery, group: str) -> Breakers | None:
-    chosen = settings.load(app, os.environ)
-    if chosen.ledger_url is None:
-        return None
-    return Breakers(Ledger(chosen.ledger_url, "", group, timeout=ANSWER_WITHIN, named=chosen.ledger_named))
+    ledger = Ledger.of(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN)
+    return Breakers(ledger) if ledger else None

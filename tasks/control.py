@@ -116,7 +116,5 @@ def _tell(before: Mapping[str, Decision], known: Mapping[str, Decision]) -> None
 
 
 def _mirror(app: Celery, group: str) -> Mirror | None:
-    chosen = settings.load(app, os.environ)
-    if chosen.ledger_url is None or not group:
-        return None
-    return Mirror(Ledger(chosen.ledger_url, "", group, timeout=ANSWER_WITHIN, named=chosen.ledger_named))
+    ledger = Ledger.of(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN) if group else None
+    return Mirror(ledger) if ledger else None

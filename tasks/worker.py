@@ -21,7 +21,7 @@ from celery.signals import (
 
 from bridge import settings
 from bridge.errors import SettingsError
-from bridge.ledger import riding
+from bridge.ledger import Ledger, riding
 from bridge.settings import Together, is_redis
 from bridge.settings.modules import import_each
 from lossless.transport import risks
@@ -114,8 +114,8 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
     chosen, routes = found.settings, found.routes
     metrics.expect((handler.name for handler in routes), chosen.group)
     metrics.serve(chosen.environment.WORKER_METRICS_PORT)
-    if chosen.ledger_url is not None:
-        announcing = Announcing(app, sender, chosen)
+    if (ledger := Ledger.of(chosen)) is not None:
+        announcing = Announcing(app, sender, ledger)
         announcing.begin()
         _announcing.append(announcing)
     # Last: a signal's receiver that raises is cut off there, and this connection may be cut like any other.

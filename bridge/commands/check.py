@@ -163,13 +163,13 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
 
 
 def _ledger(chosen: Settings) -> Iterator[Finding]:
-    if chosen.ledger_url is None:
+    ledger = Ledger.of(chosen, timeout=ANSWER_WITHIN)
+    if ledger is None:
         yield Finding(
             "ok", "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only."
         )
         return
-    shown = hide_password(chosen.ledger_url)
-    ledger = Ledger(chosen.ledger_url, "check", chosen.group, timeout=ANSWER_WITHIN, named=chosen.ledger_named)
+    shown = hide_password(str(chosen.ledger_url))
     try:
         ledger.state()
         yield Finding("ok", f"the ledger at {shown} answers.")

@@ -46,10 +46,10 @@ def decisions(settings: Settings) -> Iterator[Decisions]:
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
     """
-    if settings.ledger_url is None:
+    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    if ledger is None:
         yield Decisions(settings, None)
         return
-    ledger = Ledger(settings.ledger_url, "", settings.group, timeout=ANSWER_WITHIN, named=settings.ledger_named)
     try:
         yield Decisions(settings, Mirror(ledger))
     finally:

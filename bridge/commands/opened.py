@@ -15,11 +15,10 @@ def opened(settings: Settings, topics: Iterable[str]) -> Iterator[tuple[Ledger, 
     Raises:
         KafkaUnavailable: Kafka does not say which cluster it is.
     """
-    assert settings.ledger_url is not None
     catalog = Catalog(settings, topics)
     catalog.prepare()
-    days, named = settings.file.kafka_ledger_days, settings.ledger_named
-    ledger = Ledger(settings.ledger_url, catalog.cluster, settings.group, days, named=named)
+    ledger = Ledger.of(settings, catalog.cluster)
+    assert ledger is not None
     try:
         yield ledger, catalog
     finally:

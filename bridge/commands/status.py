@@ -100,9 +100,8 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> _Asked:
     """What Redis and the broker know."""
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
     asked = _Asked(Facts(time.time(), settings.group, handlers, app=settings.app))
-    if settings.ledger_url is not None:
-        url, named = settings.ledger_url, settings.ledger_named
-        with closing(Ledger(url, "", settings.group, timeout=ANSWER_WITHIN, named=named)) as ledger:
+    if (found := Ledger.of(settings, timeout=ANSWER_WITHIN)) is not None:
+        with closing(found) as ledger:
             asked.ask(lambda: _members(asked, ledger))
             if not asked.silent:
                 asked.ask(lambda: _breakers(asked, ledger, routes))

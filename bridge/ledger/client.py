@@ -17,6 +17,7 @@ from bridge.ledger.fates import Fate
 from bridge.ledger.pages import PAGE, Account, by_page, chosen, key, stretches
 from bridge.ledger.states import States
 from bridge.ledger.writes import Call, Mark, Push, Written
+from bridge.settings import Settings
 from lossless.lua import Script
 
 #: Pages that are read in one round trip.
@@ -62,6 +63,17 @@ class Ledger:
         self._states = States(self._connection, writes)
         self._fixed = (writes, key(cluster, group, "joined"), key(cluster, group, "reached"))
         self._prefixes: dict[Account, str] = {}
+
+    @classmethod
+    def of(cls, settings: Settings, cluster: str = "", timeout: float = 5) -> "Ledger | None":
+        """That of the settings' group; `None` where they name no Redis for it.
+
+        Parameters:
+            cluster: as above; empty for what a group has whatever its Kafka is: what was decided, who lives.
+        """
+        if (url := settings.ledger_url) is None:
+            return None
+        return cls(url, cluster, settings.group, settings.file.kafka_ledger_days, timeout, settings.ledger_named)
 
     def __repr__(self) -> str:
         return f"Ledger({self.where}, cluster={self.cluster!r}, group={self.group!r})"

@@ -10,6 +10,7 @@ from celery import Celery
 
 from bridge.errors import KafkaUnavailable, UnfitTopic
 from bridge.handlers import Routes
+from bridge.ledger import Ledger
 from bridge.loop.parts import Before
 from bridge.loop.turn import Loop
 from bridge.settings import Settings
@@ -37,8 +38,9 @@ class Bridge:
     ) -> None:
         self._before = before = Before.of(app, settings, routes, clock)
         self.metrics, self._clock = before.metrics, clock
-        url = settings.ledger_url
-        self._announcement = Announcement(url, settings.group, settings.app, routes, self.metrics) if url else None
+        # Kafka may be away at the start too: which cluster it is need not be known for this.
+        here = Ledger.of(settings)
+        self._announcement = Announcement(here, settings.app, routes, self.metrics) if here else None
         self._stopping = threading.Event()
         self._loop: Loop | None = None
         self._said_ready = False

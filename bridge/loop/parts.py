@@ -131,9 +131,7 @@ class Parts:
         """Of the cluster that has answered."""
         settings, metrics, clock, broker = before.settings, before.metrics, before.clock, before.broker
         file, cluster = settings.file, before.catalog.cluster
-        ledger = None
-        if url := settings.ledger_url:
-            ledger = Ledger(url, cluster, settings.group, file.kafka_ledger_days, LEDGER_WITHIN, settings.ledger_named)
+        ledger = Ledger.of(settings, cluster, LEDGER_WITHIN)
         assignment = Assignment(settings, before.routes, before.catalog, ledger)
         marks = Marks(ledger)
         sizes = Sizes(before.routes, ledger, broker)

@@ -59,14 +59,12 @@ class Announcement:
     """Tells from a thread of its own, so that a Redis that is frozen costs the loop nothing.
 
     Parameters:
-        url: the ledger's Redis.
+        here: the ledger, of whatever Kafka.
         app: the Celery app, as `-A` names it.
     """
 
-    def __init__(self, url: str, group: str, app: str, routes: Routes, metrics: BridgeMetrics) -> None:
-        self._group, self._app, self._routes, self._metrics = group, app, routes, metrics
-        # Kafka may be away at the start too: which cluster it is need not be known for this.
-        here = Ledger(url, "", group)
+    def __init__(self, here: Ledger, app: str, routes: Routes, metrics: BridgeMetrics) -> None:
+        self._group, self._app, self._routes, self._metrics = here.group, app, routes, metrics
         self._members, self._workers = Members(here, "bridges"), Members(here, "workers")
         self._ledger: Ledger | None = None
         self._member = f"{socket.gethostname()}:{os.getpid()}"

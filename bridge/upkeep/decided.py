@@ -71,9 +71,8 @@ class Decided:
         clock: Callable[[], float] = time.monotonic,
     ) -> "Decided":
         """With the ledger's Redis, where there is one. Connects to nothing yet."""
-        url, named = settings.ledger_url, settings.ledger_named
-        mirror = Mirror(Ledger(url, "", settings.group, timeout=timeout, named=named)) if url else None
-        return cls(settings, mirror, metrics, TopicGates(broker, settings.group), clock)
+        ledger = Ledger.of(settings, timeout=timeout)
+        return cls(settings, Mirror(ledger) if ledger else None, metrics, TopicGates(broker, settings.group), clock)
 
     def begin(self) -> None:
         """Make the topic where it is missing, and learn what stands: before anything is consumed.
