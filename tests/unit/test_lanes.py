@@ -199,17 +199,18 @@ def test_each_message_goes_out_once_in_the_order_of_its_lane(
     flying: list[int] = []
     arrived = 0
     while len(out) < len(keys) or flying:
-        step = chance.randint(0, 2)  # type: ignore[attr-defined]
-        if step == 0 and arrived < len(keys):
+        steps = {"add": arrived < len(keys), "take": lanes.waiting > 0, "settle": bool(flying)}
+        step = chance.choice([name for name, can in steps.items() if can])  # type: ignore[attr-defined]
+        if step == "add":
             more = min(len(keys), arrived + 7)
             lanes.add(range(arrived, more), keys[arrived:more])
             arrived = more
-        elif step == 1:
+        elif step == "take":
             for group in lanes.take():
                 assert 0 < len(group.offsets) <= batch
                 out += group.offsets
                 flying += group.offsets
-        elif flying:
+        else:
             lanes.settle("h", [flying.pop(chance.randrange(len(flying)))], DONE)  # type: ignore[attr-defined]
         assert lanes.waiting == arrived - len(out)
     assert sorted(out) == list(range(len(keys)))
