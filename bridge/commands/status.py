@@ -38,6 +38,7 @@ from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import Down, Facts, HandlerFacts, Letters, Memory, TierFacts, iso
+from bridge.upkeep.gone import Gone, look
 from bridge.upkeep.uncared import unconsumed_queues
 
 #: Seconds for an answer of Redis, which is asked twice.
@@ -191,14 +192,16 @@ def _take_in(asked: _Asked, app: Celery, settings: Settings, routes: Routes) -> 
     changed = changed_handlers(app, routes, asked.policies)
     there = asked.ask(lambda: _in_ledger(asked, settings, routes, changed))
     if there is not None:
-        asked.facts = replace(asked.facts, letters=there[0], oldest=there[1], changes=there[2], tiers=there[3])
+        asked.facts = replace(
+            asked.facts, letters=there[0], oldest=there[1], changes=there[2], tiers=there[3], gone=there[4]
+        )
         belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in there[2])
         asked.facts = replace(asked.facts, sources={name: each.source for name, each in belongings.items()})
 
 
 def _in_ledger(
     asked: _Asked, settings: Settings, routes: Routes, changed: Collection[Handler]
-) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...], list[TierFacts]]:
+) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...], list[TierFacts], tuple[Gone, ...]]:
     with opened(settings, routes.topics) as (ledger, catalog):
         letters = tuple(
             each for topic in catalog.topic_ids for each in _dead(settings, ledger, topic, catalog.topic_ids[topic])
@@ -214,7 +217,8 @@ def _in_ledger(
                 ages[where] = max(ages.get(where, 0.0), found.seconds)
         # Of retry and replay topics too, those among them that are gone.
         changes = tuple(each for each in LogBook(ledger).told() if catalog.source_of(each.topic) in routes.topics)
-        return letters, ages, changes, tiers(settings, routes, ledger, catalog, changed)
+        gone = tuple(look(settings, ledger, catalog))
+        return letters, ages, changes, tiers(settings, routes, ledger, catalog, changed), gone
 
 
 def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:

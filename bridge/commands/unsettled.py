@@ -81,7 +81,17 @@ def changed(facts: Facts) -> Iterator[str]:
 def _deleted(facts: Facts, found: Iterable[Change]) -> Iterator[str]:
     """Retry and replay topics that are gone, with what waited in them."""
     by_topic: dict[str, list[Change]] = {}
+    for gone in facts.gone:
+        if gone.missing:
+            yield (
+                f"{gone.topic!r} was deleted, seen {when(gone.at, facts.now)}: at least {gone.missing:,} deliveries of "
+                f"{gone.source!r} are parked and lie in no retry topic (parked: {gone.whose}). They do not run by "
+                f"themselves: `bridge audit {gone.source}` tells which, and how to let them run."
+            )
+    told = {gone.topic for gone in facts.gone if gone.missing}
     for each in found:
+        if each.topic in told:
+            continue
         by_topic.setdefault(each.topic, []).append(each)
     for topic, changes in sorted(by_topic.items()):
         yield (

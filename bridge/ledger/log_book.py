@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
@@ -63,6 +64,7 @@ class LogBook:
         self._ledger = ledger
         self._known = key(ledger.cluster, ledger.group, "logs")
         self._changes = key(ledger.cluster, ledger.group, "log changes")
+        self._gone = key(ledger.cluster, ledger.group, "gone topics")
 
     def known(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
         """Return the log of each place, as the last bridge knew it; those that none knew are left out."""
@@ -72,6 +74,45 @@ class LogBook:
             pipe.hmget(self._known, [key(*place) for place in places])
             (found,) = pipe.execute()
         return {place: KnownLog(**json.loads(raw)) for place, raw in zip(places, found, strict=True) if raw is not None}
+
+    def everything(self) -> dict[tuple[str, int], KnownLog]:
+        """Return the log of each place that any bridge ever knew."""
+        with self._ledger.asking("read which logs are known") as pipe:
+            pipe.hgetall(self._known)
+            (found,) = pipe.execute()
+        parts = ((name.decode().split(":")[1:], raw) for name, raw in found.items())
+        return {
+            (unquote(topic, errors="surrogatepass"), int(number)): KnownLog(**json.loads(raw))
+            for (topic, number), raw in parts
+        }
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that is gone, and its logs: nothing of it is missed."""
+        fields = [key(*place) for place in self.everything() if place[0] == topic]
+        with self._ledger.asking("forget a topic that is gone") as pipe:
+            pipe.hdel(self._gone, topic)
+            if fields:
+                pipe.hdel(self._known, *fields)
+            pipe.execute()
+
+    def note_gone(self, topic: str, at: float) -> None:
+        """Note that a retry or replay topic is gone, or is another one, and when that was seen first (Unix time)."""
+        with self._ledger.asking("note that a topic is gone") as pipe:
+            pipe.hsetnx(self._gone, topic, repr(at))
+            pipe.execute()
+
+    def found_again(self, topic: str) -> None:
+        """Note that nothing is missed of a topic that was gone; its logs are those of another one by now."""
+        with self._ledger.asking("note that nothing is missed") as pipe:
+            pipe.hdel(self._gone, topic)
+            pipe.execute()
+
+    def gone(self) -> dict[str, float]:
+        """Return the topics that were noted as gone, and when that was seen first (Unix time)."""
+        with self._ledger.asking("read which topics are gone") as pipe:
+            pipe.hgetall(self._gone)
+            (found,) = pipe.execute()
+        return {topic.decode(errors="surrogatepass"): float(at) for topic, at in found.items()}
 
     def log_id(self, topic: str, topic_id: str, partition: int) -> str:
         """Return the id of a partition's log as it is now: what its accounts have."""

@@ -18,6 +18,7 @@ from bridge.loop.commits import Commits
 from bridge.loop.log_identity import Met, Said, meet, step
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
+from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import WINDOW, Partition
 from bridge.records.place import Place
 
@@ -46,6 +47,9 @@ class Logs:
         log, met, what = meet(known, topic_id, said, low, high)
         if what is not None:
             self._tell(place, what, met.offset or 0, said.offset or 0)
+            if self._book is not None and isinstance(self._assignment.made(place, 0), ParkedPartition):
+                # What waited in the other one may be parked still (bridge.upkeep.gone).
+                self._book.note_gone(place[0], time.time())
         if self._book is not None and log != known:
             self._book.note(place, log)
         self._assignment.logs[place] = log

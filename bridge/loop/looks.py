@@ -10,6 +10,7 @@ from bridge.loop.committing import Committing
 from bridge.loop.parts import Parts
 from bridge.loop.places import begin_anew
 from bridge.loop.subscription import Subscription
+from bridge.upkeep.gone import LOOK_EVERY
 from bridge.upkeep.renewal import renew
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Looks:
             Job("kafka", KAFKA_EVERY, self._kafka),
             Job("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),
             Job("audit", AUDIT_EVERY, self._audit),
+            Job("gone", LOOK_EVERY, parts.gone.begin),
             Job("renew", min(RENEW_EVERY, file.kafka_ledger_days * 86_400 / 4), self._renew),
         )
 

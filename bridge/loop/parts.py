@@ -37,6 +37,7 @@ from bridge.topics.needed import needed
 from bridge.upkeep.changed_waits import ChangedWaits
 from bridge.upkeep.decided import Decided
 from bridge.upkeep.gauges import Gauges
+from bridge.upkeep.gone import Looking
 from bridge.upkeep.kafka_state import KafkaState
 from bridge.upkeep.needs import Needs
 from bridge.upkeep.stuck import Search
@@ -105,6 +106,7 @@ class Parts:
     timetable: Timetable
     search: Search | None
     gauges: Gauges | None
+    gone: Looking
 
     @property
     def unread(self) -> dict[Place, int]:
@@ -167,4 +169,5 @@ class Parts:
             if ledger
             else None,
             gauges=Gauges(ledger, assignment, metrics) if ledger else None,
+            gone=Looking(settings, ledger, before.catalog),
         )

@@ -8,6 +8,7 @@ from typing import Any
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
 from bridge.records.control import Decision
+from bridge.upkeep.gone import Gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class Facts:
         breakers: what handlers need and is held to be down.
         aside: by topic, messages that its halt keeps back in the broker.
         sources: of retry and replay topics that are gone, whose deliveries lay there.
+        gone: retry and replay topics that were deleted with what is parked there.
         unnamed: messages that wait in the broker for what no handler here names, by what that is called.
     """
 
@@ -150,6 +152,7 @@ class Facts:
     aside: Mapping[str, int] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     unnamed: Mapping[str, int] = field(default_factory=dict)
+    gone: Sequence[Gone] = ()
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

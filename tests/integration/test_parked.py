@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook, Mark
@@ -149,6 +150,45 @@ def test_what_a_worker_parked_is_found_counted_and_shown_until_it_has_run(stack:
     assert audit(stack)["dead"] == 1
     eventually(lambda: bridge.metric("bridge_parked_records", **labels) == 0, 20)
     assert json_of(stack, "status")["parked"]
+
+
+def gone(stack: Stack) -> list[str]:
+    """What status says of topics that were deleted."""
+    return [words for words in json_of(stack, "status")["problems"] if "was deleted" in words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("needed", [False, True], ids=["a tier at need", "a tier that a bridge makes again"])
+def test_a_retry_topic_that_is_deleted_while_no_bridge_runs_is_told_by_status_and_by_the_next_bridge(
+    stack: Stack, needed: bool
+):
+    choose(stack, {"orders": {"commit": "completion"}}, kafka_retry_tiers=(300,) if needed else (60, 300))
+    stack.environ["HANDLERS"] = "tests.handlers.simple"
+    stack.environ["TEST_DELAY"] = "300" if needed else "0.2"
+    handler = "tests.handlers.simple.work"
+    stack.make_topics("orders", TIER, "orders.retry.1m")
+    bridge = stack.bridge()
+    stack.produce("orders", *range(5))
+    eventually(lambda: stack.committed("orders") == 0 and stack.waiting() == 5, 20)
+    source, tier = stack.topic("orders"), stack.topic(TIER)
+    with ledger(stack, "orders") as (fates, there):
+        account = there._replace(handler=handler)
+        park(stack, account, range(3), time.time() + 300)
+        park(stack, account, [3], time.time() + 300, tier="orders.retry.1m")
+        eventually(lambda: bridge.metric("bridge_parked_records", topic=source, tier=tier) == 3, 30)
+        fates.write([Mark(account, range(4), Fate.PARKED)])
+    bridge.kill()
+    assert gone(stack) == []
+    delete_topic(stack, TIER)
+    (told,) = eventually(lambda: gone(stack), 20)
+    assert told.startswith(repr(tier))
+    assert f"at least 3 deliveries of {source!r} are parked and lie in no retry topic (parked: {handler} (4))" in told
+    bridge = stack.bridge()
+    bridge.says(f"topic {tier!r} was deleted: of what is parked of {source!r} at least 3 lie in no retry topic", 90)
+    assert len(gone(stack)) == 1
+    with ledger(stack, "orders") as (fates, there):
+        fates.write([Mark(there._replace(handler=handler), range(3), Fate.DONE)])
+    assert gone(stack) == []
 
 
 def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_somebody_has_looked(stack: Stack):

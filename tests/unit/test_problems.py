@@ -12,6 +12,7 @@ from bridge.partitions.parked import NOT_DUE
 from bridge.records import control
 from bridge.records.control import Decision
 from bridge.upkeep.facts import Down, Facts, HandlerFacts, Letters, Memory, TierFacts, span
+from bridge.upkeep.gone import Gone
 
 NOW = 1_769_860_805.0
 HALT = Decision(
@@ -426,6 +427,19 @@ def test_a_retry_topic_that_was_deleted_with_what_waited_in_it_is_said_with_how_
     assert "up to 2,000 records" in sentence
     empty = Change("orders.retry.5m", 0, "deleted", 10, 10, 0, NOW - 120)
     assert problems(replace(WELL, changes=[empty])) == []
+
+
+def test_a_retry_topic_that_was_deleted_while_nobody_looked_is_said_with_whose_deliveries_are_missing():
+    gone = Gone("orders.retry.5m", "orders", NOW - 120, {"charge": 5, "mail": 2}, lying=3)
+    (sentence,) = problems(replace(WELL, gone=[gone]))
+    assert sentence.startswith("'orders.retry.5m' was deleted, seen since")
+    assert "at least 4 deliveries of 'orders' are parked and lie in no retry topic" in sentence
+    assert "(parked: charge (5), mail (2))" in sentence
+    assert "`bridge audit orders`" in sentence
+    # What a bridge told as it was deleted is the same.
+    deleted = Change("orders.retry.5m", 0, "deleted", 10, 1010, 1000, NOW - 120)
+    assert problems(replace(WELL, gone=[gone], changes=[deleted])) == [sentence]
+    assert problems(replace(WELL, gone=[gone._replace(lying=7)])) == []
 
 
 def test_what_retention_took_in_a_retry_topic_is_said_to_be_parked():

@@ -1,0 +1,134 @@
+"""Retry and replay topics that were deleted while no bridge looked, and how much is parked and lies in none."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+from bridge.topics.extents import Extent, extents
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks of a bridge.
+LOOK_EVERY: Final = 60.0
+
+
+class Gone(NamedTuple):
+    """A topic that is gone.
+
+    Attributes:
+        at: when that was seen first (Unix time).
+        parked: by handler, how many deliveries of its source the ledger calls parked.
+        lying: how many records all retry and replay topics of the source hold at the most.
+    """
+
+    topic: str
+    source: str
+    at: float
+    parked: Mapping[str, int]
+    lying: int
+
+    @property
+    def missing(self) -> int:
+        """How many deliveries are parked and lie in no retry topic, at least."""
+        return max(0, sum(self.parked.values()) - self.lying)
+
+    @property
+    def whose(self) -> str:
+        """The handlers that have something parked, and how many."""
+        return ", ".join(f"{handler} ({count:,})" for handler, count in sorted(self.parked.items()))
+
+
+def look(settings: Settings, ledger: Ledger, catalog: Catalog) -> Iterator[Gone]:
+    """The topics that are gone, each with what the ledger still calls parked of its source.
+
+    Raises:
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    book = LogBook(ledger)
+    noted, now = book.gone(), time.time()
+    absent = {place[0] for place in book.everything() if place[0] not in catalog.waiting}
+    counted: dict[str, tuple[dict[str, int], int] | None] = {}
+    for topic in sorted({*noted, *absent}):
+        if (belongs := catalog.belonging(topic)) is not None:
+            if belongs.source not in counted:
+                counted[belongs.source] = _count(settings, ledger, catalog, belongs.source)
+            if (found := counted[belongs.source]) is not None:
+                yield Gone(topic, belongs.source, noted.get(topic, now), *found)
+
+
+def _count(settings: Settings, ledger: Ledger, catalog: Catalog, source: str) -> tuple[dict[str, int], int] | None:
+    """What is parked of a source, by handler; and what its retry and replay topics hold at the most.
+
+    `None` where Kafka does not list the source: a broker that has just started may list nothing at all.
+
+    What is parked when it is counted was written before that, and is not committed before: so its record lies between
+    what was committed earlier and the end that is there later.
+    """
+    tiers = [name for name, each in catalog.waiting.items() if each.source == source]
+    committed = {each.place: max(each.first, each.committed or 0) for each in extents(settings, tiers)}
+    there = [] if source in catalog.missing else extents(settings, [source])
+    if not there:
+        return None
+    parked = _parked(ledger, catalog, source, there)
+    return parked, sum(max(0, each.end - committed.get(each.place, 0)) for each in extents(settings, tiers))
+
+
+def _parked(ledger: Ledger, catalog: Catalog, source: str, there: Sequence[Extent]) -> dict[str, int]:
+    everyone = {account.handler for account in Accounts(ledger).everyone() if account.topic == source}
+    topic_id, found = catalog.id_of(source), dict.fromkeys(sorted(everyone - {OWN}), 0)
+    for extent in there:
+        log = LogBook(ledger).log_id(source, topic_id, extent.partition)
+        for handler in found:
+            account = Account(handler, source, log, extent.partition)
+            found[handler] += ledger.count(account, extent.first, extent.end - 1).fates[Fate.PARKED]
+    return {handler: count for handler, count in found.items() if count}
+
+
+class Looking:
+    """A bridge's looks, beside its loop: Kafka and Redis may take their time.
+
+    Parameters:
+        ledger: `None` where there is no Redis for it: nothing is known to be parked.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger | None, catalog: Catalog) -> None:
+        self._settings, self._ledger, self._catalog = settings, ledger, catalog
+        self._thread: threading.Thread | None = None
+        self._told: set[str] = set()
+
+    def begin(self) -> None:
+        """Look, unless a look is under way."""
+        if self._ledger is not None and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, args=(self._ledger,), name="gone", daemon=True)
+            self._thread.start()
+
+    def _run(self, ledger: Ledger) -> None:
+        with suppress(KafkaUnavailable, LedgerUnavailable):
+            for gone in look(self._settings, ledger, self._catalog):
+                self._take_in(LogBook(ledger), gone)
+
+    def _take_in(self, book: LogBook, gone: Gone) -> None:
+        if gone.missing:
+            book.note_gone(gone.topic, gone.at)
+            if gone.topic not in self._told:
+                self._told.add(gone.topic)
+                logger.error(
+                    "topic %r was deleted: of what is parked of %r at least %d lie in no retry topic, and do not run "
+                    "by themselves (parked: %s). `bridge audit %s` tells which, and how to let them run.",
+                    gone.topic,
+                    gone.source,
+                    gone.missing,
+                    gone.whose,
+                    gone.source,
+                )
+        elif gone.topic in self._catalog.waiting:
+            book.found_again(gone.topic)
+        else:
+            book.forget(gone.topic)
