@@ -17,7 +17,7 @@ from bridge.ledger import OWN, Fate, Mark
 from bridge.partitions.clocks import Clocks
 from bridge.partitions.due import AHEAD, Budget, Due
 from bridge.partitions.held import Held, Whose
-from bridge.partitions.partition import Partition
+from bridge.partitions.partition import WIDE, Partition
 from bridge.partitions.passing import KEPT, KEPT_BYTES, Passing
 from bridge.partitions.turns import MESSAGE_BYTES, Group, Portion, Portions
 from bridge.records.parked import Parked, read
@@ -302,9 +302,8 @@ class ParkedPartition(Partition):
     def pressure(self) -> str | None:
         """Why this partition must pause, or `None`."""
         self._make_room()
-        window = self.offsets.size if self.chosen.commit == "completion" else 0
-        if window > self._window * (0.5 if self._paused else 1.0):
-            self._paused = "one that is not settled holds back the commit (kafka_window)"
+        if self._is_wide:
+            self._paused = WIDE
         elif not self._due.may_read(self._clock()):
             self._paused = ENOUGH if self._due.full else NOT_DUE
         elif self.more:

@@ -18,6 +18,8 @@ from bridge.settings import TopicSettings
 WINDOW: Final = 100_000
 WAITING: Final = 10_000
 HELD_BYTES: Final = 100_000_000
+#: Why a partition pauses whose window is too wide.
+WIDE: Final = "one that is not settled holds back the commit (kafka_window)"
 
 
 class Partition:
@@ -170,19 +172,28 @@ class Partition:
 
     def pressure(self) -> str | None:
         """Why this partition must pause, or `None`."""
-        factor = 0.5 if self._paused else 1.0
+        factor = self._factor
         waiting = sum(each.waiting for each in self._turns)
-        window = self.offsets.size if self.chosen.commit == "completion" else 0
         if waiting > WAITING * factor:
             ordered = self.chosen.order is not None or self._keeps
             self._paused = "messages wait for others of their key" if ordered else "the queue has enough"
         elif self._bytes > HELD_BYTES * factor:
             self._paused = "messages that wait take much memory"
-        elif window > self._window * factor:
-            self._paused = "one that is not settled holds back the commit (kafka_window)"
+        elif self._is_wide:
+            self._paused = WIDE
         else:
             self._paused = None
         return self._paused
+
+    @property
+    def _factor(self) -> float:
+        """How much of each bound it may reach: half of it once it has paused."""
+        return 0.5 if self._paused else 1.0
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether too much was read since the first that is not settled."""
+        return self.chosen.commit == "completion" and self.offsets.size > self._window * self._factor
 
     def close(self) -> None:
         """It is another bridge's now, or begins anew."""
