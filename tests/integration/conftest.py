@@ -15,6 +15,14 @@ COMPLETION = {"commit": "completion"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
 
 
+@pytest.fixture
+def innocents(stack: Stack) -> Stack:
+    """A topic of three handlers, one by one and in batches, that do what a message says: be slow, or kill."""
+    stack.environ["HANDLERS"] = "tests.handlers.innocents"
+    stack.make_topics("orders")
+    return stack
+
+
 @pytest.fixture(scope="session")
 def calm(kafka: Any, redis_shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One bridge and one worker that live through all tests, each of which has a topic of its own.

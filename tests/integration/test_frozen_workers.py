@@ -16,13 +16,6 @@ HANDLERS = ("auto", "many", "one")
 SOON: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.soon_lost"}
 
 
-@pytest.fixture
-def innocents(stack: Stack) -> Stack:
-    stack.environ["HANDLERS"] = "tests.handlers.innocents"
-    stack.make_topics("orders")
-    return stack
-
-
 def children(worker: Served) -> list[int]:
     with open(f"/proc/{worker.pid}/task/{worker.pid}/children") as file:
         return [int(pid) for pid in file.read().split()]

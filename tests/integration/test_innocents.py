@@ -8,15 +8,7 @@ import pytest
 from tests.processes import Stack, eventually
 from tests.promises import choose
 
-MODULE = "tests.handlers.innocents"
 HANDLERS = ("auto", "many", "one")
-
-
-@pytest.fixture
-def innocents(stack: Stack) -> Stack:
-    stack.environ["HANDLERS"] = MODULE
-    stack.make_topics("orders")
-    return stack
 
 
 @pytest.mark.parametrize("by", ["kill", pytest.param("segfault", marks=pytest.mark.slow)])
@@ -59,7 +51,7 @@ def test_a_message_that_kills_its_process_costs_its_neighbours_nothing(innocents
 @pytest.mark.parametrize("park_after", [60, 0.5], ids=["by Celery", "by a retry topic"])
 def test_lost_processes_count_on_where_it_is_put_off_in_between(innocents: Stack, park_after: float):
     choose(innocents, {}, kafka_park_after=park_after, kafka_retry_tiers=[1.0])
-    innocents.environ["HANDLERS"] = MODULE
+    innocents.environ["HANDLERS"] = "tests.handlers.innocents"
     innocents.bridge()
     (culprit, *_) = innocents.produce("orders", {"kills": "many", "by": "later"}, *({"n": n} for n in range(20)))
     innocents.worker()

@@ -12,13 +12,6 @@ from tests.processes import Served, Stack, eventually
 SOON: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.soon_lost"}
 
 
-@pytest.fixture
-def innocents(stack: Stack) -> Stack:
-    stack.environ["HANDLERS"] = "tests.handlers.innocents"
-    stack.make_topics("orders")
-    return stack
-
-
 def begun(stack: Stack) -> Counter[tuple[str, str]]:
     return Counter((run.handler, run.coordinates) for run in stack.runs() if run.outcome == "begun")
 
