@@ -20,6 +20,7 @@ from bridge.records.as_text import to_bytes, to_headers, to_pairs, to_text
 from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure
 from bridge.records.message import Batch, Dead, Delivery, Header, Headers, Message, Via
+from bridge.records.naming import origin
 from bridge.records.outgoing import Outgoing
 from lossless.transport.joining import JOINED, joined, joining
 
@@ -302,7 +303,8 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
     via = _via_in(data)
     again = via is not None
     parts = _from_columns(data[_COLUMNS[again]]) if _COLUMNS[again] in data else map(_from_row, data[_ROWS[again]])
-    start, origin = f"{topic}-{partition}-", f"{cluster} {group} {topic_id}"
+    # Once a batch: what is made for each message is made in place here, and measured.
+    start, log = f"{topic}-{partition}-", origin(cluster, group, topic_id)
     deliveries = []
     for offset, timestamp, key, value, headers, more in parts:
         runs = int(more.get("attempts", 0)) if more else 0
@@ -318,7 +320,7 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
             runs + 1,
             attempts,
             f"{start}{offset}:{handler}",
-            origin,
+            log,
         )
         known = more or via is not None
         deliveries.append(_delivery(message, handler, runs, more, via) if known else Delivery(message, handler))

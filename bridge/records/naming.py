@@ -7,6 +7,11 @@ from typing import Final
 LISTED: Final = 400
 
 
+def origin(cluster: str, group: str, topic_id: str) -> str:
+    """What tells a delivery from one of the same id: of another Kafka or group, or of a topic that was made again."""
+    return f"{cluster} {group} {topic_id}"
+
+
 def batch_id(topic: str, partition: int, offsets: Sequence[int], handler: str) -> str:
     """The Celery task id for these offsets of a partition, ascending."""
     if len(offsets) == 1:

@@ -13,6 +13,7 @@ from bridge.records.added import RecordHeaders, added, apart, needed, number
 from bridge.records.dead_letter import attempts_read, attempts_said
 from bridge.records.failure import Failure, cut
 from bridge.records.message import ERROR_LENGTH, Delivery, Header, Message, Via
+from bridge.records.naming import batch_id, origin
 
 #: Longest `error_message` of a record that waits, in characters; its dead letter will have one of its own.
 MESSAGE: Final = 500
@@ -154,8 +155,8 @@ def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: st
         number(ours, "origin_timestamp") if "origin_timestamp" in ours else None,
         runs + 1,
         attempts,
-        f"{topic}-{partition}-{offset}:{handler}",
-        f"{cluster} {group} {source_id}",
+        batch_id(topic, partition, (offset,), handler),
+        origin(cluster, group, source_id),
     )
     due, until = number(ours, "retry_timestamp"), number(ours, "retry_until")
     delivery = Delivery(
