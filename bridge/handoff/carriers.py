@@ -6,9 +6,10 @@ from typing import Any, Final, Literal
 
 from bridge.ledger import OWN
 from bridge.records.attempts import Attempts
-from bridge.records.header import Contents, Told
+from bridge.records.header import Contents
 from bridge.records.losses import losses
 from bridge.records.message import Via
+from bridge.records.more import Told
 
 #: A delivery: partition, offset, handler.
 Which = tuple[int, int, str]

@@ -10,10 +10,10 @@ from bridge.partitions.held import Held
 from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import MESSAGE_BYTES, Group
-from bridge.records.header import Row, header_of
+from bridge.records.header import header_of
 from bridge.records.message import Via
 from bridge.records.naming import batch_id, label
-from bridge.records.row import row_of
+from bridge.records.row import Row, row_of
 
 #: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.
 STEP: Final = 5_000

@@ -1,16 +1,48 @@
 """A record of Kafka as it travels through Celery; one that cannot be read is dead from the start."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge.errors import UnreadableRecord
 from bridge.kafka import Record, headers_of
 from bridge.records.failure import Failure
-from bridge.records.header import Row
-from bridge.records.message import Dead
+from bridge.records.message import Dead, Delivery, Header
+from bridge.records.more import more_of
 
 logger = logging.getLogger(__name__)
+
+
+class Row(NamedTuple):
+    """A record as it is about to be handed off; one that is dead from the start has `dead`.
+
+    Attributes:
+        more: what is known of its delivery besides, where that is not new (`Row.of`).
+    """
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] | None
+    dead: Dead | None = None
+    more: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> "Row":
+        """A delivery that has a past: parked, or sent back."""
+        message = delivery.message
+        more = more_of(delivery)
+        return cls(
+            message.offset, message.timestamp, message.key, message.value, message.headers, delivery.dead, more or None
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key, value and headers."""
+        carried = sum(len(name) + len(given or b"") for name, given in self.headers) if self.headers else 0
+        return len(self.key or b"") + len(self.value or b"") + carried
 
 
 @dataclass(frozen=True, slots=True)

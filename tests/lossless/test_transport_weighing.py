@@ -7,8 +7,9 @@ from typing import Any
 import kombu
 import pytest
 
-from bridge.records.header import LISTS, Row, header_of, to_header
+from bridge.records.header import LISTS, header_of, to_header
 from bridge.records.message import Batch, Delivery, Message
+from bridge.records.row import Row
 from lossless.transport.weighing import SAMPLES, weigh
 from tests.lossless.harness import Broker
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from bridge.errors import MalformedDelivery
 from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
-from bridge.records.header import HEADER, Contents, Row, Told, from_header, header_of, to_header, to_joining
+from bridge.records.header import HEADER, Contents, from_header, header_of, to_header, to_joining
 from bridge.records.message import Batch, Dead, Delivery, Message, Via
+from bridge.records.more import Told
+from bridge.records.row import Row
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 payloads = st.none() | st.binary(max_size=50)
