@@ -8,8 +8,8 @@ from typing import Final, Literal
 from celery import Celery
 
 from bridge import settings
+from bridge.commands.asked import facts_of
 from bridge.commands.standing import of_redis
-from bridge.commands.status import facts_of
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
 from bridge.handlers import Routes, changed_handlers
 from bridge.handoff.broker import broker_fault, connection_to

@@ -1,0 +1,137 @@
+"""What Redis and the Celery broker know of a group, each asked for itself: what one does not answer hides nothing."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from celery import Celery
+
+from bridge.commands.halt import halts
+from bridge.commands.policy import fault_of, stale
+from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
+from bridge.handlers import Routes
+from bridge.handoff.broker import Broker
+from bridge.handoff.messages import LOOKED_AT, Messages
+from bridge.ledger import Ledger
+from bridge.ledger.breakers import Breakers
+from bridge.ledger.control import NOTHING, Mirror, Mirrored
+from bridge.ledger.health import health
+from bridge.ledger.members import Members
+from bridge.records.control import Decision
+from bridge.records.gates import gated_dependency, topic_gate
+from bridge.records.policies import Data, changed_policies
+from bridge.settings import Settings
+from bridge.topics.extents import Extent
+from bridge.upkeep.facts import Down, Facts, HandlerFacts, Memory
+from bridge.upkeep.uncared import unconsumed_queues
+
+#: Seconds for an answer of Redis, which is asked twice.
+ANSWER_WITHIN: Final = 2.0
+
+Found = TypeVar("Found")
+
+
+@dataclass
+class Asked:
+    """What was found so far, and why the rest could not be."""
+
+    facts: Facts
+    extents: list[Extent] | None = None
+    mirrored: Mirrored = NOTHING
+    policies: Mapping[str, Data] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
+
+    def ask(self, question: Callable[[], Found]) -> Found | None:
+        """The answer, or None where there is none."""
+        try:
+            return question()
+        except KafkaUnavailable as error:
+            why = f"{error} Start it, or mend the network or KAFKA_BOOTSTRAP_SERVERS: until then nothing new is read."
+        except LedgerUnavailable as error:
+            why = str(error)
+        except HandoffFailed as error:
+            why = f"The Celery broker does not answer: {error}. Start it, or mend the network or CELERY_BROKER_URL."
+        if why not in self.silent:
+            self.silent.append(why)
+        return None
+
+
+def facts_of(app: Celery, settings: Settings, routes: Routes) -> Asked:
+    """What Redis and the broker know."""
+    handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
+    asked = Asked(Facts(time.time(), settings.group, handlers, app=settings.app))
+    if (found := Ledger.of(settings, timeout=ANSWER_WITHIN)) is not None:
+        with closing(found) as ledger:
+            asked.ask(lambda: _members(asked, ledger))
+            if not asked.silent:
+                asked.ask(lambda: _breakers(asked, ledger, routes))
+        take_decided(asked, app, routes, asked.mirrored.in_force())
+    # A Redis that is frozen costs seconds for each question: the same one is not asked again.
+    if not (settings.one_redis and asked.silent):
+        asked.ask(lambda: _queues(asked, app, routes))
+    return asked
+
+
+def _members(asked: Asked, ledger: Ledger) -> None:
+    bridges, workers = Members(ledger, "bridges"), Members(ledger, "workers")
+    facts = replace(asked.facts, bridges=bridges.living(), workers=workers.living())
+    ages: dict[tuple[str, str], float] = {}
+    for state in (facts.bridges or {}).values():
+        for each in state.get("oldest", ()):
+            where = (each["topic"], each["handler"])
+            ages[where] = max(ages.get(where, 0.0), each["seconds"])
+    found = health(ledger)
+    memory = (Memory(ledger.where, found.used, found.allowed, found.disk),)
+    seen = {**bridges.last_seen(), **workers.last_seen()}
+    asked.mirrored = Mirror(ledger).read()
+    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
+
+
+def take_decided(asked: Asked, app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> None:
+    """What people, or `StopConsuming`, have decided for the group."""
+    # What is not in force is said as a problem.
+    changed = changed_policies(standing)
+    asked.policies = {name: data for name, data in changed.items() if fault_of(app, routes, name, data) is None}
+    asked.facts = replace(asked.facts, halts=halts(standing), stale=tuple(stale(app, routes, standing)))
+
+
+def _breakers(asked: Asked, ledger: Ledger, routes: Routes) -> None:
+    if not routes.terms:
+        return
+    found = [
+        Down(name, known.state, known.since, known.why, tuple(h.name for h in routes if name in h.needs))
+        for name, known in sorted(Breakers(ledger).open_ones(sorted(routes.terms)).items())
+    ]
+    asked.facts = replace(asked.facts, breakers=tuple(found))
+
+
+def _waiting(group: str, aside: Mapping[str, int]) -> dict[str, int]:
+    """How many messages wait for each dependency of a group, by what each gate has set aside."""
+    found: dict[str, int] = {}
+    for gate, count in aside.items():
+        if (dependency := gated_dependency(group, gate)) is not None:
+            found[dependency] = found.get(dependency, 0) + count
+    return found
+
+
+def _queues(asked: Asked, app: Celery, routes: Routes) -> None:
+    broker = Broker(app)
+    try:
+        lengths, failing = broker.lengths(routes.queues), tuple(Messages(broker).failing(routes.queues))
+        retries = broker.waiting(routes.queues)
+        aside = broker.aside()
+        halted = {topic: aside.get(topic_gate(asked.facts.group, topic), 0) for topic in routes.topics}
+        waiting = _waiting(asked.facts.group, aside)
+        down = tuple(replace(each, aside=waiting.get(each.dependency, 0)) for each in asked.facts.breakers)
+        unnamed = {name: count for name, count in waiting.items() if count and name not in routes.terms}
+        asked.facts = replace(
+            asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down, aside=halted, unnamed=unnamed
+        )
+        # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
+        idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in unconsumed_queues(asked.facts)}
+        counted = Messages(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= LOOKED_AT])
+        asked.facts = replace(asked.facts, deliveries=counted)
+    finally:
+        broker.close()

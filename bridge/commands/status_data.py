@@ -1,0 +1,116 @@
+"""`bridge status --json`: what was found of a group, as programs read it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bridge.commands.asked import Asked
+from bridge.commands.halt import shown
+from bridge.commands.problems import problems
+from bridge.records.policies import summary, values, words
+from bridge.topics.extents import Extent
+from bridge.upkeep.facts import Facts, iso
+
+
+def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
+    """As JSON-able data (`status` says what it has).
+
+    Parameters:
+        topics: that the group consumes.
+    """
+    facts = asked.facts
+    return {
+        "group": facts.group,
+        "problems": problems(facts),
+        "topics": None if asked.extents is None else _topics(topics, asked.extents),
+        "bridges": _with_times(facts.bridges),
+        "workers": _with_times(facts.workers),
+        "queues": None
+        if facts.queues is None
+        else {
+            queue: {
+                "messages": length,
+                "workers": None
+                if facts.workers is None
+                else sum(queue in state["queues"] for state in facts.workers.values()),
+                "backlog": _backlog(facts, queue),
+            }
+            for queue, length in facts.queues.items()
+        },
+        "oldest": [
+            {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
+            for (topic, handler), seconds in sorted(facts.oldest.items())
+        ],
+        "parked": None if asked.extents is None else _parked(facts),
+        "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
+        "policies": {name: f"{summary(data)}: {words(values(data))}" for name, data in asked.policies.items()},
+        "breakers": {
+            each.dependency: {
+                "state": each.state,
+                "since": iso(each.since),
+                "why": each.why,
+                "handlers": list(each.handlers),
+                "waiting": each.aside,
+            }
+            for each in facts.breakers
+        },
+        "unanswered": asked.silent,
+    }
+
+
+def _backlog(facts: Facts, queue: str) -> Any:
+    """What is to be done, as a bridge says it: each says it of the whole group. `None` where none runs."""
+    said = (state.get("backlog", {}).get(queue) for state in (facts.bridges or {}).values())
+    return next((each for each in said if each), None)
+
+
+def _parked(facts: Facts) -> list[dict[str, Any]]:
+    """What waits in Kafka for its time, or to be replayed, and what of it is due next, or has been for how long."""
+    found = []
+    for tier in facts.tiers:
+        if tier.kind in ("retry", "replay") and (tier.records or tier.use == "needed"):
+            first = min(tier.first_due.values(), default=None)
+            found.append(
+                {
+                    "source": tier.source,
+                    "topic": tier.topic,
+                    "delay": tier.delay,
+                    "use": tier.use,
+                    "records": tier.records,
+                    "next_due": None if first is None else iso(first),
+                    "late_seconds": 0.0 if first is None else round(max(0.0, facts.now - first), 1),
+                }
+            )
+    return found
+
+
+def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {topic: {} for topic in names}
+    for extent in found:
+        topics[extent.topic][str(extent.partition)] = {
+            "committed": extent.committed,
+            "end": extent.end,
+            "lag": extent.lag,
+        }
+    return topics
+
+
+#: Where what is announced holds times.
+_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind")
+
+
+def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any] | None:
+    """What members announce, its times as people and programs read them."""
+    if members is None:
+        return None
+    return {name: {key: _timed(value, key in _TIMES) for key, value in s.items()} for name, s in members.items()}
+
+
+def _timed(value: Any, times: bool) -> Any:
+    match value:
+        case dict():
+            return {key: _timed(each, times and key not in ("partition", "count")) for key, each in value.items()}
+        case list():
+            return [_timed(each, times) for each in value]
+        case float() | int() if times:
+            return iso(value)
+    return value
