@@ -24,6 +24,7 @@ from tasks import observing
 from tasks.aftermath import LOST, cleared_of_losses, overran
 from tasks.breaker import Breaker
 from tasks.gates import with_gates
+from tasks.limits import Limits
 from tasks.policy import EXHAUSTED, EXPIRED, Again, Bury, Decision
 from tasks.running import MessageTask
 
@@ -36,6 +37,8 @@ TELL_EVERY: Final = 0.5
 PAUSE: Final = 1.0
 #: The same for one that may not run and has never failed: apart from what has, which waits at another gate.
 REFUSED: Final = 0.5
+#: Seconds from a run's hard limit until it has ended.
+ENDED_WITHIN: Final = 1.0
 #: Seconds for Redis's answer.
 ANSWER_WITHIN: Final = 1.0
 
@@ -57,6 +60,7 @@ class Breaking:
     Parameters:
         breakers: `None` where there is no Redis for it: then all may run, and nothing is told.
         gates: does something with the broker's gates, where it has any.
+        limit: seconds after which a run is ended; no other probe joins one before.
     """
 
     _of_group: ClassVar[dict[tuple[int, str], Breakers | None]] = {}
@@ -68,8 +72,10 @@ class Breaking:
         group: str,
         breakers: Breakers | None,
         gates: Callable[[Callable[[Gates], None]], None],
+        limit: float | None = None,
     ) -> None:
         self._breaker, self._group, self._breakers, self._gates = breaker, group, breakers, gates
+        self._limit = limit or 0.0
         self._probe, self._admitted_at = "", 0.0
         self._first_failed_at: int | None = None
         name = breaker.dependency if breaker else ""
@@ -84,7 +90,8 @@ class Breaking:
         key = (os.getpid(), group)
         if key not in cls._of_group:
             cls._of_group[key] = _breakers(task.app, group)
-        return cls(task.breaker, group, cls._of_group[key], partial(with_gates, task.app))
+        limit = Limits.of(task).hard
+        return cls(task.breaker, group, cls._of_group[key], partial(with_gates, task.app), limit)
 
     def admits(self) -> bool:
         """Whether the next delivery may run."""
@@ -100,7 +107,9 @@ class Breaking:
         if now - seen.refused_at < PAUSE / 2:
             return False
         probe = uuid.uuid4().hex
-        known = self._ask(lambda: breakers.admit(breaker.dependency, breaker.terms, probe))
+        within = max(breaker.terms.probe_within, self._limit + ENDED_WITHIN if self._limit else 0.0)
+        terms = replace(breaker.terms, probe_within=within)
+        known = self._ask(lambda: breakers.admit(breaker.dependency, terms, probe))
         if known.granted:
             self._probe, self._admitted_at = probe, now
         else:
@@ -125,11 +134,15 @@ class Breaking:
         if self._probe or time.monotonic() - self._seen_here.told_at >= TELL_EVERY:
             self._tell()
 
-    def judged(self, delivery: Delivery, error: BaseException, decision: Decision) -> Decision:
-        """What becomes of a delivery that failed: while what it needs is down that spends nothing."""
+    def judged(self, delivery: Delivery, error: BaseException, decision: Decision, its_own: bool = False) -> Decision:
+        """What becomes of a delivery that failed: while what it needs is down that spends nothing.
+
+        Parameters:
+            its_own: whether a person has said, since it was declared, that the error is the message's own.
+        """
         if self._breaker is None:
             return decision
-        says = self._breaker.says(error, decision)
+        says = "nothing" if its_own else self._breaker.says(error, decision)
         identity = delivery.identity
         if says == "nothing":
             if self._probe:

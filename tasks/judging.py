@@ -8,7 +8,7 @@ from tasks.attempt import Attempts
 from tasks.breaking import Breaking
 from tasks.errors import RetryAsked
 from tasks.parking import Parking
-from tasks.policy import Decision
+from tasks.policy import Decision, Policy, is_listed
 from tasks.policy_in_force import policy_in_force
 from tasks.running import MessageTask
 
@@ -38,10 +38,16 @@ class Judging:
         Parameters:
             now: seconds since the epoch.
         """
-        return self._breaking.judged(delivery, cause_of(error), self._by_policy(delivery, error, now))
+        policy, cause = policy_in_force(self._task, self._group), cause_of(error)
+        decision = self._by_policy(policy, delivery, error, now)
+        return self._breaking.judged(delivery, cause, decision, self._is_its_own(policy, cause))
 
-    def _by_policy(self, delivery: Delivery, error: BaseException, now: float) -> Decision:
-        policy = policy_in_force(self._task, self._group)
+    def _is_its_own(self, policy: Policy, cause: BaseException) -> bool:
+        """Whether a person has named the error, while workers run, as one to die of: it tells nothing more."""
+        named = policy.dead_letter_for
+        return named != self._task.policy.dead_letter_for and is_listed(cause, named)
+
+    def _by_policy(self, policy: Policy, delivery: Delivery, error: BaseException, now: float) -> Decision:
         failed, real = delivery.attempts.failed, self._parking.real
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bridge.ledger.breakers import FIRST_PROBE, Ended, State, Terms
 
-SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN = 1.0, 604_800.0, 1000, 5, 10, 3
+SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN, LONGEST = 1.0, 604_800.0, 1000, 5, 10, 3, 3600
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Model:
     ok_at: float = 0.0
     pause: float = 0.0
     lease: float = 0.0
+    silent: int = 0
     ramp: float = 0.0
     admitted: int = 0
     prober: str = ""
@@ -37,13 +38,16 @@ class Model:
             self.state, self.until, self.begun, self.first, self.good = "closed", now, now, 0.0, 0.0
             self._forget()
         if self.state == "probing" and now >= self.lease:
-            self.state, self.probe = "open", now
+            self.state, self.probe, self.silent = "open", now, self.silent + 1
 
     def admit(self, now: float, name: str) -> bool:
         """Whether a delivery may run."""
         self.advance(now)
         if self.state == "open" and now >= self.probe:
-            self.state, self.prober, self.lease = "probing", name, now + self.terms.probe_within
+            within = self.terms.probe_within
+            # Nobody knows whether it hangs or its worker died: what hangs must not be joined by all that there are.
+            within = max(within, min(LONGEST, within * 2 ** min(self.silent, 20)))
+            self.state, self.prober, self.lease = "probing", name, now + within
             return True
         if self.state == "ramping" and self.admitted < self.admitted_by(now):
             self.admitted += 1
@@ -81,6 +85,8 @@ class Model:
             self._open(now, self.first, min(FIRST_PROBE, self.terms.probe_every))
 
     def _probed(self, now: float, ended: Ended) -> None:
+        if ended.failed or ended.dead or ended.unclear:
+            self.silent = 0
         if ended.failed or ended.dead:
             self.state, self.pause = "open", min(self.pause * 2, self.terms.probe_every)
             self.probe = now + self.pause
@@ -136,6 +142,7 @@ class Model:
 
     def _open(self, now: float, since: float, pause: float) -> None:
         self.state, self.since, self.opened, self.pause, self.probe = "open", since, now, pause, now + pause
+        self.silent = 0
         self._forget()
 
     def _forget(self) -> None:

@@ -72,7 +72,8 @@ def down(facts: Facts) -> Iterator[str]:
         yield (
             f"{each.dependency!r} is held to be down, {when(each.since, facts.now)}: {each.why.rstrip('.')}.{waiting} "
             f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
-            "there again: mend it."
+            "there again: mend it. If it is there, and what waits is broken in itself: `bridge policy set "
+            f"{each.handlers[0] if each.handlers else 'HANDLER'} dead_letter_for=ITS_ERROR --why …` lets that die."
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, json_of
+from tests.promises import all_settled, choose, command, json_of
 
 HANDLERS = "tests.handlers.needy"
 
@@ -112,6 +112,34 @@ def test_while_nothing_but_broken_messages_waits_a_good_one_is_tried_and_all_goe
     worker.says("bank is held to be down")
     stack.produce("orders", *range(20))
     eventually(lambda: len(set(stack.done("charge"))) == 20, 20, "those that never failed are tried first")
+
+
+def test_what_is_broken_is_tried_one_after_another_until_one_is_good(stack: Stack, bank: Callable[[bool], None]):
+    stack.bridge()
+    worker = stack.worker("-c", "2")
+    bank(False)
+    stack.produce("orders", *[{"broken": True}] * 2, 1, 2)
+    worker.says("bank is held to be down")
+    eventually(lambda: len({run.coordinates for run in stack.runs("charge") if run.outcome == "failed"}) == 4, 10)
+    bank(True)
+    worker.says("bank is there again")
+    all_settled(stack, "orders", done=2, dead=2)
+
+
+def test_what_a_person_says_to_be_broken_dies_as_it_is_tried_and_holds_nothing_any_more(
+    stack: Stack, bank: Callable[[bool], None]
+):
+    stack.bridge()
+    worker = stack.worker("-c", "2")
+    stack.produce("orders", *[{"broken": True}] * 6)
+    worker.says("bank is held to be down")
+    (problem,) = [each for each in status(stack)["problems"] if "held to be down" in each]
+    assert "bridge policy set charge dead_letter_for=" in problem
+    assert stack.dead_letters("orders") == []
+    command(stack, "policy", "set", "charge", "dead_letter_for=ValueError", "--why", "they are broken")
+    assert {letter.ours["reason"] for letter in stack.dead("orders", 6)} == {"permanent"}
+    stack.produce("orders", 1)
+    all_settled(stack, "orders", done=1, dead=6)
 
 
 def test_a_handler_slower_than_a_probe_may_be_has_its_breaker_closed_all_the_same(

@@ -97,6 +97,7 @@ class FakeBreakers:
         self.told: list[tuple[Ended, str]] = []
         self.silent = False
         self.asked = 0
+        self.within: list[float] = []
 
     def look(self, terms: dict[str, Terms]) -> dict[str, Known]:
         self.asked += 1
@@ -105,6 +106,7 @@ class FakeBreakers:
         return dict.fromkeys(terms, self.known)
 
     def admit(self, name: str, terms: Terms, probe: str) -> Known:
+        self.within.append(terms.probe_within)
         return self.look({name: terms})[name]
 
     def report(self, name: str, terms: Terms, ended: Ended, probe: str = "") -> Known:
@@ -148,6 +150,17 @@ def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: Break
     ((ended, probe),) = breakers.told
     assert ended.unclear
     assert probe
+
+
+@pytest.mark.parametrize(("limit", "within"), [(None, 30.0), (20.0, 30.0), (300.0, 301.0)])
+def test_no_probe_is_joined_before_its_time_limit_has_ended_it(
+    breakers: FakeBreakers, monkeypatch: pytest.MonkeyPatch, limit: float | None, within: float
+):
+    monkeypatch.setattr(Breaking, "_seen", {})
+    breakers.known = DOWN._replace(granted=True)
+    made: Any = breakers
+    assert Breaking(Breaker("bank"), "bridge", made, lambda _: None, limit).admits()
+    assert breakers.within == [within]
 
 
 def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: Breaking, breakers: FakeBreakers):

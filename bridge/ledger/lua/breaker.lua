@@ -8,7 +8,7 @@
 --
 -- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
 -- times, why, whether it is admitted, and how many messages a shut gate may let through now.
-local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN = 1, 604800, 1000, 604800, 5, 10, 3
+local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN, LONGEST = 1, 604800, 1000, 604800, 5, 10, 3, 3600
 local hash, failed, dead = KEYS[1], KEYS[2], KEYS[3]
 local now, act, probe = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 if not now then
@@ -37,6 +37,7 @@ local function open(why, since, pause)
   set('why', why)
   set('pause', pause)
   set('probe', now + pause)
+  set('silent', 0)
   redis.call('DEL', failed, dead)
 end
 local function close()
@@ -55,6 +56,7 @@ if state == 'ramping' and now >= number('ramp') + ramp then close() end
 if state == 'probing' and now >= number('lease') then
   state = 'open'
   set('probe', now)
+  set('silent', number('silent') + 1)
 end
 
 local function notes(key, at, many)
@@ -126,6 +128,7 @@ local function report()
     set('good', good)
     redis.call('DEL', failed, dead)
   elseif state == 'probing' and probe ~= '' and probe == s.prober then
+    if bad + died > 0 or unclear then set('silent', 0) end
     if bad + died > 0 then
       local pause = math.min(number('pause') * 2, last_pause)
       state = 'open'
@@ -156,7 +159,8 @@ elseif act == 'admit' then
   elseif state == 'open' and now >= number('probe') then
     granted, state = 1, 'probing'
     set('prober', probe)
-    set('lease', now + lease)
+    -- Nobody knows whether the last one hangs or its worker died: what hangs must not be joined by all that there are.
+    set('lease', now + math.max(lease, math.min(LONGEST, lease * 2 ^ math.min(number('silent'), 20))))
   elseif state == 'ramping' and number('admitted') < admitted_by(now) then
     granted = 1
     set('admitted', number('admitted') + 1)
