@@ -3,7 +3,7 @@
 Each is asked for itself: what one does not answer hides nothing of what the other knows.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,17 +16,19 @@ from bridge.commands.status_data import as_data
 from bridge.commands.tiers import tiers
 from bridge.errors import NothingAnswers
 from bridge.handlers import Handler, Routes, changed_handlers
-from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.deciding import merged
 from bridge.ledger.underway import oldest
+from bridge.records.dead_letter import DeadLetter
 from bridge.settings import Settings
 from bridge.topics.belonging import Belongings
+from bridge.topics.catalog import Catalog
 from bridge.topics.control import published
 from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import extents
 from bridge.topics.names import TopicNames
-from bridge.upkeep.facts import Letters, TierFacts
-from bridge.upkeep.gone import Gone, look
+from bridge.upkeep.facts import Facts, Letters
+from bridge.upkeep.gone import look
 
 
 def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
@@ -68,57 +70,61 @@ def _take_in(asked: Asked, app: Celery, settings: Settings, routes: Routes) -> N
     if settings.ledger_url is None or asked.facts.bridges is None:
         return
     changed = changed_handlers(app, routes, asked.policies)
-    there = asked.ask(lambda: _in_ledger(asked, settings, routes, changed))
-    if there is not None:
-        asked.facts = replace(
-            asked.facts, letters=there[0], oldest=there[1], changes=there[2], tiers=there[3], gone=there[4]
-        )
-        belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in there[2])
-        asked.facts = replace(asked.facts, sources={name: each.source for name, each in belongings.items()})
+    asked.ask(lambda: _take_in_ledger(asked, settings, routes, changed))
 
 
-def _in_ledger(
-    asked: Asked, settings: Settings, routes: Routes, changed: Collection[Handler]
-) -> tuple[tuple[Letters, ...], Mapping[tuple[str, str], float], tuple[Change, ...], list[TierFacts], tuple[Gone, ...]]:
+def _take_in_ledger(asked: Asked, settings: Settings, routes: Routes, changed: Collection[Handler]) -> None:
     with opened(settings, routes.topics) as (ledger, catalog):
-        letters = tuple(
-            each for topic in catalog.topic_ids for each in _dead(settings, ledger, topic, catalog.topic_ids[topic])
-        )
-        ages = dict(asked.facts.oldest)
-        for account in Accounts(ledger).everyone():
-            # Bridges tell of the handlers that they have; of those that were renamed or removed none does.
-            told = asked.facts.bridges and any(h.name == account.handler for h in routes.of(account.topic))
-            if told or catalog.topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
-                continue
-            if (found := oldest(ledger, account)) is not None:
-                where = (account.topic, account.handler)
-                ages[where] = max(ages.get(where, 0.0), found.seconds)
         # Of retry and replay topics too, those among them that are gone.
         changes = tuple(each for each in LogBook(ledger).told() if catalog.source_of(each.topic) in routes.topics)
-        gone = tuple(look(settings, ledger, catalog))
-        return letters, ages, changes, tiers(settings, routes, ledger, catalog, changed), gone
+        belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in changes)
+        asked.facts = replace(
+            asked.facts,
+            letters=tuple(each for topic in catalog.topic_ids for each in _dead(settings, ledger, catalog, topic)),
+            oldest=_oldest(asked.facts, ledger, routes, catalog.topic_ids),
+            changes=changes,
+            tiers=tiers(settings, routes, ledger, catalog, changed),
+            gone=tuple(look(settings, ledger, catalog)),
+            sources={name: each.source for name, each in belongings.items()},
+        )
 
 
-def _dead(settings: Settings, ledger: Ledger, topic: str, topic_id: str) -> Iterator[Letters]:
+def _oldest(facts: Facts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """By topic and handler, for how long the oldest has been under way: as bridges tell, and where none does."""
+    ages = dict(facts.oldest)
+    for account in Accounts(ledger).everyone():
+        # Bridges tell of the handlers that they have; of those that were renamed or removed none does.
+        told = facts.bridges and any(handler.name == account.handler for handler in routes.of(account.topic))
+        if told or topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
+            continue
+        if (found := oldest(ledger, account)) is not None:
+            where = (account.topic, account.handler)
+            ages[where] = max(ages.get(where, 0.0), found.seconds)
+    return ages
+
+
+def _dead(settings: Settings, ledger: Ledger, catalog: Catalog, topic: str) -> Iterator[Letters]:
     """The dead letters of a topic whose deliveries are dead still, by handler."""
     found = dead_letters(settings, topic, RECENT)
-    by_account: dict[Account, dict[int, Any]] = {}
+    name = TopicNames.of(settings).dead_letters(topic)
+    by_handler: dict[str, list[DeadLetter]] = {}
+    for letter in _dead_still(ledger, topic, catalog.topic_ids[topic], found.letters):
+        by_handler.setdefault(letter.whose.handler, []).append(letter)
+    for handler, letters in sorted(by_handler.items()):
+        letters.sort(key=lambda letter: letter.failed_at)
+        last = letters[-1]
+        yield Letters(name, handler, len(letters), letters[0].failed_at, last.reason, last.error[:300], found.more)
+
+
+def _dead_still(ledger: Ledger, topic: str, topic_id: str, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+    """Of those of the log that the topic has now, the last of each delivery that the ledger has as dead."""
+    by_account: dict[Account, dict[int, DeadLetter]] = {}
     log_of = cache(LogBook(ledger).log_id)
-    for letter in found.letters:
+    for letter in letters:
         whose = letter.whose
         account = Account(whose.handler, topic, log_of(topic, topic_id, whose.partition), whose.partition)
         if whose.is_of(account.topic_id):
             by_account.setdefault(account, {})[whose.offset] = letter
-    by_handler: dict[str, list[Any]] = {}
-    accounts = list(by_account)
-    fates = ledger.fates_of([(account, sorted(by_account[account])) for account in accounts])
-    for account, known in zip(accounts, fates, strict=True):
-        for offset, fate in zip(sorted(by_account[account]), known, strict=True):
-            if fate == Fate.DEAD:
-                by_handler.setdefault(account.handler, []).append(by_account[account][offset])
-    for handler, letters in sorted(by_handler.items()):
-        letters.sort(key=lambda letter: letter.failed_at)
-        last = letters[-1]
-        name = TopicNames.of(settings).dead_letters(topic)
-        since = letters[0].failed_at
-        yield Letters(name, handler, len(letters), since, last.reason, last.error[:300], found.more)
+    fates = ledger.fates_of([(account, sorted(by_offset)) for account, by_offset in by_account.items()])
+    for by_offset, known in zip(by_account.values(), fates, strict=True):
+        yield from (by_offset[at] for at, fate in zip(sorted(by_offset), known, strict=True) if fate == Fate.DEAD)

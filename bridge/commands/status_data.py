@@ -8,7 +8,7 @@ from bridge.commands.halt import shown
 from bridge.commands.problems import problems
 from bridge.records.policies import summary, values, words
 from bridge.topics.extents import Extent
-from bridge.upkeep.facts import Facts, iso
+from bridge.upkeep.facts import Down, Facts, iso
 
 
 def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
@@ -24,18 +24,7 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
         "topics": None if asked.extents is None else _topics(topics, asked.extents),
         "bridges": _with_times(facts.bridges),
         "workers": _with_times(facts.workers),
-        "queues": None
-        if facts.queues is None
-        else {
-            queue: {
-                "messages": length,
-                "workers": None
-                if facts.workers is None
-                else sum(queue in state["queues"] for state in facts.workers.values()),
-                "backlog": _backlog(facts, queue),
-            }
-            for queue, length in facts.queues.items()
-        },
+        "queues": _queues(facts),
         "oldest": [
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
             for (topic, handler), seconds in sorted(facts.oldest.items())
@@ -43,17 +32,32 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
         "parked": None if asked.extents is None else _parked(facts),
         "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
         "policies": {name: f"{summary(data)}: {words(values(data))}" for name, data in asked.policies.items()},
-        "breakers": {
-            each.dependency: {
-                "state": each.state,
-                "since": iso(each.since),
-                "why": each.why,
-                "handlers": list(each.handlers),
-                "waiting": each.aside,
-            }
-            for each in facts.breakers
-        },
+        "breakers": {each.dependency: _breaker(each) for each in facts.breakers},
         "unanswered": asked.silent,
+    }
+
+
+def _queues(facts: Facts) -> dict[str, dict[str, Any]] | None:
+    if facts.queues is None:
+        return None
+    workers = None if facts.workers is None else facts.workers.values()
+    return {
+        queue: {
+            "messages": length,
+            "workers": None if workers is None else sum(queue in state["queues"] for state in workers),
+            "backlog": _backlog(facts, queue),
+        }
+        for queue, length in facts.queues.items()
+    }
+
+
+def _breaker(down: Down) -> dict[str, Any]:
+    return {
+        "state": down.state,
+        "since": iso(down.since),
+        "why": down.why,
+        "handlers": list(down.handlers),
+        "waiting": down.aside,
     }
 
 
