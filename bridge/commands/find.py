@@ -1,15 +1,13 @@
 """`bridge find`: where one record stands for each handler, and where it lies now."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from celery import Celery
 
-from bridge.commands.audit import wiped_below
 from bridge.commands.halt import halts, shown
-from bridge.commands.opened import opened
-from bridge.commands.parked import Lies, Search
+from bridge.commands.traced import Places, Traced, produced_at, trace
 from bridge.commands.whereabouts import Whereabouts, iso
 from bridge.errors import HandoffFailed
 from bridge.handlers import Routes
@@ -17,14 +15,10 @@ from bridge.handoff.broker import Broker
 from bridge.handoff.carriers import Carrier, Which
 from bridge.handoff.messages import Messages
 from bridge.kafka import Record
-from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
-from bridge.ledger.carried import named_alone, noted
-from bridge.ledger.control import Mirror
-from bridge.ledger.handed import STEP, handed_at
+from bridge.ledger import Fate
 from bridge.records.dead_letter import DeadLetter
 from bridge.records.failure import cut
-from bridge.records.parked import Parked, read
-from bridge.records.policies import changed_policies, summary
+from bridge.records.policies import Data, changed_policies, summary
 from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
@@ -88,164 +82,35 @@ def find_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: s
 
 
 def _standing(
-    app: Celery,
-    settings: Settings,
-    routes: Routes,
-    topic: str,
-    found: Mapping[tuple[int, int], Record | None],
-    there: Sequence[Extent],
+    app: Celery, settings: Settings, routes: Routes, topic: str, found: Places, there: Sequence[Extent]
 ) -> list[dict[str, Any]]:
     if not found:
         return []
-    with opened(settings, [topic]) as (ledger, catalog):
-        topic_id = catalog.topic_ids.get(topic, "")
-        names = [handler.name for handler in routes.of(topic)]
-        names += sorted(
-            {
-                account.handler
-                for account in Accounts(ledger).everyone()
-                if (account.topic, KnownLog.of(account.topic_id).topic_id) == (topic, topic_id)
-            }
-            - {*names}
-        )
-        book = LogBook(ledger)
-        asked = [
-            (Account(name, topic, book.log_id(topic, topic_id, place[0]), place[0]), place[1])
-            for place in found
-            for name in names
-        ]
-        fates = ledger.fates_many([(account, offset, offset) for account, offset in asked])
-        standing = {
-            (account.partition, offset, account.handler): Fate(fate[0])
-            for (account, offset), fate in zip(asked, fates, strict=True)
-        }
-        before = _before(ledger, asked, standing)
-        forgotten = _forgotten(settings, ledger, routes, there, asked)
-        since = _since(ledger, [(account, offset) for account, offset in asked], standing, found)
-        ran = _ran(ledger, routes, asked, standing)
-        parked = _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, standing)
-        decided = Mirror(ledger).read().in_force()
-    policies, halt = changed_policies(decided), halts(decided).get(topic)
-    queues = {name: handler.queue for name, handler in routes.handlers.items()}
-    wanted = {which for which, fate in standing.items() if fate is Fate.HANDED}
-    wanted |= {which for which, (lies, _) in parked.items() if lies.fate is Fate.HANDED}
-    carriers, why = _carriers(app, routes, topic, wanted)
-    logs = {account.partition: account.topic_id for account, _ in asked}
-    letters = _letters(settings, topic, standing, logs)
+    traced = trace(settings, routes, topic, found, there)
+    carriers, why = _carriers(app, routes, topic, traced.under_way)
+    policies, halt = changed_policies(traced.decided), halts(traced.decided).get(topic)
     known = Whereabouts(
         topic,
         TopicNames.of(settings).dead_letters(topic),
         settings.file.kafka_stuck_after,
-        since,
-        before,
-        forgotten,
+        traced.since,
+        traced.before,
+        traced.forgotten,
         halt is not None,
         carriers,
         why,
-        letters,
-        parked,
-        queues,
+        _letters(settings, topic, traced),
+        traced.parked,
+        {name: handler.queue for name, handler in routes.handlers.items()},
     )
     return [
         {
             "record": _record(topic, place, record),
             "halted": None if halt is None else shown(halt),
-            "deliveries": [
-                known.of(which, standing[which])
-                | {"task": carriers[which].task_id if which in carriers else ran.get(which)}
-                | {"policy": summary(policies.get(name))}
-                for name in names
-                for which in [(*place, name)]
-            ],
+            "deliveries": [_delivery(known, traced, policies, (*place, name)) for name in traced.handlers],
         }
         for place, record in found.items()
     ]
-
-
-def _before(ledger: Ledger, asked: Sequence[tuple[Account, int]], standing: Mapping[Which, Fate]) -> frozenset[Which]:
-    """What a handler does not get: it began above, or never on that partition though others had the record."""
-    accounts = list({account for account, _ in asked})
-    joined = {account: each.joined for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
-    had = {which[:2] for which, fate in standing.items() if fate is not Fate.OPEN}
-    return frozenset(
-        (account.partition, offset, account.handler)
-        for account, offset in asked
-        if ((account.partition, offset) in had if (first := joined[account]) is None else offset < first)
-    )
-
-
-def _forgotten(
-    settings: Settings,
-    ledger: Ledger,
-    routes: Routes,
-    there: Iterable[Extent],
-    asked: Sequence[tuple[Account, int]],
-) -> frozenset[Which]:
-    """What lies below what was handed off with a ledger that is no more, as the audit counts it."""
-    accounts = list({account for account, _ in asked})
-    lost = {account: each.lost or 0 for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
-    for extent in there:
-        ours = [a for a in accounts if a.partition == extent.partition and a.handler in routes.handlers]
-        wiped = wiped_below(settings, ledger, extent, ours)
-        lost |= {account: max(lost[account], wiped) for account in ours}
-    committed = {extent.partition: extent.committed or 0 for extent in there}
-    return frozenset(
-        (account.partition, offset, account.handler)
-        for account, offset in asked
-        if offset < min(lost[account], committed.get(account.partition, 0))
-    )
-
-
-def _since(
-    ledger: Ledger,
-    asked: Iterable[tuple[Account, int]],
-    standing: Mapping[Which, Fate],
-    found: Mapping[tuple[int, int], Record | None],
-) -> dict[Which, float]:
-    """About when those were handed off that are under way."""
-    by_account: dict[Account, list[int]] = {}
-    for account, offset in asked:
-        if standing[(account.partition, offset, account.handler)] is Fate.HANDED:
-            by_account.setdefault(account, []).append(offset)
-    return {
-        (account.partition, offset, account.handler): about(at, _produced(found[(account.partition, offset)]))
-        for account, offsets in by_account.items()
-        for offset, at in handed_at(ledger, account, offsets).items()
-    }
-
-
-def about(step: float, produced: float | None) -> float:
-    """When something was handed off of which the step of ten seconds is known: not before it was produced (pure)."""
-    return step if produced is None else max(step, min(produced, step + STEP))
-
-
-def _ran(
-    ledger: Ledger,
-    routes: Routes,
-    asked: Sequence[tuple[Account, int]],
-    standing: Mapping[Which, Fate],
-) -> dict[Which, str]:
-    """The Celery tasks in which those ended that have, as far as it is certain."""
-    ended = [
-        (account, offset)
-        for account, offset in asked
-        if standing[(account.partition, offset, account.handler)] in (Fate.DONE, Fate.DEAD)
-    ]
-    if not ended:
-        return {}
-    tasks = noted(ledger, ended)
-    alone = {handler.name for handler in routes if handler.batch == 1}
-    return {
-        (account.partition, offset, account.handler): tasks.get((account, offset)) or named_alone((account, offset))
-        for account, offset in ended
-        if (account, offset) in tasks or account.handler in alone
-    }
-
-
-def _produced(record: Record | None) -> float | None:
-    """The record's own time (Unix time), if it has one."""
-    kind, at = record.timestamp() if record is not None else (0, 0)
-    return at / 1000 if kind else None
 
 
 def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tuple[dict[Which, Carrier], str | None]:
@@ -262,39 +127,31 @@ def _carriers(app: Celery, routes: Routes, topic: str, wanted: set[Which]) -> tu
     return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
 
 
-def _parked(
-    search: Search, accounts: Container[Account], standing: Mapping[Which, Fate]
-) -> dict[Which, tuple[Lies, Parked]]:
-    """Of those that are parked, the records in which they lie."""
-    wanted = {which for which, fate in standing.items() if fate is Fate.PARKED}
-    if not wanted:
-        return {}
-    found = {}
-    for lies in search.look():
-        which = (lies.origin.partition, lies.origin.offset, lies.origin.handler)
-        if which in wanted and lies.account in accounts and (held := read(lies.record, "", "")) is not None:
-            found[which] = (lies, held)
-    return found
-
-
-def _letters(
-    settings: Settings, topic: str, standing: Mapping[Which, Fate], logs: Mapping[int, str]
-) -> dict[Which, DeadLetter]:
-    """The last dead letter of each, of the logs (ids by partition) that the topic has now."""
-    if Fate.DEAD not in standing.values():
+def _letters(settings: Settings, topic: str, traced: Traced) -> dict[Which, DeadLetter]:
+    """The last dead letter of each, of the logs that the topic has now."""
+    if Fate.DEAD not in traced.fates.values():
         return {}
     return {
         (whose.partition, whose.offset, whose.handler): letter
         for letter in dead_letters(settings, topic, RECENT).letters
-        if (whose := letter.whose).is_of(logs.get(whose.partition, ""))
+        if (whose := letter.whose).is_of(traced.logs.get(whose.partition, ""))
     }
 
 
 # As JSON
 
 
+def _delivery(known: Whereabouts, traced: Traced, policies: Mapping[str, Data], which: Which) -> dict[str, Any]:
+    carrier = known.carriers.get(which)
+    return {
+        **known.of(which, traced.fates[which]),
+        "task": traced.ran.get(which) if carrier is None else carrier.task_id,
+        "policy": summary(policies.get(which[2])),
+    }
+
+
 def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[str, Any]:
-    produced = _produced(record)
+    produced = produced_at(record)
     key = record.key() if record is not None else None
     return {
         "topic": topic,

@@ -6,8 +6,9 @@ from typing import Any
 from rich.console import Console
 
 from bridge.commands.audit import Audit, Deaths
-from bridge.commands.find import ERROR, about, lines
+from bridge.commands.find import ERROR, lines
 from bridge.commands.tables import print_audit, print_status
+from bridge.commands.traced import about
 from bridge.ledger.tally import Line
 
 #: What a status has besides, where there is nothing of it.

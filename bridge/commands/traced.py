@@ -1,0 +1,195 @@
+"""What the ledger knows of the deliveries of some records, and in which records of retry topics they lie."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from bridge.commands.audit import wiped_below
+from bridge.commands.opened import opened
+from bridge.commands.parked import Lies, Search
+from bridge.handlers import Routes
+from bridge.handoff.carriers import Which
+from bridge.kafka import Record
+from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.carried import named_alone, noted
+from bridge.ledger.control import Mirror
+from bridge.ledger.handed import STEP, handed_at
+from bridge.records.control import Decision
+from bridge.records.parked import Parked, read
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+from bridge.topics.extents import Extent
+
+#: Records by partition and offset; of one that is gone nothing is known.
+Places = Mapping[tuple[int, int], Record | None]
+#: Whose fate at which offset is asked for.
+Asked = Sequence[tuple[Account, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What was found.
+
+    Attributes:
+        handlers: whose deliveries they are.
+        fates: of each delivery.
+        logs: the id of each partition's log.
+        since: when those were handed off that are under way, about.
+        before: those that began before their handler did.
+        forgotten: those that were committed on the ground of a ledger that is no more.
+        ran: the Celery tasks in which those ended that have, as far as it is certain.
+        parked: the records of retry and replay topics in which those lie that are parked, and what these hold.
+        decided: what is in force for the group.
+    """
+
+    handlers: Sequence[str]
+    fates: Mapping[Which, Fate]
+    logs: Mapping[int, str]
+    since: Mapping[Which, float]
+    before: frozenset[Which]
+    forgotten: frozenset[Which]
+    ran: Mapping[Which, str]
+    parked: Mapping[Which, tuple[Lies, Parked]]
+    decided: Mapping[str, Decision]
+
+    @property
+    def under_way(self) -> set[Which]:
+        """Those that a Celery message carries, or should."""
+        handed = {which for which, fate in self.fates.items() if fate is Fate.HANDED}
+        return handed | {which for which, (lies, _) in self.parked.items() if lies.fate is Fate.HANDED}
+
+
+def trace(settings: Settings, routes: Routes, topic: str, found: Places, there: Sequence[Extent]) -> Traced:
+    """Ask for the deliveries of some records of one topic.
+
+    Parameters:
+        there: the topic's partitions.
+
+    Raises:
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    with opened(settings, [topic]) as (ledger, catalog):
+        handlers = _handlers(ledger, catalog, routes, topic)
+        asked = _asked(ledger, catalog, topic, handlers, found)
+        fates = _fates(ledger, asked)
+        return Traced(
+            handlers,
+            fates,
+            {account.partition: account.topic_id for account, _ in asked},
+            _since(ledger, asked, fates, found),
+            _before(ledger, asked, fates),
+            _forgotten(settings, ledger, routes, there, asked),
+            _ran(ledger, routes, asked, fates),
+            _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, fates),
+            Mirror(ledger).read().in_force(),
+        )
+
+
+def _handlers(ledger: Ledger, catalog: Catalog, routes: Routes, topic: str) -> list[str]:
+    """Those of the topic, and behind them those that it had."""
+    names = [handler.name for handler in routes.of(topic)]
+    wanted = (topic, catalog.topic_ids.get(topic, ""))
+    everyone = Accounts(ledger).everyone()
+    had = {each.handler for each in everyone if (each.topic, KnownLog.of(each.topic_id).topic_id) == wanted}
+    return names + sorted(had - {*names})
+
+
+def _asked(ledger: Ledger, catalog: Catalog, topic: str, handlers: Sequence[str], found: Places) -> Asked:
+    log_of, topic_id = cache(LogBook(ledger).log_id), catalog.topic_ids.get(topic, "")
+    return [
+        (Account(name, topic, log_of(topic, topic_id, partition), partition), offset)
+        for partition, offset in found
+        for name in handlers
+    ]
+
+
+def _which(account: Account, offset: int) -> Which:
+    return (account.partition, offset, account.handler)
+
+
+def _fates(ledger: Ledger, asked: Asked) -> dict[Which, Fate]:
+    fates = ledger.fates_many([(account, offset, offset) for account, offset in asked])
+    return {_which(account, offset): Fate(fate[0]) for (account, offset), fate in zip(asked, fates, strict=True)}
+
+
+def _before(ledger: Ledger, asked: Asked, fates: Mapping[Which, Fate]) -> frozenset[Which]:
+    """What a handler does not get: it began above, or never on that partition though others had the record."""
+    accounts = list({account for account, _ in asked})
+    joined = {account: each.joined for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    had = {which[:2] for which, fate in fates.items() if fate is not Fate.OPEN}
+    return frozenset(
+        _which(account, offset)
+        for account, offset in asked
+        if ((account.partition, offset) in had if (first := joined[account]) is None else offset < first)
+    )
+
+
+def _forgotten(
+    settings: Settings, ledger: Ledger, routes: Routes, there: Iterable[Extent], asked: Asked
+) -> frozenset[Which]:
+    """What lies below what was handed off with a ledger that is no more, as the audit counts it."""
+    accounts = list({account for account, _ in asked})
+    lost = {account: each.lost or 0 for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    for extent in there:
+        ours = [a for a in accounts if a.partition == extent.partition and a.handler in routes.handlers]
+        wiped = wiped_below(settings, ledger, extent, ours)
+        lost |= {account: max(lost[account], wiped) for account in ours}
+    committed = {extent.partition: extent.committed or 0 for extent in there}
+    return frozenset(
+        _which(account, offset)
+        for account, offset in asked
+        if offset < min(lost[account], committed.get(account.partition, 0))
+    )
+
+
+def _since(ledger: Ledger, asked: Asked, fates: Mapping[Which, Fate], found: Places) -> dict[Which, float]:
+    """About when those were handed off that are under way."""
+    by_account: dict[Account, list[int]] = {}
+    for account, offset in asked:
+        if fates[_which(account, offset)] is Fate.HANDED:
+            by_account.setdefault(account, []).append(offset)
+    return {
+        _which(account, offset): about(at, produced_at(found[(account.partition, offset)]))
+        for account, offsets in by_account.items()
+        for offset, at in handed_at(ledger, account, offsets).items()
+    }
+
+
+def about(step: float, produced: float | None) -> float:
+    """When something was handed off of which the step of ten seconds is known: not before it was produced (pure)."""
+    return step if produced is None else max(step, min(produced, step + STEP))
+
+
+def _ran(ledger: Ledger, routes: Routes, asked: Asked, fates: Mapping[Which, Fate]) -> dict[Which, str]:
+    """The Celery tasks in which those ended that have, as far as it is certain."""
+    ended = [(account, offset) for account, offset in asked if fates[_which(account, offset)] in (Fate.DONE, Fate.DEAD)]
+    if not ended:
+        return {}
+    tasks = noted(ledger, ended)
+    alone = {handler.name for handler in routes if handler.batch == 1}
+    return {
+        _which(account, offset): tasks.get((account, offset)) or named_alone((account, offset))
+        for account, offset in ended
+        if (account, offset) in tasks or account.handler in alone
+    }
+
+
+def produced_at(record: Record | None) -> float | None:
+    """The record's own time (Unix time), if it has one."""
+    kind, at = record.timestamp() if record is not None else (0, 0)
+    return at / 1000 if kind else None
+
+
+def _parked(
+    search: Search, accounts: Container[Account], fates: Mapping[Which, Fate]
+) -> dict[Which, tuple[Lies, Parked]]:
+    """Of those that are parked, the records in which they lie."""
+    wanted = {which for which, fate in fates.items() if fate is Fate.PARKED}
+    if not wanted:
+        return {}
+    found = {}
+    for lies in search.look():
+        which = (lies.origin.partition, lies.origin.offset, lies.origin.handler)
+        if which in wanted and lies.account in accounts and (held := read(lies.record, "", "")) is not None:
+            found[which] = (lies, held)
+    return found
