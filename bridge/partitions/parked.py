@@ -16,10 +16,11 @@ from bridge.kafka import Record
 from bridge.ledger import OWN, Fate, Mark
 from bridge.partitions.clocks import Clocks
 from bridge.partitions.due import AHEAD, Budget, Due
-from bridge.partitions.held import Held, Whose
+from bridge.partitions.held import Held
 from bridge.partitions.partition import WIDE, Partition
-from bridge.partitions.passing import KEPT, KEPT_BYTES, Passing
-from bridge.partitions.turns import MESSAGE_BYTES, Group, Portion, Portions
+from bridge.partitions.passing import Passing
+from bridge.partitions.ripe import Ripe
+from bridge.partitions.turns import Group, Portions
 from bridge.records.parked import Parked, read
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
@@ -31,8 +32,6 @@ ENOUGH: Final = "what is due waits for its share"
 REMEMBERED: Final = 1_000
 #: Nothing was done with these: a record may lie where the ledger has a gap, and what was none of ours may be looked at.
 _OPEN: Final = (Fate.OPEN, Fate.GAP)
-#: Deliveries of a group where nobody says how many.
-ALONE: Final = Portion(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class ParkedPartition(Partition):
         #: Without a ledger nobody would know of what is read again that it went out.
         self._may_pass = False
         self._held: dict[int, Held] = {}
-        self._ripe: dict[Whose, dict[int, None]] = {}
+        self._ripe = Ripe()
         #: By identity and number, the offset of the record that is held or handed off.
         self._known: OrderedDict[tuple[str, int], int] = OrderedDict()
 
@@ -184,8 +183,8 @@ class ParkedPartition(Partition):
     def late(self) -> float:
         """Seconds for which the first has been due that is held and not handed off."""
         self._ripen()
-        due = (self._held[offset].parked.due for offsets in self._ripe.values() for offset in offsets)
-        return max(0.0, self._clock() - min(due) / 1000) if self._ripe else 0.0
+        since = self._ripe.since
+        return 0.0 if since is None else max(0.0, self._clock() - since)
 
     @property
     def ripe(self) -> bool:
@@ -196,53 +195,21 @@ class ParkedPartition(Partition):
     def ready(self) -> dict[str, int]:
         """For each handler, how many deliveries are due."""
         self._ripen()
-        found: dict[str, int] = {}
-        for whose, offsets in self._ripe.items():
-            found[whose.handler] = found.get(whose.handler, 0) + len(offsets)
-        return found
+        return self._ripe.counts
 
     def _ripen(self) -> None:
         for offset in self._due.ripe(self._clock()):
             if (held := self._held.get(offset)) is not None:
-                self._ripe.setdefault(held.whose, {})[offset] = None
+                self._ripe.add(held)
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[Group, list[Any]]]:
         """What is due and may go out, each with what is held of it."""
         self._ripen()
-        taken: list[tuple[Group, list[Any]]] = []
-        for whose in list(self._ripe):
-            portion = portions.get(whose.handler, ALONE)
-            while whose in self._ripe and not portion.spent and (some := self._next(whose, portion.size)):
-                portion.spend()
-                for offset in some:
-                    del self._ripe[whose][offset]
-                if not self._ripe[whose]:
-                    del self._ripe[whose]
-                held = [self._held[offset] for offset in sorted(some)]
-                taken.append((Group(whose.handler, sorted(some), portion.why), held))
-        # Another handler's, or partition's, is first the next time.
-        self._ripe = dict([*list(self._ripe.items())[1:], *list(self._ripe.items())[:1]])
-        return taken
-
-    def _next(self, whose: Whose, most: int) -> list[int]:
-        """The next to travel together: as many as are asked for, and with each what was parked behind it."""
-        found: dict[int, int] = {}
-        size = 0
-        for offset in self._ripe[whose]:
-            held = self._held[offset]
-            size += held.size
-            behind = held.delivery.after is not None and held.delivery.after in found
-            if found and (size > MESSAGE_BYTES or (len(found) >= most and not behind)):
-                break
-            found[held.origin] = offset
-        return list(found.values())
+        return self._ripe.take(portions)
 
     def give_back(self, handler: str, offsets: Sequence[int]) -> None:
         """Deliveries that were taken and not handed out keep their place: they are due."""
-        for offset in offsets:
-            held = self._held[offset]
-            ripe = self._ripe.setdefault(held.whose, {})
-            self._ripe[held.whose] = {offset: None, **ripe}
+        self._ripe.give_back([self._held[offset] for offset in offsets])
 
     def handed(self, handler: str, offsets: Sequence[int]) -> None:
         """The broker has these deliveries."""
@@ -273,18 +240,10 @@ class ParkedPartition(Partition):
             self.rewind = self._passing.back(self.ready)
 
     def _release(self, handler: str) -> None:
-        kept = size = 0
-        for whose in [each for each in self._ripe if each.handler == handler]:
-            for offset in list(self._ripe[whose]):
-                size += self._held[offset].size
-                if kept < KEPT and (not kept or size <= KEPT_BYTES):
-                    kept += 1
-                    continue
-                del self._ripe[whose][offset]
-                self._due.gone(self._held.pop(offset).size)
-                self._passing.over(offset)
-            if not self._ripe[whose]:
-                del self._ripe[whose]
+        kept, gone = self._ripe.leave_few(handler)
+        for held in gone:
+            self._due.gone(self._held.pop(held.offset).size)
+            self._passing.over(held.offset)
         self._passing.keeps(handler, kept)
 
     # How it ends
