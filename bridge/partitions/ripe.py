@@ -66,9 +66,10 @@ class Ripe:
         return list(found.values())
 
     def give_back(self, some: Sequence[Held]) -> None:
-        """These were taken and not handed out."""
-        for held in some:
-            self._of[held.whose] = {held.offset: held, **self._of.get(held.whose, {})}
+        """These, of one group, were taken and not handed out: they are first again."""
+        if some:
+            whose = some[0].whose
+            self._of[whose] = {**{held.offset: held for held in some}, **self._of.get(whose, {})}
 
     def leave_few(self, handler: str) -> tuple[int, list[Held]]:
         """Let go of a handler's but for a few; return how many stay, and what went."""

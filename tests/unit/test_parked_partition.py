@@ -154,6 +154,14 @@ def test_what_did_not_go_out_goes_out_first_and_no_more_than_there_is_room_for()
     assert sorted(world.take(2)) == [(CHARGE, [0, 1]), (CHARGE, [4, 5])]
 
 
+def test_what_did_not_go_out_keeps_its_order() -> None:
+    world = World()
+    world.receive(*map(record, range(4)))
+    assert world.take(3, room=1) == [(CHARGE, [0, 1, 2])]
+    world.partition.give_back(CHARGE, [0, 1, 2])
+    assert world.take(1) == [(CHARGE, [0]), (CHARGE, [1]), (CHARGE, [2]), (CHARGE, [3])]
+
+
 @pytest.mark.parametrize(("delay", "left_out"), [(60, [1, 2, 3]), (0, [1, 2])])
 def test_a_retry_whose_origin_has_ended_is_marked_done_and_not_handed_out_and_a_replay_of_what_is_dead_is(
     delay: int, left_out: list[int]
