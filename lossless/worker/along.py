@@ -90,6 +90,18 @@ def traced(trace: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return failed, Text(str(result), run.along), seconds
 
 
+def hearing(on_success: Callable[..., Any]) -> Callable[..., Any]:
+    """Celery's own `on_success`, which hears what is to be done along with the acknowledgement."""
+
+    def heard(self: Any, result: Any, **options: Any) -> Any:
+        failed, told, seconds = result
+        if isinstance(told, Text):
+            self._along, told = told.along, str(told)  # events and logs get plain text
+        return on_success(self, (failed, told, seconds), **options)
+
+    return heard
+
+
 def _unheard(run: _Run) -> None:
     """The task had ended, and then something around it failed: the failure is told as ever."""
     if run.otherwise is not None:

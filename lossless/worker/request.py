@@ -11,15 +11,13 @@ to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from billiard.common import TERM_SIGNAME
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
-from celery import signals
 from celery.concurrency.base import BasePool
 from celery.exceptions import InvalidTaskError, Reject, TaskRevokedError
 from celery.platforms import signals as signal_numbers
@@ -28,13 +26,14 @@ from celery.worker import request, state
 from kombu.asynchronous import get_event_loop
 from kombu.utils.encoding import safe_repr
 
-from lossless.worker.along import Along, Text
+from lossless.worker.along import Along, hearing
 from lossless.worker.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
 from lossless.worker.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
 from lossless.worker.envelope import fault_in, fault_in_call, fault_in_eta
 from lossless.worker.losses import HISTORY, cause_of, died_of, history_with
 from lossless.worker.memory import kills
 from lossless.worker.replacement import Replacement, bury
+from lossless.worker.telling import tell_comeback, tell_failed
 
 logger = get_logger(__name__)
 
@@ -67,7 +66,7 @@ class Request(request.Request):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "on_success" in vars(cls):
-            cls.on_success = _hearing(vars(cls)["on_success"])  # type: ignore[method-assign]
+            cls.on_success = hearing(vars(cls)["on_success"])  # type: ignore[method-assign]
 
     def __init__(self, message: Any, *, headers: Any = None, **options: Any) -> None:
         fault = fault_in(message.headers if headers is None else headers)
@@ -186,7 +185,7 @@ class Request(request.Request):
         else:
             reason: Reason = "rejected" if ending is Ending.REJECTED else "failed"
             if self._bury_or_repeat(reason, failure):
-                self._announce_failed(error, exc_info)
+                tell_failed(self, error, exc_info)
 
     def _count_lost(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
         conf = self._app.conf
@@ -199,12 +198,12 @@ class Request(request.Request):
             last = Failure(failure.name, died_of(cause, lost), "\n".join(changed[HISTORY]) + own)
             bury(self._app, self._message, burial_of(self._message, "poison", last, changed=changed))
             self.acknowledged = True
-            self._announce_failed(error, exc_info)
+            tell_failed(self, error, exc_info)
             return
         pause = pause_after(max(1, lost), conf.get("lost_pauses", LOST_PAUSES))
         why = f"process lost {lost} times, again in {pause} s: {cause}"
         self._replace_by_copy(pause, why, **changed)
-        self._announce_comeback(error, exc_info, why)
+        tell_comeback(self, error, exc_info, why)
 
     def after_loss(self, cause: str) -> Mapping[str, Any]:
         """The headers with which the message comes back after its process was lost: among them `lost`, by which it is
@@ -221,10 +220,10 @@ class Request(request.Request):
     def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
         if isinstance(error, ComeBack) and error.gate:
             self._wait_at_gate(error)
-            self._announce_comeback(error, exc_info, failure.message, logging.INFO)
+            tell_comeback(self, error, exc_info, failure.message, logging.INFO)
             return
         why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})
-        self._announce_comeback(error, exc_info, why)
+        tell_comeback(self, error, exc_info, why)
 
     def _bury_or_repeat(self, reason: Reason, failure: Failure) -> bool:
         """Bury the message; a burial itself is not buried but done again, until it is through."""
@@ -276,50 +275,6 @@ class Request(request.Request):
             self._announce_revoked("terminated", True, self._terminated_by, False)
         else:
             self._end(Ending.LOST, error, exc_info)
-
-    # ---- what others see: events (Flower), signals, the result backend, the log
-
-    def _announce_failed(self, error: Any, exc_info: Any) -> None:
-        logger.error("Task %s[%s] ended: %r", self.name, self.id, error)
-        with _logged("result backend"):
-            self.task.backend.mark_as_failure(self.id, error, request=self._context, store_result=self.store_errors)
-        self.task.request_stack.push(self._context)
-        try:
-            signals.task_failure.send(
-                sender=self.task, task_id=self.id, exception=error, args=self.args, kwargs=self.kwargs,
-                traceback=exc_info.traceback, einfo=exc_info,
-            )  # fmt: skip
-        finally:
-            self.task.request_stack.pop()
-        self.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
-
-    def _announce_comeback(self, error: Any, exc_info: Any, why: str, level: int = logging.WARNING) -> None:
-        logger.log(level, "Task %s[%s] %s", self.name, self.id, why)
-        if self.store_errors:
-            with _logged("result backend"):
-                self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=self._context)
-        self.send_event("task-retried", exception=safe_repr(error), traceback=exc_info.traceback)
-
-
-def _hearing(on_success: Callable[..., Any]) -> Callable[..., Any]:
-    """Celery's own `on_success`, which hears what is to be done along with the acknowledgement."""
-
-    def heard(self: Any, result: Any, **options: Any) -> Any:
-        failed, told, seconds = result
-        if isinstance(told, Text):
-            self._along, told = told.along, str(told)  # events and logs get plain text
-        return on_success(self, (failed, told, seconds), **options)
-
-    return heard
-
-
-@contextmanager
-def _logged(what: str) -> Iterator[None]:
-    """A block whose error is logged and goes no further: the delivery is taken care of already."""
-    try:
-        yield
-    except Exception as error:
-        logger.error("%s: %r", what, error)
 
 
 def _stopping() -> bool:
