@@ -89,17 +89,8 @@ class Search:
 
     def look(self) -> Iterator["Lies"]:
         """Each record of this group that is not settled, of those that have come since the last look."""
-        self._moved = False
-        alive: dict[Place, _Span] = {}
-        for extent in extents(self._settings, self.tiers):
-            account = self.account(extent.place)
-            if extent.place not in self._read:
-                self._read[extent.place] = self._begin(extent, account)
-            start = self._read[extent.place]
-            if start < extent.end:
-                self._moved = True
-                alive[extent.place] = _Span(start, self._fates(account, start, extent.end - 1), extent.committed or 0)
-                self._read[extent.place] = extent.end
+        alive = self._come()
+        self._moved = bool(alive)
         starts = {place: span.start for place, span in alive.items()}
         ends = {place: span.start + len(span.fates) for place, span in alive.items()}
         for record in records(self._settings, starts, ends):
@@ -113,6 +104,19 @@ class Search:
             else:
                 tier.parked += 1
             yield Lies(place, offset, fate, origin, record)
+
+    def _come(self) -> dict[Place, "_Span"]:
+        """What has come since the last look, by partition."""
+        found: dict[Place, _Span] = {}
+        for extent in extents(self._settings, self.tiers):
+            account = self.account(extent.place)
+            if extent.place not in self._read:
+                self._read[extent.place] = self._begin(extent, account)
+            start = self._read[extent.place]
+            if start < extent.end:
+                found[extent.place] = _Span(start, self._fates(account, start, extent.end - 1), extent.committed or 0)
+                self._read[extent.place] = extent.end
+        return found
 
     def count_unaccounted(self) -> None:
         """Count what of the records themselves is committed and open: it would never be handed off."""

@@ -7,8 +7,8 @@ from typing import Final
 from bridge.commands.parked import Search
 from bridge.handlers import Handler, Routes
 from bridge.handoff.carriers import STOPS, Waiting
-from bridge.kafka import admin_client
-from bridge.ledger import Fate, Ledger
+from bridge.kafka import Record, admin_client
+from bridge.ledger import Account, Fate, Ledger
 from bridge.records.parked import Parked, read
 from bridge.records.place import Place
 from bridge.settings import Settings
@@ -70,15 +70,28 @@ class Looked:
     """What was seen of a partition.
 
     Attributes:
+        count: how many records were looked at.
+        open: the offsets of those that are not handed off.
         first_due: when (Unix time) the first that is not handed off is due: what comes behind it is due later.
         held: what its first records hold that are not handed off.
         more: whether there are more than were looked at.
     """
 
+    count: int
     more: bool
     open: Set[int]
     first_due: float | None = None
     held: list[Parked] = field(default_factory=list)
+
+    def see(self, record: Record, group: str) -> None:
+        """Take in one of its records."""
+        held = read(record, "", "") if (record.offset() or 0) in self.open else None
+        if held is None or held.group != group:
+            return
+        self.held.append(held)
+        if self.first_due is None:
+            # A replay is due as soon as it is there.
+            self.first_due = (held.due or record.timestamp()[1]) / 1000
 
 
 def failed(held: Iterable[Parked], more: bool) -> list[Waiting]:
@@ -97,29 +110,26 @@ def _look(
     settings: Settings, ledger: Ledger, catalog: Catalog, routes: Routes, lagging: Collection[Extent]
 ) -> dict[Place, Looked]:
     """The first records of each partition that are not handed off, fewer of each where there are many."""
-    searches = {topic: Search(settings, ledger, catalog, topic) for topic in routes.topics}
+    searches = [Search(settings, ledger, catalog, topic) for topic in routes.topics]
     share = max(1, LOOKED_AT // max(1, len(lagging)))
     starts: dict[Place, int] = {}
-    ends: dict[Place, int] = {}
     found: dict[Place, Looked] = {}
     for extent in lagging:
-        search = next((each for each in searches.values() if extent.topic in each.tiers), None)
-        if search is None:
-            continue
-        account = search.account(extent.place)
-        start = ledger.find(account, {Fate.OPEN}, max(extent.first, extent.committed or 0), extent.end - 1)
-        if start is None:
-            continue
-        end = min(extent.end, start + share)
-        fates = ledger.fates(account, start, end - 1)
-        starts[extent.place], ends[extent.place] = start, end
-        found[extent.place] = Looked(end < extent.end, {start + n for n, fate in enumerate(fates) if fate == Fate.OPEN})
+        search = next((each for each in searches if extent.topic in each.tiers), None)
+        if search is not None and (begun := _begin(ledger, search.account(extent.place), extent, share)):
+            starts[extent.place], found[extent.place] = begun
+    ends = {place: start + found[place].count for place, start in starts.items()}
     for record in records(settings, starts, ends):
-        looked = found[(record.topic() or "", record.partition() or 0)]
-        held = read(record, "", "") if (record.offset() or 0) in looked.open else None
-        if held is not None and held.group == settings.group:
-            looked.held.append(held)
-            if looked.first_due is None:
-                # A replay is due as soon as it is there.
-                looked.first_due = (held.due or record.timestamp()[1]) / 1000
+        found[(record.topic() or "", record.partition() or 0)].see(record, settings.group)
     return found
+
+
+def _begin(ledger: Ledger, account: Account, extent: Extent, most: int) -> tuple[int, Looked] | None:
+    """Where the first lies that is not handed off, and what is to be looked at from there on."""
+    start = ledger.find(account, {Fate.OPEN}, max(extent.first, extent.committed or 0), extent.end - 1)
+    if start is None:
+        return None
+    end = min(extent.end, start + most)
+    fates = ledger.fates(account, start, end - 1)
+    still = {start + n for n, fate in enumerate(fates) if fate == Fate.OPEN}
+    return start, Looked(end - start, end < extent.end, still)

@@ -121,11 +121,7 @@ def old(facts: Facts) -> Iterator[str]:
     for (topic, name), seconds in sorted(facts.oldest.items()):
         if name == OWN:
             if seconds >= max(limits.values(), default=TOO_OLD):
-                yield (
-                    f"The oldest delivery that came by {topic!r} has been under way "
-                    f"{when(facts.now - seconds, facts.now)}, and its run is not over. See what the workers run "
-                    f"(celery -A {facts.app} inspect active) and whether they are enough."
-                )
+                yield _old(facts, f"that came by {topic!r}", seconds, "its run is not over")
             continue
         if topic in facts.halts or name in facts.waiting_for_needs:
             continue
@@ -136,12 +132,14 @@ def old(facts: Facts) -> Iterator[str]:
         # Without a worker that runs it the sentence about that says it.
         knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
         if seconds >= limits.get(name, TOO_OLD) and knowing:
-            yield (
-                f"The oldest delivery of {topic!r} to {name} has been under way "
-                f"{when(facts.now - seconds, facts.now)}, and is neither settled nor waiting for its retry. "
-                "See what the workers run "
-                f"(celery -A {facts.app} inspect active) and whether they are enough."
-            )
+            yield _old(facts, f"of {topic!r} to {name}", seconds, "is neither settled nor waiting for its retry")
+
+
+def _old(facts: Facts, which: str, seconds: float, stands: str) -> str:
+    return (
+        f"The oldest delivery {which} has been under way {when(facts.now - seconds, facts.now)}, and {stands}. "
+        f"See what the workers run (celery -A {facts.app} inspect active) and whether they are enough."
+    )
 
 
 def failing(facts: Facts) -> Iterator[str]:
