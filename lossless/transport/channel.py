@@ -11,7 +11,6 @@ from time import time
 from typing import Any
 
 import redis
-from kombu.exceptions import VersionMismatch
 from kombu.log import get_logger
 from kombu.transport import redis as _kombu_redis
 from kombu.utils.json import dumps
@@ -20,7 +19,8 @@ from kombu.utils.uuid import uuid
 from lossless.transport.broadcast import Broadcasts
 from lossless.transport.gates import Aside, Gates
 from lossless.transport.holding import Holder
-from lossless.transport.keeping import Keeper, keeper_of
+from lossless.transport.keepers import keeper_of
+from lossless.transport.keeping import Keeper
 from lossless.transport.outages import UNAVAILABLE
 from lossless.transport.polling import Poller
 from lossless.transport.prefetch import QoS
@@ -28,23 +28,14 @@ from lossless.transport.replica import leaving
 from lossless.transport.riding import Step, ridden
 from lossless.transport.stored import Keys, eta_of
 from lossless.transport.taking import Taker
+from lossless.transport.versions import refuse_old_redis
 from lossless.transport.waiting import Tried, Waiting
 from lossless.transport.working import started_tags, stopping
 
 logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
 
-OLDEST_REDIS = (6, 2)
-
 OWN_OPTIONS = ("dead_after", "due_interval", "wait_from", "take_limit", "rider")
-
-
-def refuse_old_redis(info: dict[str, Any]) -> None:
-    """Raise `VersionMismatch` for a Redis older than 6.2, given the answer to ``INFO server``."""
-    version = str(info.get("redis_version", ""))
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers and numbers < OLDEST_REDIS:
-        raise VersionMismatch(f"The broker is Redis {version}; this transport needs Redis 6.2 or newer, as kombu does")
 
 
 class Channel(kombu_redis.Channel):  # type: ignore[misc]

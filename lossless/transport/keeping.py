@@ -14,8 +14,6 @@ not stop the beats or the delays.
 
 from __future__ import annotations
 
-import atexit
-import os
 import random
 import threading
 from collections.abc import Callable, Iterable
@@ -302,23 +300,3 @@ class Keeper:
             if holder.leave(at_once=True) or not holder.refused:
                 return
         logger.error("%d steps that go along with acknowledgements are lost: Redis refused them", holder.refused)
-
-
-_keepers: dict[tuple[int, Any], Keeper] = {}
-_keepers_lock = threading.Lock()
-
-
-def keeper_of(broker: Any, make: Callable[[], Keeper]) -> Keeper:
-    """Return this process's keeper at ``broker`` (anything hashable), made by ``make`` at first."""
-    with _keepers_lock:
-        key = (os.getpid(), broker)
-        if key not in _keepers:
-            _keepers[key] = make()
-        return _keepers[key]
-
-
-@atexit.register
-def _close_keepers() -> None:
-    for (pid, _), keeper in tuple(_keepers.items()):
-        if pid == os.getpid():
-            keeper.close()

@@ -1,13 +1,18 @@
-"""The versions whose private parts this package uses: what subclasses of kombu's channel and of connections need."""
+"""The versions whose private parts this package uses (what subclasses of kombu's channel and of connections need), and
+the oldest Redis.
+"""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from kombu.exceptions import VersionMismatch
 
 #: From the first version on, and before the second; pyproject.toml says the same.
 MADE_FOR = {"celery": ("5.7", "5.8"), "kombu": ("5.7", "5.8"), "redis": ("8.1", "9")}
+
+OLDEST_REDIS = (6, 2)
 
 
 def refuse_other_versions() -> None:
@@ -26,6 +31,14 @@ def fault_in(name: str, installed: str | None) -> str | None:
     if installed is None or _numbers(since) <= _numbers(installed) < _numbers(before):
         return None
     return f"{name} {installed} is installed, and lossless is made for {since} and later, before {before}"
+
+
+def refuse_old_redis(info: dict[str, Any]) -> None:
+    """Raise `VersionMismatch` for a Redis older than 6.2, given the answer to ``INFO server``."""
+    found = str(info.get("redis_version", ""))
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if numbers and numbers < OLDEST_REDIS:
+        raise VersionMismatch(f"The broker is Redis {found}; this transport needs Redis 6.2 or newer, as kombu does")
 
 
 def _installed(name: str) -> str | None:

@@ -13,9 +13,9 @@ from kombu import transport as _kombu_transport
 from kombu.exceptions import OperationalError, VersionMismatch
 
 from lossless import transport
-from lossless.transport.channel import refuse_old_redis
 from lossless.transport.owners import Watch, in_order, new_owner, said_by
 from lossless.transport.stored import RESTORED, Keys, decoded, eta_of, marked, stored
+from lossless.transport.versions import refuse_old_redis
 
 kombu_transport: Any = _kombu_transport
 
