@@ -4,13 +4,13 @@ A handler's error is logged with its traceback once, when its delivery is dead, 
 of errors groups it by that. Where thousands end alike they are summed up.
 """
 
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery
+from bridge.records.times import iso
 from tasks.logs import Sums
 from tasks.observing import harmless, log
 
@@ -94,7 +94,7 @@ def parked(delivery: Delivery, topic: str, due: int, failure: Failure | None) ->
             delivery.identity,
             delivery.runs,
             topic,
-            datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec="seconds"),
+            iso(due / 1000),
             str(delivery.attempts),
             str(failure) if failure is not None else delivery.error,
         )

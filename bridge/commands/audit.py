@@ -6,7 +6,6 @@ It goes over what the ledger has, handlers that were renamed or removed among it
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from bridge.handlers import Routes
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
 from bridge.ledger.handed import handed_at
 from bridge.ledger.tally import NAMED, Line, line
+from bridge.records.times import iso
 from bridge.settings import Settings
 from bridge.topics.dead_letters import dead_letters
 from bridge.topics.extents import Extent, extents
@@ -163,7 +163,7 @@ def _look_for_parked(search: Search, lines: Mapping[Account, Line]) -> list[Tier
 
 def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
     return [
-        LogChange(each.partition, each.what, each.first, each.end, each.lost, _iso(each.at))
+        LogChange(each.partition, each.what, each.first, each.end, each.lost, iso(each.at))
         for each in LogBook(ledger).told()
         if each.topic == topic
     ]
@@ -179,13 +179,13 @@ def _unread(ledger: Ledger, account: Account, extent: Extent) -> int:
 
 def _taken(extent: Extent, lost: int) -> LogChange:
     assert extent.committed is not None
-    return LogChange(extent.partition, "expired", extent.committed, extent.first, lost, _iso(time.time()))
+    return LogChange(extent.partition, "expired", extent.committed, extent.first, lost, iso(time.time()))
 
 
 def _show_ages(ledger: Ledger, account: Account, made: Line) -> None:
     """Say since when the oldest of a line is in flight."""
     if made.oldest and (at := handed_at(ledger, account, made.oldest)):
-        made.oldest_since = _iso(min(at.values()))
+        made.oldest_since = iso(min(at.values()))
 
 
 def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
@@ -218,14 +218,10 @@ def _deaths(there: Mapping[Which, Death], dead: dict[tuple[str, int], list[range
     for (handler, reason), deaths in sorted(found.items()):
         deaths.sort(key=lambda death: death.at)
         last = deaths[-1]
-        made.append(Deaths(handler, reason, len(deaths), last.error, _iso(deaths[0].at), _iso(last.at)))
+        made.append(Deaths(handler, reason, len(deaths), last.error, iso(deaths[0].at), iso(last.at)))
     return made
 
 
 def _before(settings: Settings, topic: str, handler: str) -> Sequence[str]:
     sequence = settings.topic(topic).sequence
     return sequence[: sequence.index(handler)] if handler in sequence else ()
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -8,7 +8,7 @@ from celery import Celery
 
 from bridge.commands.halt import halts, shown
 from bridge.commands.traced import Places, Traced, produced_at, trace
-from bridge.commands.whereabouts import Whereabouts, iso
+from bridge.commands.whereabouts import Whereabouts
 from bridge.errors import HandoffFailed
 from bridge.handlers import Routes
 from bridge.handoff.broker import Broker
@@ -20,6 +20,7 @@ from bridge.records.dead_letter import DeadLetter
 from bridge.records.failure import cut
 from bridge.records.policies import Data, changed_policies, summary
 from bridge.records.printable import printable
+from bridge.records.times import iso
 from bridge.settings import Settings
 from bridge.topics.dead_letters import RECENT, dead_letters
 from bridge.topics.extents import Extent, extents
@@ -171,7 +172,7 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in found:
         record = each["record"]
         key = "" if record["key"] is None else f", key {record['key']}"
-        at = "?" if record["timestamp"] is None else iso(record["timestamp"] / 1000)
+        at = "?" if record["timestamp"] is None else iso(record["timestamp"] / 1000, "milliseconds")
         yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
         if halt := each["halted"]:
             yield f"  the topic is halted since {halt['since']}, by {halt['by']}: {halt['why']}"

@@ -18,8 +18,8 @@ from bridge.ledger.deciding import Outcome
 from bridge.records import control
 from bridge.records.control import Decision, halt_key, halted_topic
 from bridge.records.gates import topic_gate
+from bridge.records.times import iso
 from bridge.settings import Settings
-from bridge.upkeep.facts import iso
 
 
 def halt(app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], why: str, by: str) -> dict[str, Any]:

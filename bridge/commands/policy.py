@@ -16,11 +16,11 @@ from bridge.handlers import Handler, Routes, waiting_by
 from bridge.ledger.deciding import Outcome
 from bridge.records.control import Decision, policy_key
 from bridge.records.policies import Data, changed_options, changed_policies, steps, summary, values, with_set, without
+from bridge.records.times import iso
 from bridge.settings import Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed_tiers
 from bridge.topics.retries import RetryTopics
-from bridge.upkeep.facts import iso
 
 
 def policies(app: Celery, settings: Settings, routes: Routes, handler: str | None = None) -> dict[str, Any]:

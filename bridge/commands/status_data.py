@@ -7,8 +7,9 @@ from bridge.commands.asked import Asked
 from bridge.commands.halt import shown
 from bridge.commands.problems import problems
 from bridge.records.policies import summary, values, words
+from bridge.records.times import iso
 from bridge.topics.extents import Extent
-from bridge.upkeep.facts import Down, Facts, iso
+from bridge.upkeep.facts import Down, Facts
 
 
 def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from bridge.commands.parked import Lies
@@ -10,6 +9,7 @@ from bridge.handoff.carriers import Carrier, Which
 from bridge.ledger import Fate
 from bridge.records.dead_letter import DeadLetter
 from bridge.records.parked import Parked
+from bridge.records.times import iso
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Whereabouts:
             "fate": fate.name.lower(),
             "where": said.get("where"),
             "since": None if at is None else iso(at, "seconds" if fate is Fate.HANDED else "milliseconds"),
-            "until": None if until is None else iso(until),
+            "until": None if until is None else iso(until, "milliseconds"),
             "attempts": attempts,
             "last_error": said.get("error"),
         }
@@ -105,7 +105,7 @@ class Whereabouts:
             under_way = {name: value for name, value in self._handed(which).items() if value is not None}
             return {**said, **under_way, "where": f"{under_way['where']} (by {by})"}
         until = max(held.due / 1000, delivery.due or 0.0)
-        waits = f", waits until {iso(until)}" if until else ""
+        waits = f", waits until {iso(until, 'milliseconds')}" if until else ""
         return {**said, "where": f"{by}{waits}", "until": until or None}
 
     def _dead(self, which: Which) -> dict[str, Any]:
@@ -130,15 +130,10 @@ class Whereabouts:
 def _place(carrier: Carrier) -> str:
     match carrier.where:
         case "waiting":
-            until = f" until {iso(carrier.due)}" if carrier.due else ""
+            until = f" until {iso(carrier.due, 'milliseconds')}" if carrier.due else ""
             return f"queue {carrier.queue}, waits{until}"
         case "taken":
             return f"queue {carrier.queue}, taken by a worker: it runs or is next"
         case "aside":
             return f"queue {carrier.queue}, set aside until what it needs is there again (bridge status)"
     return f"queue {carrier.queue}"
-
-
-def iso(at: float, precision: str = "milliseconds") -> str:
-    """A Unix time as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)

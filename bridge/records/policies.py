@@ -5,10 +5,10 @@ By option its value, and who set it, when and why; an option that is not there i
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from bridge.records.control import HISTORY, Change, Decision, policy_handler
+from bridge.records.times import iso
 
 Data = Mapping[str, Any] | None
 
@@ -98,7 +98,7 @@ def summary(data: Data) -> str | None:
     if not found:
         return None
     last = max(found, key=lambda changed: changed.at)
-    return f"changed by {last.by} at {datetime.fromtimestamp(last.at, UTC).isoformat(timespec='seconds')}"
+    return f"changed by {last.by} at {iso(last.at)}"
 
 
 def _said(changed: Changed) -> dict[str, Any]:

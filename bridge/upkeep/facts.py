@@ -184,11 +184,6 @@ def span(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def iso(at: float) -> str:
-    """A Unix time as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
 def in_kafka(unread: int, parked: int) -> str:
     """`9 records in Kafka wait, 2 of them in retry and replay topics`: what was not read, and what is parked."""
     of_these = f", {parked:,} of them in retry and replay topics" if parked else ""
