@@ -2,10 +2,15 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
 from bridge.records.place import Place
+
+#: The labels of what is told of each partition.
+AT: Final = ("topic", "partition")
 
 
 class BridgeMetrics:
@@ -19,144 +24,121 @@ class BridgeMetrics:
         self._paused: dict[tuple[str, int, str], float] = {}
         self._halted: set[str] = set()
         self._policies: set[str] = set()
-        at = ("topic", "partition")
-        self.consumed = Counter("bridge_records_consumed", "Records read.", at, registry=self.registry)
-        self.handed_off = Counter(
-            "bridge_deliveries_handed_off",
-            "Deliveries that the Celery broker has confirmed.",
-            ["topic", "handler"],
-            registry=self.registry,
+        self._counter = partial(Counter, registry=self.registry)
+        self._gauge = partial(Gauge, registry=self.registry)
+        self._histogram = partial(Histogram, registry=self.registry)
+        self._of_partitions()
+        self._of_queues()
+        self._of_handoff()
+        self._of_fates()
+        self._of_the_group()
+
+    def _of_partitions(self) -> None:
+        """What was read and committed, and what holds it up."""
+        self.consumed = self._counter("bridge_records_consumed", "Records read.", AT)
+        self.handed_off = self._counter(
+            "bridge_deliveries_handed_off", "Deliveries that the Celery broker has confirmed.", ["topic", "handler"]
         )
-        self.committed = Gauge("bridge_committed_offset", "The committed offset.", at, registry=self.registry)
-        self.parked = Gauge(
+        self.committed = self._gauge("bridge_committed_offset", "The committed offset.", AT)
+        self.parked = self._gauge(
             "bridge_parked_records",
             "Records of a retry or replay topic that are not settled, in the partitions that this bridge has.",
             ["topic", "tier"],
-            registry=self.registry,
         )
-        self.parked_late = Gauge(
+        self.parked_late = self._gauge(
             "bridge_parked_late_seconds",
             "How long the first record of a retry or replay topic has been due that is not handed off; 0: none is.",
             ["topic", "tier"],
-            registry=self.registry,
         )
-        self.lag = Gauge(
-            "bridge_lag_records",
-            "Records between the committed offset and the end.",
-            at,
-            registry=self.registry,
+        self.lag = self._gauge("bridge_lag_records", "Records between the committed offset and the end.", AT)
+        self.paused = self._gauge("bridge_partition_paused", "1 while paused.", (*AT, "reason"))
+        self.paused_since = self._gauge(
+            "bridge_partition_paused_since_seconds", "Unix time since when a partition is paused.", (*AT, "reason")
         )
-        self.paused = Gauge("bridge_partition_paused", "1 while paused.", (*at, "reason"), registry=self.registry)
-        self.paused_since = Gauge(
-            "bridge_partition_paused_since_seconds",
-            "Unix time since when a partition is paused.",
-            (*at, "reason"),
-            registry=self.registry,
+
+    def _of_queues(self) -> None:
+        """What is to be run, and by whom."""
+        self.queue_messages = self._gauge("bridge_queue_messages", "Messages that wait in a Celery queue.", ["queue"])
+        self.retries = self._gauge(
+            "bridge_queue_retries", "Messages of a Celery queue that wait in the broker for their time.", ["queue"]
         )
-        self.queue_messages = Gauge(
-            "bridge_queue_messages", "Messages that wait in a Celery queue.", ["queue"], registry=self.registry
-        )
-        self.retries = Gauge(
-            "bridge_queue_retries",
-            "Messages of a Celery queue that wait in the broker for their time.",
-            ["queue"],
-            registry=self.registry,
-        )
-        self.backlog = Gauge(
+        self.backlog = self._gauge(
             "bridge_backlog_deliveries",
             "Deliveries of a queue to be run: ready in the broker, taken by workers, due in Kafka; of the whole group.",
             ["queue", "state"],
-            registry=self.registry,
         )
-        self.backlog_seconds = Gauge(
+        self.backlog_seconds = self._gauge(
             "bridge_backlog_seconds",
             "Seconds that one process of a worker needs for them; none while that was never measured.",
             ["queue", "state"],
-            registry=self.registry,
         )
-        self.workers = Gauge(
-            "bridge_workers", "Living workers that consume a Celery queue.", ["queue"], registry=self.registry
-        )
-        self.oldest = Gauge(
+        self.workers = self._gauge("bridge_workers", "Living workers that consume a Celery queue.", ["queue"])
+        self.oldest = self._gauge(
             "bridge_oldest_delivery_seconds",
             "How long the oldest delivery that is handed off, not settled and not waiting for its retry is under way.",
             ["topic", "handler"],
-            registry=self.registry,
         )
-        self.batch_size = Gauge(
+        self.batch_size = self._gauge(
             "bridge_batch_size",
             "How many deliveries a message to a handler may carry now; the reason is in the status.",
             ["handler"],
-            registry=self.registry,
         )
-        self.handoff_seconds = Histogram(
+
+    def _of_handoff(self) -> None:
+        """How records become messages, and which never do."""
+        self.handoff_seconds = self._histogram(
             "bridge_handoff_seconds",
             "From a record read to its deliveries confirmed by the Celery broker.",
-            registry=self.registry,
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60),
         )
-        self.handoff_failures = Counter(
-            "bridge_handoff_failures", "Hand-offs that the broker did not confirm.", registry=self.registry
+        self.handoff_failures = self._counter("bridge_handoff_failures", "Hand-offs that the broker did not confirm.")
+        self.expired = self._counter(
+            "bridge_expired_records", "Records that Kafka's retention took before they were handled.", AT
         )
-        self.expired = Counter(
-            "bridge_expired_records",
-            "Records that Kafka's retention took before they were handled.",
-            at,
-            registry=self.registry,
-        )
-        self.strange = Counter(
+        self.strange = self._counter(
             "bridge_strange_records",
             "Records of retry and replay topics that are no deliveries of this group, and were left alone.",
             ["topic"],
-            registry=self.registry,
         )
-        self.log_changes = Counter(
+        self.log_changes = self._counter(
             "bridge_log_changes",
             "Logs that were another than the one that had been read, and retry topics that were deleted.",
-            (*at, "what"),
-            registry=self.registry,
+            (*AT, "what"),
         )
-        self.undone = Counter(
-            "bridge_undone_deliveries",
-            "Deliveries that were done when the ledger lost it, and that run again.",
-            registry=self.registry,
+
+    def _of_fates(self) -> None:
+        """What the ledger has of them."""
+        self.undone = self._counter(
+            "bridge_undone_deliveries", "Deliveries that were done when the ledger lost it, and that run again."
         )
-        self.stuck = Counter(
-            "bridge_stuck_deliveries",
-            "Deliveries handed off long ago whose task was nowhere, handed off again.",
-            registry=self.registry,
+        self.stuck = self._counter(
+            "bridge_stuck_deliveries", "Deliveries handed off long ago whose task was nowhere, handed off again."
         )
-        self.fates = Gauge(
+        self.fates = self._gauge(
             "bridge_fates",
             "Offsets by fate, of the last 262,144 before the committed one and all after it.",
-            (*at, "handler", "fate"),
-            registry=self.registry,
+            (*AT, "handler", "fate"),
         )
-        self.unaccounted = Gauge(
+        self.unaccounted = self._gauge(
             "bridge_unaccounted",
             "Committed offsets of that range whose fate is open, or was lost with the ledger: must be 0.",
-            (*at, "handler"),
-            registry=self.registry,
+            (*AT, "handler"),
         )
-        self.breaker_open = Gauge(
-            "bridge_breaker_open",
-            "1 while what handlers need is held to be down, or is tried again.",
-            ["dependency"],
-            registry=self.registry,
+
+    def _of_the_group(self) -> None:
+        """What was decided, and whether it goes on."""
+        self.breaker_open = self._gauge(
+            "bridge_breaker_open", "1 while what handlers need is held to be down, or is tried again.", ["dependency"]
         )
-        self.halted = Gauge(
-            "bridge_halted",
-            "1 while a topic's consumption is halted, by a person or by StopConsuming.",
-            ["topic"],
-            registry=self.registry,
+        self.halted = self._gauge(
+            "bridge_halted", "1 while a topic's consumption is halted, by a person or by StopConsuming.", ["topic"]
         )
-        self.policy_changed = Gauge(
+        self.policy_changed = self._gauge(
             "bridge_policy_changed",
             "1 while a person's changes are laid over a handler's policy, which is not its code's then.",
             ["handler"],
-            registry=self.registry,
         )
-        self.ready = Gauge("bridge_ready", "1 while records are consumed and handed off.", registry=self.registry)
+        self.ready = self._gauge("bridge_ready", "1 while records are consumed and handed off.")
 
     def expect(self, places: Iterable[Place]) -> None:
         """Show at 0 what may happen to these partitions: `increase()` sees no series that begins with 1."""
