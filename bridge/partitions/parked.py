@@ -136,6 +136,7 @@ class ParkedPartition(Partition):
         if not self._due.take_in(offset, parked.due / 1000, held.size, self._clock()):
             return False
         self._held[offset] = held
+        self._passing.holds(delivery.handler)
         self._remember(held)
         return True
 
@@ -213,7 +214,7 @@ class ParkedPartition(Partition):
 
     def handed(self, handler: str, offsets: Sequence[int]) -> None:
         """The broker has these deliveries."""
-        self._passing.went(handler, self._clock())
+        self._passing.went(handler, len(offsets))
         self._let_go(offsets, Fate.HANDED)
 
     def settle(self, handler: str, offsets: Sequence[int], fate: Fate) -> list[Mark]:
@@ -230,17 +231,17 @@ class ParkedPartition(Partition):
     # What makes room for others
 
     def _make_room(self) -> None:
-        """Hold little of handlers of which nothing goes out; read again what was passed over of one that goes on."""
+        """Hold little of handlers of which little goes out; read again what was passed over as it has gone out."""
         ready, now = self.ready, self._clock()
-        self._passing.see(ready.keys(), now)
+        self._passing.see(ready, now)
         if self._due.full and self._may_pass:
-            for handler in list(self._passing.still(now)):
-                self._release(handler)
+            for handler, stay in list(self._passing.slow(ready, now)):
+                self._release(handler, stay)
         if not self.more and self.rewind is None:
-            self.rewind = self._passing.back(self.ready)
+            self.rewind = self._passing.back(self.ready, now)
 
-    def _release(self, handler: str) -> None:
-        kept, gone = self._ripe.leave_few(handler)
+    def _release(self, handler: str, stay: int) -> None:
+        kept, gone = self._ripe.leave_few(handler, stay)
         for held in gone:
             self._due.gone(self._held.pop(held.offset).size)
             self._passing.over(held.offset)

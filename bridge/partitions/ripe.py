@@ -71,13 +71,14 @@ class Ripe:
             whose = some[0].whose
             self._of[whose] = {**{held.offset: held for held in some}, **self._of.get(whose, {})}
 
-    def leave_few(self, handler: str) -> tuple[int, list[Held]]:
-        """Let go of a handler's but for a few; return how many stay, and what went."""
+    def leave_few(self, handler: str, stay: int) -> tuple[int, list[Held]]:
+        """Let go of a handler's but for so many, or fewer large ones; return how many stay, and what went."""
         gone: list[Held] = []
         kept = size = 0
+        most = KEPT_BYTES * max(1, stay // KEPT)
         for held in [held for whose, some in self._of.items() if whose.handler == handler for held in some.values()]:
             size += held.size
-            if kept < KEPT and (not kept or size <= KEPT_BYTES):
+            if kept < stay and (not kept or size <= most):
                 kept += 1
             else:
                 self._drop(held)

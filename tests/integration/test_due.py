@@ -6,23 +6,27 @@ from typing import Any
 
 import pytest
 
+from bridge.partitions.due import MOST
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from tests.processes import Run, Stack, eventually
 from tests.promises import all_settled, choose, in_order, twice
 
 COMPLETION = {"commit": "completion"}
+#: Each failure of tests/handlers/fates.py waits in a retry topic.
+PARKS = {"kafka_park_after": 0.2, "kafka_retry_tiers": (1,)}
 
 
 def park(stack: Stack, topic: str, origin: str, handler: str, due: float = 0.0, **options: Any) -> None:
     """Write a record of a retry (or replay) topic by hand, as a worker would."""
     source, partition, offset = origin.rsplit("-", 2)
     message = Message(source, int(partition), int(offset), headers=(("trace", b"t"),), timestamp=1)
-    group = options.pop("group", stack.environ["BRIDGE_GROUP"])
+    group, flush = options.pop("group", stack.environ["BRIDGE_GROUP"]), options.pop("flush", True)
+    value = options.pop("value", b'{"n": 1}')
     delivery = Delivery(message, handler, **{"number": 1, "runs": 1, **options})
     written = headers(delivery, group, due=int(due * 1000))
-    stack.producer.produce(stack.topic(topic), b'{"n": 1}', b"k", 0, headers=written)
-    assert stack.producer.flush(30) == 0
+    stack.producer.produce(stack.topic(topic), value, b"k", 0, headers=written)
+    assert not flush or stack.producer.flush(30) == 0
 
 
 def runs(stack: Stack, handler: str, origin: str) -> list[Run]:
@@ -111,8 +115,61 @@ def test_a_parked_delivery_whose_handler_nobody_knows_waits_as_any_and_is_dead_t
     )
 
 
-#: Each failure of tests/handlers/fates.py waits in a retry topic.
-PARKS = {"kafka_park_after": 0.2, "kafka_retry_tiers": (1,)}
+def test_of_twins_in_two_retry_topics_what_ends_first_ends_both(stack: Stack):
+    """One delivery was written twice: the mark after the first was lost with Redis, and nobody looked far enough."""
+    choose(stack, {"odd": COMPLETION}, **PARKS)
+    stack.make_topics("odd", "odd.retry.1s", "odd.retry.2s")
+    stack.worker()
+    values = {7: b'{"n": 1}', 8: b'{"odd": {"dead": true}}', 9: b'{"odd": {"fail": 2}}'}
+    due = time.time()
+    for offset, value in values.items():
+        park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd", due, value=value)
+        park(stack, "odd.retry.2s", stack.topic("odd") + f"-0-{offset}", "odd", due + 6, value=value)
+    stack.bridge()
+    done, dead, failing = (stack.topic("odd") + f"-0-{offset}" for offset in values)
+    eventually(lambda: {done, failing} <= set(stack.done("odd")), 30)
+    eventually(lambda: stack.committed("odd.retry.2s") == 3, 30, "the others are over")
+    assert len(runs(stack, "odd", done)) == 1
+    assert [run.outcome for run in stack.runs("odd", dead)] == ["begun"]
+    assert [letter.origin for letter in stack.dead("odd", 1)] == [dead]
+    # It failed in its second run, was parked anew, and had its end before its twin was due.
+    assert len(runs(stack, "odd", failing)) == 1
+    assert twice(stack, "odd") == {}
+
+
+@pytest.mark.slow
+def test_records_of_a_handler_that_nobody_knows_go_out_slowly_and_hold_up_nobody_elses(stack: Stack):
+    choose(stack, {"odd": COMPLETION})
+    stack.make_topics("odd", "odd.retry.1s")
+    stack.worker(wait=False)
+    for offset in range(2 * MOST):
+        park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "renamed", flush=False)
+    for offset in range(20):
+        park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd")
+    stack.bridge()
+    eventually(lambda: len(stack.done("odd")) == 20, 40)
+    assert twice(stack, "odd") == {}
+
+
+@pytest.mark.slow
+def test_of_two_handlers_of_a_retry_topic_one_whose_worker_is_away_does_not_hold_up_the_other(stack: Stack):
+    choose(stack, {"odd": COMPLETION})
+    stack.environ["TEST_STILL_QUEUE"] = "still"
+    stack.make_topics("odd", "odd.retry.1s")
+    stack.worker("-Q", stack.environ["BRIDGE_GROUP"], wait=False)
+    # More than a partition holds in memory, and behind them, in the same partition, those of the other handler.
+    for offset in range(MOST + 500):
+        park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd_too", flush=False)
+    for offset in range(20):
+        park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd")
+    stack.bridge()
+    eventually(lambda: len(stack.done("odd")) == 20, 40)
+    assert stack.done("odd_too") == []
+    # And it goes on where it stood, with all that was passed over.
+    stack.worker("-Q", "still")
+    eventually(lambda: len(set(stack.done("odd_too"))) == MOST + 500, 90)
+    eventually(lambda: stack.committed("odd.retry.1s") == MOST + 520, 30)
+    assert twice(stack, "odd") == twice(stack, "odd_too") == {}
 
 
 def test_what_fails_is_parked_comes_back_and_runs_only_for_the_handler_that_failed_also_after_a_kill(stack: Stack):

@@ -213,6 +213,37 @@ def test_how_late_it_is_counts_from_the_first_that_is_due_until_it_is_handed_off
     assert world.partition.late == 0.0
 
 
+@pytest.mark.parametrize("others", [True, False], ids=["others have some behind it", "nobody has"])
+def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where_it_is_alone(others: bool) -> None:
+    world = World(commit="handoff")
+    partition = world.partition
+    theirs = range(MOST + 500, 20 * MOST, 4_000) if others else range(0)
+    records = [record(n, handler=NOTIFY if n in theirs else CHARGE) for n in range(20 * MOST)]
+    marked, at, read, out, waited = bytearray(len(records)), 0, 0, 0, 0.0
+    for second in range(300):
+        world.now += 1
+        for _ in range(1_000):
+            paused = partition.pressure()
+            if partition.rewind is not None:
+                at, partition.rewind = partition.rewind, None
+            if paused or at == len(records):
+                break
+            world.receive(*records[at : at + 150], fates=bytes(marked[at : at + 150]))
+            read, at = read + 150, min(at + 150, len(records))
+        for group, _ in partition.take({CHARGE: Portion(20, 20, 1), NOTIFY: Portion(20, 20, 50)}):
+            partition.handed(group.handler, group.offsets)
+            for offset in group.offsets:
+                marked[offset] = Fate.HANDED
+            out += len(group.offsets) if group.handler == CHARGE else 0
+            waited = second if group.handler == NOTIFY else waited
+    # It goes on at its own rate, and others wait for it for seconds alone.
+    assert out >= 300 * 20 - 40
+    assert all(marked[n] == Fate.HANDED for n in theirs)
+    assert waited < 120
+    # With nobody behind it: eight looks of 100,000 at the most in five minutes, and what it had in memory between them.
+    assert others or read < 8 * len(records)
+
+
 def test_a_handler_of_which_nothing_goes_out_fills_no_partition_and_all_of_it_goes_out_when_it_goes_on() -> None:
     world = World(commit="handoff")
     partition = world.partition
