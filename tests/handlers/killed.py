@@ -1,4 +1,4 @@
-"""The handlers of parking.py in a process that kills itself (kill -9) between two steps of parking."""
+"""The handlers of parking.py in a process that kills itself (kill -9) between two steps of parking, or of a burial."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.handlers.parking import charge
 
 __all__ = ["charge"]
 
-_park, _mark = Publisher.park, Book.mark_all
+_park, _mark, _dead_letter = Publisher.park, Book.mark_all, Publisher.dead_letter
 
 
 def _kill() -> None:
@@ -28,6 +28,12 @@ def _parked(self: Publisher, *args: Any) -> Any:
     return found
 
 
+def _buried(self: Publisher, *args: Any) -> None:
+    _dead_letter(self, *args)
+    if os.environ["TEST_KILL_AFTER"] == "letter":
+        _kill()
+
+
 def _marked(self: Book, offsets: Any, fate: Fate) -> None:
     _mark(self, offsets, fate)
     if fate is Fate.PARKED:
@@ -35,4 +41,5 @@ def _marked(self: Book, offsets: Any, fate: Fate) -> None:
 
 
 Publisher.park = _parked  # type: ignore[method-assign, assignment]
+Publisher.dead_letter = _buried  # type: ignore[method-assign, assignment]
 Book.mark_all = _marked  # type: ignore[method-assign]

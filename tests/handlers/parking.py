@@ -15,12 +15,14 @@ DELAYS = tuple(float(delay) for delay in os.environ.get("TEST_DELAYS", "1,2").sp
 @handler(topic("orders"), retry_delays=DELAYS, batch=BATCH)
 def charge(order: Any, message: Message) -> None:
     """`{"fail": n}` fails so often; `{"later": s}` asks once for another time; `{"dead": true}` dies;
-    `{"dead": "lost"}` does so where a run of it was lost.
+    `{"dead": "lost"}` does so where a run of it was lost, `{"dead": "first"}` where none was.
     """
     said = order if isinstance(order, dict) else {}
     note("charge", message, order, "begun")
     time.sleep(float(said.get("sleep", 0)))
     if said.get("dead") is True or (said.get("dead") == "lost" and message.attempts.lost):
+        raise DeadLetter("no such card")
+    if said.get("dead") == "first" and not message.attempts.lost:
         raise DeadLetter("no such card")
     if "later" in said and message.attempt == 1:
         raise RetryLater(said["later"])

@@ -1,6 +1,8 @@
 """A message that kills its process, among hundreds that do no harm: they hardly notice."""
 
+import time
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +22,9 @@ def test_a_message_that_kills_its_process_costs_its_neighbours_nothing(innocents
     innocents.bridge()
     produced = innocents.produce("orders", *orders)
     eventually(lambda: innocents.waiting(), 20, "they are handed off, before anybody takes them")
+    before = time.monotonic()
     innocents.worker()
+    start = time.monotonic() - before
     letters = innocents.dead("orders", 3, 40)
     by_handler = {letter.ours["handler"].rpartition(".")[2]: letter for letter in letters}
     killed = {name: produced[orders.index(culprits[name])] for name in HANDLERS}
@@ -33,9 +37,10 @@ def test_a_message_that_kills_its_process_costs_its_neighbours_nothing(innocents
     eventually(
         lambda: {name: sorted(innocents.done(name)) for name in HANDLERS} == everything, 15, "all are done, once"
     )
-    times = [run.time for run in innocents.runs() if run.handler != "auto" and run.outcome == "done"]
-    # They are late by seconds; but all 900 take their time on a machine that is busy.
-    assert max(times) - min(times) < 45
+    # How long all 900 take is the machine's; that nobody waits for the culprits shows in that some are always done. A
+    # process that was lost is begun anew beside that, in less than it takes to start the worker.
+    times = sorted(run.time for run in innocents.runs() if run.outcome == "done")
+    assert max(after - before for before, after in pairwise(times)) < 5 + 2 * start
     for name in HANDLERS:
         runs = Counter(run.coordinates for run in innocents.runs(name) if run.outcome == "begun")
         assert runs.pop(killed[name]) == 3

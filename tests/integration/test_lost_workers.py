@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import Served, Stack, eventually
+from tests.processes import Run, Served, Stack, eventually
 
 SOON: dict[str, Any] = {"CELERY_CONFIG_MODULE": "tests.handlers.soon_lost"}
 
@@ -84,3 +84,56 @@ def test_a_message_that_takes_its_time_to_kill_its_workers_takes_no_neighbour_al
     eventually(lambda: innocent in innocents.done("one"), 40)
     assert begun(innocents)["one", innocent] <= 3
     assert begun(innocents)["one", culprit] == 3
+
+
+@pytest.mark.slow
+def test_of_a_batch_that_takes_its_whole_worker_down_the_one_that_kills_is_buried_and_no_other(innocents: Stack):
+    environ = {**SOON, "CELERY_CONFIG_MODULE": "tests.handlers.few_workers"}
+    produced = innocents.produce("orders", *({"kills_all": "many"} if n == 7 else {"n": n} for n in range(20)))
+    innocents.bridge()
+    eventually(innocents.waiting, 20, "a batch is handed off, before anybody takes it")
+    workers = 0
+    while not innocents.dead_letters("orders"):
+        victim = innocents.worker("-c", "2", wait=False, **environ)
+        eventually(partial(over, victim, innocents), 40)
+        workers += victim.exit_code is not None
+        # Nobody knows who of the batch ran; each of the rest runs alone from then on, and counts for itself.
+        assert workers <= 5
+    (letter,) = innocents.dead("orders", 1, 20)
+    assert (letter.origin, letter.ours["reason"]) == (produced[7], "poison")
+    eventually(
+        lambda: (
+            {name: len(set(innocents.done(name))) for name in ("auto", "many", "one")}
+            == {"auto": 20, "many": 19, "one": 20}
+        ),
+        30,
+        "all others are done",
+    )
+    assert len(innocents.dead_letters("orders")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_machine_that_is_lost_costs_less_than_a_minute_by_default_and_nothing_that_is_alive_runs_twice(
+    innocents: Stack,
+):
+    lost_bridge, _ = innocents.bridge(), innocents.bridge()
+    lost, _ = (innocents.worker("-c", "2", "--prefetch-multiplier=1") for _ in range(2))
+    # Each of the four processes has one, for longer than a dead worker is waited for.
+    innocents.produce("orders", *({"takes": {"one": 35}} for _ in range(4)))
+    eventually(lambda: len([which for which in begun(innocents) if which[0] == "one"]) == 4, 30)
+    # Nobody is left to say anything: neither a parent of its child, nor a bridge of its partitions.
+    lost_bridge.kill()
+    lost.kill()
+    killed = time.time()
+    (after,) = innocents.produce("orders", {"n": 1})
+
+    def runs() -> list[Run]:
+        return [run for run in innocents.runs("one") if run.outcome == "begun" and run.coordinates != after]
+
+    eventually(lambda: len(runs()) == 6, 70, "its two run again")
+    assert max(run.time for run in runs()) - killed < 60
+    eventually(lambda: len(set(innocents.done("one"))) == 5, 60)
+    # Two were with the lost machine; those of the living one, which took as long, have run once.
+    assert sorted(Counter(run.coordinates for run in runs()).values()) == [1, 1, 2, 2]
+    assert innocents.dead_letters("orders") == []

@@ -16,7 +16,7 @@ from bridge.ledger import Fate
 from bridge.records import parked
 from bridge.records.attempts import Attempts
 from tests.processes import Stack, eventually, headers_of
-from tests.promises import all_settled, audit, choose, in_order, ledger
+from tests.promises import all_settled, audit, choose, in_order, json_of, ledger
 
 NAME = "tests.handlers.parking.charge"
 
@@ -233,3 +233,25 @@ def test_what_was_parked_by_a_run_that_was_killed_and_died_in_the_next_does_not_
     assert len(stack.runs(coordinates=coordinates)) == 2
     assert stack.done() == []
     assert len(stack.dead_letters("orders")) == 1
+
+
+@pytest.mark.slow
+def test_killed_after_kafka_has_the_dead_letter_and_before_the_mark_it_runs_once_more_and_what_that_says_counts(
+    stack: Stack,
+):
+    parking(stack)
+    stack.make_topics("orders")
+    stack.bridge()
+    worker = stack.worker("-c", "1", TEST_KILL_AFTER="letter", HANDLERS="tests.handlers.killed")
+    done, dead = stack.produce("orders", {"dead": "first"}, {"dead": True})
+    worker.says("kills itself")
+    worker.kill()
+    stack.worker("-c", "1")
+    eventually(lambda: (fate_of(stack, 0), fate_of(stack, 1)) == (Fate.DONE, Fate.DEAD), 30)
+    # The letter of the first stays where it is. It is one of no dead delivery: nothing counts it.
+    assert sorted(letter.origin for letter in stack.dead_letters("orders")) == sorted([done, dead])
+    assert len(stack.runs(coordinates=done)) == 3  # begun, begun again, done
+    found = audit(stack)
+    assert (found["dead"], found["done"], found["clean"]) == (1, 1, True)
+    (said,) = [words for words in json_of(stack, "status")["problems"] if "dead" in words]
+    assert said.startswith("1 delivery of ")
