@@ -60,7 +60,8 @@ class LogChange:
     at: str
 
 
-_COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
+#: What is counted of each handler and partition.
+COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Audit:
     @property
     def totals(self) -> dict[str, int]:
         """Offsets by fate, over all handlers and partitions."""
-        return {name: sum(getattr(line, name) for line in self.lines) for name in _COUNTED}
+        return {name: sum(getattr(line, name) for line in self.lines) for name in COUNTED}
 
     @property
     def clean(self) -> bool:

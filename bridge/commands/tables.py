@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bridge.commands.audit import Audit
+from bridge.commands.audit import COUNTED, Audit, LogChange
 from bridge.commands.check import Finding
 from bridge.commands.parked import Tier
 from bridge.commands.printing import BREAK, cell, print_table, say
@@ -16,8 +16,6 @@ from bridge.commands.topics import Listed
 from bridge.ledger.tally import Line
 from bridge.records.printable import printable
 from bridge.upkeep.facts import span
-
-_COLUMNS = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
 
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "fault": "red"}
 
@@ -31,14 +29,7 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
 
 def print_audit(console: Console, audit: Audit) -> None:
     """A row a handler and partition, the totals, and the offsets that need a person."""
-    table = Table("handler", title=f"audit of {cell(audit.topic)}", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("partition", *_COLUMNS):
-        table.add_column(name, justify="right")
-    for line in audit.lines:
-        table.add_row(cell(line.handler), str(line.partition), *(f"{getattr(line, name):,}" for name in _COLUMNS))
-    table.add_section()
-    table.add_row("total", "", *(f"{count:,}" for count in audit.totals.values()))
-    print_table(console, table)
+    print_table(console, _fates(audit))
     for line in audit.lines:
         _print_line(console, f"{audit.topic}-{line.partition} {line.handler}", line)
     for tier in audit.tiers:
@@ -50,15 +41,30 @@ def print_audit(console: Console, audit: Audit) -> None:
             f"the last at {deaths.last}: {deaths.error}",
         )
     for change in audit.log_changes:
-        lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
-        what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention took unread offsets"
-        say(
-            console,
-            f"{audit.topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
-            "red" if change.lost else "yellow",
-        )
+        _print_change(console, audit.topic, change)
     if audit.clean:
         say(console, "nothing is unaccounted for", "green")
+
+
+def _fates(audit: Audit) -> Table:
+    table = Table("handler", title=f"audit of {cell(audit.topic)}", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("partition", *COUNTED):
+        table.add_column(name, justify="right")
+    for line in audit.lines:
+        table.add_row(cell(line.handler), str(line.partition), *(f"{getattr(line, name):,}" for name in COUNTED))
+    table.add_section()
+    table.add_row("total", "", *(f"{count:,}" for count in audit.totals.values()))
+    return table
+
+
+def _print_change(console: Console, topic: str, change: LogChange) -> None:
+    lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
+    what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention took unread offsets"
+    say(
+        console,
+        f"{topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
+        "red" if change.lost else "yellow",
+    )
 
 
 def _print_tier(console: Console, tier: Tier) -> None:
