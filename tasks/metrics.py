@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec
 
 from tasks.observing import log, observing
+from tasks.policy import REASONS
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
@@ -35,9 +36,8 @@ class _Metrics(NamedTuple):
     parked: "Counter"
 
 
-#: Why deliveries are sent again, and why they die.
+#: Why deliveries are sent again.
 RETRIED: Final = ("failed", "postponed", "halted", "dead_letter_unpublished", "not_parked")
-DIED: Final = ("exhausted", "permanent", "undecodable", "expired", "poison", "unknown_handler")
 
 _metrics: _Metrics | None = None
 _making = threading.Lock()
@@ -145,7 +145,7 @@ def expect(handlers: Iterable[str], group: str) -> None:
     for handler in handlers:
         for reason in RETRIED:
             made.retried.labels(handler, group, reason)
-        for reason in DIED:
+        for reason in REASONS:
             made.dead_lettered.labels(handler, group, reason)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from bridge.ledger import fates
-from bridge.ledger.fates import OVERWRITES, Fate
+from bridge.ledger.fates import OVERWRITES, UNSETTLED, Fate
 
 Commit = Literal["handoff", "completion"]
 
@@ -72,7 +72,7 @@ class Offsets:
         self._first = self._end = first
         self._handlers = tuple(handlers)
         self._stretches: list[_Stretch] = []
-        unsafe = {Fate.OPEN} if commit == "handoff" else {Fate.OPEN, Fate.HANDED}
+        unsafe = {Fate.OPEN} if commit == "handoff" else UNSETTLED
         self.unsafe = frozenset(unsafe | {Fate.PARKED} if ordered else unsafe)
 
     @property

@@ -5,6 +5,7 @@ import pytest
 from bridge.ledger.tally import Line
 from bridge.metrics import BridgeMetrics
 from tasks import metrics as worker_metrics
+from tasks.policy import REASONS
 
 
 def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
@@ -27,7 +28,7 @@ def test_what_may_happen_to_a_partition_is_a_series_before_it_happens():
 def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_they_do():
     worker_metrics.expect(["expected.work"], "shop")
     made = worker_metrics._made()
-    for counter, reasons in ((made.retried, worker_metrics.RETRIED), (made.dead_lettered, worker_metrics.DIED)):
+    for counter, reasons in ((made.retried, worker_metrics.RETRIED), (made.dead_lettered, REASONS)):
         (family,) = counter.collect()
         ours = [s for s in family.samples if s.labels["handler"] == "expected.work" and s.name.endswith("_total")]
         found = {s.labels["reason"]: s.value for s in ours}
