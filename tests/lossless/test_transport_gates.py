@@ -345,6 +345,23 @@ def test_a_wiped_redis_has_all_gates_open(broker: Broker, gates: Gates, connecti
     reader.reads(2)
 
 
+def test_a_hundred_shut_gates_are_not_asked_for_each_message(
+    broker: Broker, gates: Gates, connection: Connection, publish: Any
+) -> None:
+    names = [f"gate{number}" for number in range(100)]
+    for number, name in enumerate(names):
+        gates.shut(name)
+        publish(number, gates=name)
+    reader = Reader(connection)
+    reader.reads_no_more()
+    assert gates.aside() == dict.fromkeys(names, 1)
+    broker.client.config_resetstat()
+    publish(*range(100, 160), gates="open")
+    reader.reads(*range(100, 160))
+    counted: Any = broker.client.info("commandstats")
+    assert sum(counted.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("exists", "llen")) < 1000
+
+
 def test_what_is_set_aside_is_drained_to_plain_workers(
     broker: Broker, gates: Gates, connection: Connection, publish: Any
 ) -> None:

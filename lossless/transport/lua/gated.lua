@@ -26,8 +26,16 @@ local function taking(shut, lists, gates, aside, most)
     end
     return nil, own
   end
-  local function forget(list, place)
-    redis.call('SREM', aside, table.remove(lists[list], place))
+  -- What may go on of what was set aside of a list, looked for once: a thousand shut gates are not asked a message.
+  local passing = {}
+  local function passing_of(list)
+    if not passing[list] then
+      passing[list] = {}
+      for _, member in ipairs(lists[list] or {}) do
+        if (shut[split(member)] or 1) > 0 then table.insert(passing[list], member) end
+      end
+    end
+    return passing[list]
   end
   local function set_aside(from, gate, list)
     local member = gate .. '\0' .. list
@@ -35,9 +43,6 @@ local function taking(shut, lists, gates, aside, most)
     if type(done) == 'table' then return false end  -- refused: it stays, and holds up what lies behind it
     most = most - 1
     redis.call('SADD', aside, member)
-    lists[list] = lists[list] or {}
-    for _, known in ipairs(lists[list]) do if known == member then return true end end
-    table.insert(lists[list], member)
     return true
   end
   local function from(key, list)
@@ -58,10 +63,12 @@ local function taking(shut, lists, gates, aside, most)
     return false
   end
   local function next_of(list)
-    local own, place = lists[list] or {}, 1
+    local own, place = passing_of(list), 1
     while own[place] do
       local raw = passable(shut, aside, own[place]) > 0 and from(aside .. '.' .. own[place], list)
-      if redis.call('EXISTS', aside .. '.' .. own[place]) == 0 then forget(list, place) else place = place + 1 end
+      if redis.call('EXISTS', aside .. '.' .. own[place]) == 0 then
+        redis.call('SREM', aside, table.remove(own, place))
+      else place = place + 1 end
       if raw then return raw end
     end
     return from(list, list)

@@ -22,6 +22,8 @@ end
 
 -- How many of what a member of `_aside` names may be taken.
 local function passable(shut, aside, member)
+  local allowed = shut[split(member)]
+  if allowed and allowed <= 0 then return 0 end
   local length = redis.call('LLEN', aside .. '.' .. member)
-  return math.min(length, shut[split(member)] or length)
+  return math.min(length, allowed or length)
 end
