@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -11,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.ledger import Ledger
-from bridge.ledger.breakers import Breakers, Ended, Known, Terms, keys_of, known_of
+from bridge.ledger.breakers import Breakers, Ended, Known, Terms, bring_in_line, keys_of, known_of
 from bridge.ledger.script import BREAKER
+from bridge.records.gates import again_gate, needs_gate
+from lossless.transport.gates import Gates
 from tests.breaker_model import Model
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -92,6 +95,30 @@ def test_an_outage_is_seen_by_all_and_says_why(breakers: Breakers, redis_url: st
     assert known.since == seconds - 5
     assert breakers.open_ones(["bank", "mail"]).keys() == {"bank"}
     assert not breakers.admit("bank", terms, "x").granted
+
+
+def test_workers_that_find_a_wiped_redis_at_once_open_it_once_again_and_shut_its_gates(
+    breakers: Breakers, redis_url: str
+) -> None:
+    terms = Terms(failures=4)
+    with closing(redis.Redis.from_url(redis_url)) as client, ThreadPoolExecutor(8) as pool:
+        seconds = float(client.time()[0])
+        gates = Gates(client)
+
+        def tell(number: int) -> Known:
+            known = breakers.report("bank", terms, Ended(failed=[str(number)]))
+            if known.before != known.state:
+                bring_in_line(gates, "bridge", "bank", known)
+            return known
+
+        for outage in range(5):
+            ask(client, "bank", seconds - 5, "report", "", terms, Ended(failed=["first"]))
+            told = list(pool.map(tell, range(16)))
+            assert [known.before for known in told if known.before != known.state] == ["closed"]
+            assert len({known.opened for known in told if not known.is_closed}) == 1
+            assert gates.shut_names().keys() == {needs_gate("bridge", "bank"), again_gate("bridge", "bank")}, outage
+            client.flushdb()
+            assert breakers.look({"bank": terms})["bank"].is_closed
 
 
 def test_a_wiped_redis_has_all_closed(breakers: Breakers, redis_url: str) -> None:

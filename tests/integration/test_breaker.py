@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lossless.transport.gates import Gates
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, command, json_of
 
@@ -188,3 +189,31 @@ def test_a_handler_that_needs_nothing_goes_on_beside_one_that_waits(stack: Stack
     bank(True)
     eventually(lambda: ran("charge") == 12_000, 40)
     assert ran("mail") == 12_000
+
+
+@pytest.mark.slow
+def test_what_waits_for_a_breaker_of_another_name_goes_on_with_the_version_that_renamed_it(
+    stack: Stack, bank: Callable[[bool], None]
+):
+    bridge, worker = stack.bridge(), stack.worker("-c", "2")
+    bank(False)
+    stack.produce("orders", *range(20))
+    worker.says("bank is held to be down")
+    eventually(lambda: aside(stack) >= 10, 10, "what failed, and what did not, is set aside")
+    worker.terminate()
+    bridge.terminate()
+    stack.environ["TEST_BANK"] = "treasury"
+    bank(True)
+    stack.worker("-c", "2")
+    bridge = stack.bridge()
+    bridge.says("no handler names it any more")
+    all_settled(stack, "orders", done=20, dead=0)
+    assert len(stack.done("charge")) == 20
+    assert not gates(stack)
+    assert aside(stack) == 0
+    assert status(stack)["problems"] == []
+
+
+def aside(stack: Stack) -> int:
+    with stack.redis() as client:
+        return sum(Gates(client).aside().values())
