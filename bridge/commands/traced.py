@@ -13,6 +13,7 @@ from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.carried import named_alone, noted
 from bridge.ledger.control import Mirror
+from bridge.ledger.deciding import looked_up
 from bridge.ledger.handed import STEP, handed_at
 from bridge.records.control import Decision
 from bridge.records.parked import Parked, read
@@ -81,7 +82,7 @@ def trace(settings: Settings, routes: Routes, topic: str, found: Places, there: 
             _forgotten(settings, ledger, routes, there, asked),
             _ran(ledger, routes, asked, fates),
             _parked(Search(settings, ledger, catalog, topic), {account for account, _ in asked}, fates),
-            Mirror(ledger).read().in_force(),
+            looked_up(settings, Mirror(ledger)),
         )
 
 

@@ -123,6 +123,17 @@ def known(settings: Settings, mirror: Mirror | None) -> Known:
     return Known(merged(published, mirrored).in_force(), unread, unknown)
 
 
+def looked_up(settings: Settings, mirror: Mirror) -> dict[str, Decision]:
+    """By key, what stands, as Redis has it; Kafka is asked where Redis may have lost something.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+        KafkaUnavailable: Kafka was asked, and did not answer.
+    """
+    mirrored = mirror.read()
+    return merged({} if mirrored.whole else control.published(settings).standing, mirrored).in_force()
+
+
 def merged(published: Mapping[str, Standing], mirrored: Mirrored) -> Mirrored:
     """What Kafka and Redis know together: either may know more."""
     found = {

@@ -8,7 +8,7 @@ from celery import Celery
 from bridge.commands import policy as commands
 from bridge.errors import NotDecided
 from bridge.handlers import read_routes
-from bridge.ledger.deciding import decide
+from bridge.ledger.deciding import decide, looked_up
 from bridge.records.control import policy_key
 from bridge.records.policies import values
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -102,6 +102,15 @@ def test_what_redis_alone_has_is_not_lost_by_who_sets_something_else_while_it_is
     with the_mirror(broken), pytest.raises(NotDecided, match=r"is not known.*Redis does not answer"):
         desk.put("give_up_after=60")
     assert stands(broken) == {"max_retries": 5}
+
+
+def test_what_redis_lost_is_looked_up_in_kafka_until_a_bridge_has_put_it_back(broken: World, desk: Desk):
+    desk.put("max_retries=5")
+    broken.wipe()
+    assert looked_up(SETTINGS, broken.mirror).keys() == {policy_key(CHARGE)}
+    look(broken)
+    broken.kafka.up = False
+    assert looked_up(SETTINGS, broken.mirror).keys() == {policy_key(CHARGE)}
 
 
 def test_what_was_sent_and_not_answered_may_arrive_and_who_decided_is_told_so(broken: World):

@@ -185,6 +185,22 @@ def test_what_is_to_die_dies_alone_and_where_it_has_not_failed_for_long(others: 
     assert model.state == "closed"
 
 
+def test_without_retries_so_many_die_before_it_opens_as_it_takes_failures_to_open_it():
+    model, died = Model(), 0
+    for number in range(100):
+        model.report(T0 + number, Ended(failed=(str(number),), last=True), str(number))
+        died += model.state == "closed"
+    assert died == 9
+
+
+def test_one_at_a_time_the_first_dies_and_the_next_is_kept():
+    model = Model()
+    for number, begins in enumerate((T0, T0 + 1200)):
+        for age in range(0, 1201, 100):
+            model.report(begins + age, Ended(failed=(str(number),), age=age, last=age == 1200))
+        assert model.state == ("closed" if number == 0 else "open")
+
+
 def test_what_is_to_die_dies_where_others_have_succeeded_meanwhile():
     model = Model()
     model.report(T0, bad("a", "b"))
