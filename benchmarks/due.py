@@ -3,10 +3,9 @@
 import os
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -23,8 +22,8 @@ SPREAD = float(os.environ.get("SPREAD", "10"))
 MANY = int(os.environ.get("MANY_DUE", "1000000"))
 #: Live records a second, and seconds for which they are measured.
 LIVE, SECONDS = int(os.environ.get("LIVE", "100")), float(os.environ.get("SECONDS", "15"))
-#: Live records before, so that it is known what a delivery takes.
-WARM = 20_000
+#: Live records before, so that it is known what a delivery takes; and those of which no time is taken.
+WARM, WARM_UP = 20_000, 500
 #: Parked records with which the memory of more is compared.
 FEW = 50_000
 TIER = "quiet.retry.1m"
@@ -66,18 +65,18 @@ def late(on: Stack) -> None:
 
 def live(on: Stack) -> None:
     """Live records, without and with a great many that are due at once beside them."""
-    count = int(LIVE * SECONDS) + 200
+    count = int(LIVE * SECONDS) + WARM_UP
     marks, name = on.marks(count * 2 + MANY), group()
-    with ExitStack() as made:
-        made.enter_context(running(on, name))
+    # What is parked is there before anything is measured: to write it takes what the live records would need.
+    due = time.time() + MANY / 15_000 + count / LIVE + 20
+    with running(on, name):
+        park(on, name, [due] * MANY, 2 * count)
         first = produce(on, marks, 0, count)
-        parked = threading.Thread(target=park, args=(on, name, [time.time()] * MANY, 2 * count))
-        parked.start()
+        until(lambda: time.time() > due, due - time.time() + 1)
         until(lambda: marks.handled() > count + 2_000, 60)
         before, since = marks.handled(), time.time()
         second = produce(on, marks, count, count)
         rate = (marks.handled() - before - count) / (time.time() - since)
-        parked.join()
         left = 2 * count + MANY - marks.handled()
     for words, found in (("alone", first), (f"beside {MANY:,} due", second)):
         print(f"due: live {words}: p50 {cut(found, 50):.1f} ms, p99 {cut(found, 99):.1f} ms of {len(found)}")
@@ -137,7 +136,7 @@ def park(on: Stack, name: str, due: list[float], first: int = 0) -> None:
 
 
 def produce(on: Stack, marks: Marks, first: int, count: int) -> list[float]:
-    """Live records at a steady rate; seconds from each one's production to its run, without the first."""
+    """Live records at a steady rate; seconds from each one's production to its run, without those to warm up."""
     producer = Producer({"bootstrap.servers": on.kafka.bootstrap_servers, "linger.ms": 0})
     sent = []
     begun = time.time()
@@ -149,7 +148,7 @@ def produce(on: Stack, marks: Marks, first: int, count: int) -> list[float]:
         producer.poll(0)
     producer.flush(10)
     until(lambda: all(marks.at(number) for number in range(first, first + count)), 120)
-    return sorted(marks.at(first + number) - sent[number] for number in range(200, count))
+    return sorted(marks.at(first + number) - sent[number] for number in range(WARM_UP, count))
 
 
 @contextmanager
