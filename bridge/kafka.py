@@ -92,6 +92,8 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     # 1000 ms leaves a fast consumer idle two thirds of the time.
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32_768,
+    # A partition that goes on again is asked for once Kafka has answered for those without records (default: 500).
+    "fetch.wait.max.ms": 100,
     # So that a topic made while the bridge runs is consumed within seconds (default: 5 minutes).
     "topic.metadata.refresh.interval.ms": 10_000,
 }

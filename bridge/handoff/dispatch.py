@@ -7,6 +7,7 @@ from bridge.handoff.keeping import Kept
 from bridge.handoff.marks import Marks
 from bridge.handoff.origins import Taken, leave_out_ended
 from bridge.handoff.packing import Packed, pack, step_from
+from bridge.handoff.rotation import Rotation
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
@@ -43,7 +44,8 @@ class Dispatch:
         self._sizes, self._shares = sizes, shares
         self._cluster, self._group = cluster, group
         self._metrics = metrics
-        self._first = 0
+        #: Of what was parked, and of all else: each has room of its own.
+        self._turns = {True: Rotation(), False: Rotation()}
         #: Whether some of what is ready waits until it is known how many deliveries a message may carry.
         self.holds = False
 
@@ -87,15 +89,18 @@ class Dispatch:
 
     def _take(self, partitions: Sequence[Partition], kept: Kept) -> list[Taken]:
         """What is ready, as far as there is room for it: from another partition on each time."""
-        live, parked = _ready(partitions, parked=False), _ready(partitions, parked=True)
+        in_turn = {
+            parked: turns.of(each for each in partitions if isinstance(each, ParkedPartition) == parked)
+            for parked, turns in self._turns.items()
+        }
+        live, parked = _ready(in_turn[False]), _ready(in_turn[True])
         if self.holds or sum(live.values()) + sum(parked.values()) > 1:
             self._sizes.look()
         portions = self._sizes.portions(live)
         shares = self._shares.portions(parked) if parked else {}
-        self._first = (self._first + 1) % max(1, len(partitions))
         taken = [
             (partition, *group)
-            for partition in (*partitions[self._first :], *partitions[: self._first])
+            for partition in (*in_turn[False], *in_turn[True])
             for group in partition.take(
                 {
                     **(shares if isinstance(partition, ParkedPartition) else portions),
@@ -183,11 +188,10 @@ class Dispatch:
             self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
 
 
-def _ready(partitions: Iterable[Partition], *, parked: bool) -> dict[str, int]:
-    """By handler, what is ready: of what was parked, or of all else."""
+def _ready(partitions: Iterable[Partition]) -> dict[str, int]:
+    """By handler, what is ready."""
     ready: dict[str, int] = {}
     for partition in partitions:
-        if isinstance(partition, ParkedPartition) == parked:
-            for handler, count in partition.ready.items():
-                ready[handler] = ready.get(handler, 0) + count
+        for handler, count in partition.ready.items():
+            ready[handler] = ready.get(handler, 0) + count
     return ready

@@ -14,13 +14,16 @@ from typing import Final, NamedTuple
 #: Messages for each process that are handed off and have not ended at most, where workers keep up with all else: one
 #: that it runs and one that is next. A worker takes four for each process ahead: what it has taken counts too.
 EACH: Final = 2
-#: The most of them where all have ended whenever it is looked: a bridge that turns slowly must not idle workers.
+#: The most of them where all have ended whenever it is looked: a bridge that turns slowly must not idle workers. Beside
+#: all else they are what a live record waits for.
 EACH_AT_MOST: Final = 16
+EACH_BESIDE: Final = 3
 #: Seconds that one of them takes: where nothing else was handed off to the queue lately, and where something was.
 ALONE: Final = 0.05
 BESIDE: Final = 0.005
-#: Seconds for which something was handed off lately.
+#: Seconds for which something was handed off lately; and a moment ago: more of it comes.
 LATELY: Final = 60.0
+JUST_NOW: Final = 5.0
 #: Seconds after which a message counts as taken, where others put theirs into the queue and its place is not known.
 PLACE_KNOWN_FOR: Final = 10.0
 #: Seconds within which what was handed off of a kind counts as one.
@@ -60,16 +63,17 @@ def room(
     return max(0, few, int(due / size))
 
 
-def adapted(each: int, *, ended: bool, waits: bool) -> int:
+def adapted(each: int, *, ended: bool, waits: bool, busy: bool) -> int:
     """How many messages each process may have ahead after a look.
 
     Parameters:
         ended: whether all that was handed off had ended: workers had nothing.
         waits: whether anything waits in the queue.
+        busy: whether anything else goes through it just now.
     """
     if waits:
         return max(EACH, each // 2)
-    return min(EACH_AT_MOST, each * 2) if ended else each
+    return min(EACH_BESIDE if busy else EACH_AT_MOST, each * 2 if ended else each)
 
 
 def size(most: int, busy: bool, run: float | None = None) -> int:
@@ -126,9 +130,9 @@ class Mix:
             self._take(first, gone)
             over -= gone
 
-    def busy(self, now: float) -> bool:
-        """Whether something else goes through the queue."""
-        lately = self.live_at is not None and now - self.live_at < LATELY
+    def busy(self, now: float, within: float = LATELY) -> bool:
+        """Whether something else goes through the queue, or went in so many seconds."""
+        lately = self.live_at is not None and now - self.live_at < within
         return lately or self.others.messages > 0
 
     @property

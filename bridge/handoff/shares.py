@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.errors import BridgeError
 from bridge.handoff.broker import Broker
-from bridge.handoff.share import EACH, Mix, Waiting, adapted, apart, room, size
+from bridge.handoff.share import EACH, JUST_NOW, Mix, Waiting, adapted, apart, room, size
 from bridge.handoff.sizes import Sizes
 from bridge.ledger import Account, Fate, Ledger
 from bridge.ledger.ahead import Ahead
@@ -126,7 +126,8 @@ class Shares:
                 had = bool(self._out.get(queue))
                 self._see_out(queue, now)
                 ended = had and not self._out[queue]
-                self._each[queue] = adapted(self._each.get(queue, EACH), ended=ended, waits=length > 0)
+                each, busy = self._each.get(queue, EACH), self._mix(queue).busy(now, JUST_NOW)
+                self._each[queue] = adapted(each, ended=ended, waits=length > 0, busy=busy)
             if now >= self._others_at:
                 self._others_at = now + OTHERS_EVERY
                 self._see_others(queues)

@@ -1,14 +1,11 @@
 """Records that were read and not yet taken in."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 from bridge.kafka import Record
+from bridge.loop.pace import FEW
 from bridge.metrics import BridgeMetrics
 from bridge.records.place import Place
-
-#: Most records of retry and replay topics that are taken in at once.
-SLICE: Final = 150
 
 
 class Held:
@@ -49,17 +46,26 @@ class Held:
         """These are read again, or are another bridge's now."""
         self.records = {place: some for place, some in self.records.items() if place not in {*places}}
 
-    def take(self, parked: Collection[Place]) -> Mapping[Place, Sequence[Record]]:
+    def take(self, parked: Collection[Place], most: int) -> Mapping[Place, Sequence[Record]]:
         """What is to be taken in now, which is held no more: of retry and replay topics a few, the rest after it.
 
         Reading their headers takes a while, in which no live record is handed off.
 
         Parameters:
             parked: the partitions of retry and replay topics.
+            most: records of all of these together, of one after another.
         """
-        few = max(1, SLICE // max(1, sum(place in parked for place in self.records)))
-        taken = {place: some[:few] if place in parked else some for place, some in self.records.items()}
-        self.records = {p: some[len(taken[p]) :] for p, some in self.records.items() if len(some) > len(taken[p])}
+        taken, left = {}, {}
+        portion = max(FEW, most // max(1, sum(place in parked for place in self.records)))
+        for place, some in self.records.items():
+            few = some[: min(most, portion)] if place in parked else some
+            most -= len(few) if place in parked else 0
+            if few:
+                taken[place] = few
+            if len(few) < len(some):
+                left[place] = some[len(few) :]
+        # Another partition's are first the next time: more of one travel together than of each a few.
+        self.records = {place: left[place] for place in sorted(left, key=taken.__contains__)}
         return taken
 
     def put_back(self, taken: Mapping[Place, Sequence[Record]]) -> None:

@@ -20,6 +20,7 @@ from bridge.loop.commits import Commits
 from bridge.loop.due import due
 from bridge.loop.held import Held
 from bridge.loop.log_check import Logs
+from bridge.loop.pace import Pace
 from bridge.loop.rereads import Rereads
 from bridge.loop.rewinds import Rewinds
 from bridge.loop.starts import Starts
@@ -91,6 +92,7 @@ class Parts:
     ledger: Ledger | None
     assignment: Assignment
     held: Held
+    pace: Pace
     marks: Marks
     sizes: Sizes
     dispatch: Dispatch
@@ -152,6 +154,7 @@ class Parts:
             ledger=ledger,
             assignment=assignment,
             held=Held(metrics, clock),
+            pace=Pace(file.kafka_retry_share, clock),
             marks=marks,
             sizes=sizes,
             dispatch=dispatch,

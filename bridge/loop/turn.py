@@ -38,7 +38,7 @@ class Loop:
 
     def __init__(self, before: Before) -> None:
         self.parts = parts = Parts.of(before)
-        self._blockage, self._kafka = before.blockage, before.kafka
+        self._blockage, self._kafka, self._clock = before.blockage, before.kafka, before.clock
         self._joined = False
         try:
             parts.commits.check()
@@ -91,10 +91,10 @@ class Loop:
             # Everything is paused: this serves rebalances and keeps the membership alive.
             record = self.consumer.poll(QUIET)
             return [] if record is None else [record]
-        watched = any(partition.watched for partition in parts.assignment.partitions)
-        if parts.held:
+        if parts.held and not parts.pace.rest:
             # What was read of retry topics is taken in little by little.
             return self.consumer.consume(TURN, 0)
+        watched = any(partition.watched for partition in parts.assignment.partitions)
         waits = watched or parts.dispatch.holds or any(parts.beginnings)
         first = self.consumer.poll(self._until_due(BUSY if waits else QUIET))
         if first is None:
@@ -103,8 +103,11 @@ class Loop:
         return [first, *self.consumer.consume(TURN - 1, 0)]
 
     def _until_due(self, seconds: float) -> float:
-        """As long, or until the next of what is parked is due."""
-        if self.parts.dispatch.holds and any(partition.ripe for partition in self.parts.assignment.parked):
+        """As long, or until the next of what is parked is due, or its rest is over."""
+        ripe = any(partition.ripe for partition in self.parts.assignment.parked)
+        if (rest := self.parts.pace.rest) and (ripe or self.parts.held):
+            return min(seconds, rest)
+        if ripe and self.parts.dispatch.holds:
             seconds = min(seconds, SHARING)
         due = [partition.next_due for partition in self.parts.assignment.parked]
         first = min((each for each in due if each is not None), default=None)
@@ -138,16 +141,24 @@ class Loop:
         parts = self.parts
         begin_anew(parts, self.consumer, parts.logs.check(self.consumer, parts.held.records))
         waited = parts.held.seconds if parts.held else None
+        begun, rests = self._clock(), bool(parts.pace.rest)
         if parts.held:
             self._take_in()
-        halts = parts.before.decided.halts
-        # What was read of a halted topic keeps its place.
+        # What was read of a halted topic keeps its place, and so does what was parked while it rests.
+        halts, parked = parts.before.decided.halts, {partition.place for partition in parts.assignment.parked}
         sent = parts.dispatch.hand_out(
-            [each for each in parts.assignment.partitions if each.source not in halts], parts.needs.kept
+            [
+                each
+                for each in parts.assignment.partitions
+                if each.source not in halts and not (rests and each.place in parked)
+            ],
+            parts.needs.kept,
         )
         if sent and waited is not None:
             parts.before.metrics.handoff_seconds.observe(waited)
         self._looks.handed_off(sent)
+        if parked and not rests:
+            parts.pace.spent(self._clock() - begun)
 
     def _take_in(self) -> None:
         """Let the partitions take in what was read.
@@ -157,7 +168,9 @@ class Loop:
         """
         parts = self.parts
         parked = {partition.place: partition for partition in parts.assignment.parked}
-        held = parts.held.take(parked)
+        held = parts.held.take(parked, parts.pace.few)
+        if held.keys() - parked.keys():
+            parts.pace.live()
         try:
             found = receive(parts.ledger, held, {place: parts.assignment.at(place) for place in held})
         except BaseException:
@@ -166,7 +179,7 @@ class Loop:
         parts.marks.add(found)
         parts.held.drop([place for place, partition in parked.items() if partition.rewind is not None])
         for place, partition in parked.items():
-            partition.more = place in parts.held.records
+            partition.more = len(parts.held.records.get(place, ()))
         self._subscription.tell_strange()
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:

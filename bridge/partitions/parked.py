@@ -25,6 +25,9 @@ from bridge.records.parked import Parked, read
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
 
+#: Records that were read and not taken in, from which on reading pauses; it goes on at half, before none are left:
+#: Kafka's answer takes a while.
+UNTAKEN: Final = 1_000
 #: Why reading of it is paused.
 NOT_DUE: Final = "nothing more is due yet"
 ENOUGH: Final = "what is due waits for its share"
@@ -62,7 +65,7 @@ class ParkedPartition(Partition):
 
     Attributes:
         rewind: from where it is to be read again, as what was read there is not held; `None`: nowhere.
-        more: whether more was read of it than it has taken in.
+        more: how many records were read of it that it has not taken in.
         replays: whether its topic is one of what a person sent back.
         strange: how many of its records were none of this group's since that was last asked.
     """
@@ -88,7 +91,7 @@ class ParkedPartition(Partition):
         self.replays = not of.delay
         self.rewind: int | None = None
         self.strange = 0
-        self.more = False
+        self.more = 0
         self._group, self._cluster, self._clock = of.group, of.cluster, clock
         self._clocks = Clocks(f"{topic}-{number}", of.delay)
         self._due, self._passing = Due(budget), Passing()
@@ -266,7 +269,7 @@ class ParkedPartition(Partition):
             self._paused = WIDE
         elif not self._due.may_read(self._clock()):
             self._paused = ENOUGH if self._due.full else NOT_DUE
-        elif self.more:
+        elif self.more > (UNTAKEN // 2 if self._paused else UNTAKEN):
             self._paused = ENOUGH
         else:
             self._paused = None

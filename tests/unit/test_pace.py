@@ -1,123 +1,97 @@
-"""What a process measures of its deliveries, and when it tells."""
+"""What was parked and live records share a bridge's time: neither waits long for the other."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bridge.errors import LedgerUnavailable
-from bridge.ledger.times import Cost
-from tasks import pace
+from bridge.kafka import Record
+from bridge.loop.held import Held
+from bridge.loop.pace import ELSEWHERE, FEW, LATELY, MANY, REST_AT_MOST, Pace
+from bridge.metrics import BridgeMetrics
 
 
-class Told:
-    """Stands for the ledger's times."""
+class Clock:
+    now = 100.0
 
-    silent = False
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_live_records_what_was_parked_never_rests() -> None:
+    clock = Clock()
+    pace = Pace(0.5, clock)
+    pace.spent(0.01)
+    assert (pace.rest, pace.few) == (0.0, MANY)
+    pace.live()
+    clock.now += LATELY
+    pace.spent(0.01)
+    assert (pace.rest, pace.few) == (0.0, MANY)
+
+
+def test_beside_live_records_a_few_are_taken_up_and_none_during_the_rest() -> None:
+    clock = Clock()
+    pace = Pace(0.5, clock)
+    pace.live()
+    assert pace.few == FEW
+    pace.spent(0.004)
+    assert pace.rest == pytest.approx(0.004 * ELSEWHERE)
+    assert pace.few == 0
+    clock.now += 0.004 * ELSEWHERE
+    assert pace.few == FEW
+
+
+@given(st.floats(0.05, 0.95), st.floats(0.0001, 10.0))
+def test_the_rest_is_the_others_share_and_never_long(share: float, seconds: float) -> None:
+    clock = Clock()
+    pace = Pace(share, clock)
+    pace.live()
+    pace.spent(seconds)
+    assert pace.rest == pytest.approx(min(REST_AT_MOST, seconds * ELSEWHERE * (1 - share) / share), abs=1e-9)
+
+
+class World:
+    """What was read of two partitions of a retry topic and one of its source, a number for each record."""
 
     def __init__(self) -> None:
-        self.costs: list[Cost] = []
-        self.lost: list[str] = []
-        self.slow: list[str] = []
+        self.held = Held(BridgeMetrics(), lambda: 0.0)
 
-    def report(self, handler: str, cost: Cost, *, lost: bool = False, slow: bool = False) -> None:
-        if self.silent:
-            raise LedgerUnavailable("no answer")
-        if slow:
-            self.slow.append(handler)
-            return
-        if lost:
-            self.lost.append(handler)
-        else:
-            self.costs.append(cost)
+    def read(self, **counts: int) -> None:
+        for name, count in counts.items():
+            self.held.add(((name, 0), cast(Record, number)) for number in range(count))
+
+    def take(self, most: int) -> dict[str, list[Any]]:
+        return {name: list(some) for (name, _), some in self.held.take({("r1", 0), ("r2", 0)}, most).items()}
 
 
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    found = Told()
-    monkeypatch.setattr(pace, "Times", lambda ledger: found)
-    monkeypatch.setattr(pace, "_of_process", None)
-    return found
+def test_live_records_are_taken_in_at_once_and_what_was_parked_a_little_at_a_time_in_turn() -> None:
+    world = World()
+    world.read(r1=FEW + 10, r2=FEW + 10, live=3_000)
+    first = world.take(FEW)
+    assert (len(first["live"]), len(first["r1"]), "r2" in first) == (3_000, FEW, False)
+    assert world.take(0) == {}
+    world.read(live=1)
+    assert {name: len(some) for name, some in world.take(FEW).items()} == {"r2": FEW, "live": 1}
+    assert world.take(MANY) == {"r1": list(range(FEW, FEW + 10)), "r2": list(range(FEW, FEW + 10))}
+    assert not world.held
 
 
-LEDGER: Any = object()
-
-
-def test_the_first_run_in_a_process_is_not_told_as_it_pays_for_imports(told: Told) -> None:
-    pace.note(LEDGER, "charge", Cost(1, 2.0, 4.0))
-    assert told.costs == []
-    pace.note(LEDGER, "charge", Cost(1, 0.001, 0.000001))
-    assert told.costs == [Cost(1, 0.001, 0.000001)]
-
-
-def test_what_comes_soon_after_is_told_together_later(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(5):
-        pace.note(LEDGER, "charge", Cost(10, 0.5, 0.25))
-    assert told.costs == [Cost(10, 0.5, 0.25)]
-    monkeypatch.setattr(pace._untold(), "tell_at", 0.0)
-    pace.note(LEDGER, "charge", Cost(10, 0.5, 0.25))
-    assert told.costs[1:] == [Cost(40, 2.0, 1.0)]
-
-
-def test_a_ledger_that_is_silent_costs_no_delivery_and_is_left_alone_for_a_while(told: Told) -> None:
-    told.silent = True
-    for _ in range(2):
-        pace.note(LEDGER, "charge", Cost(1, 0.5, 0.25))
-    told.silent = False
-    pace.note(LEDGER, "charge", Cost(1, 0.5, 0.25))
-    assert told.costs == []
-
-
-def test_without_a_ledger_nothing_is_told(told: Told) -> None:
-    for _ in range(3):
-        pace.note(None, "charge", Cost(1, 0.5, 0.25))
-    pace.lost(None, "charge")
-    assert (told.costs, told.lost) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("headers", "new"),
-    [
-        ({}, False),
-        ({"lost": 1}, True),
-        ({"restored": 1}, True),
-        ({"lost": 1, pace.NOTED: 1}, False),
-        ({"lost": 1, "restored": 1, pace.NOTED: 1}, True),
-        ({"lost": "x", "restored": [], pace.NOTED: {}}, False),
-    ],
-    ids=["none", "a process", "a worker", "one that was told before a retry", "one more since", "no counts"],
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(0, 5), st.sampled_from((0, FEW, MANY))),
+        max_size=20,
+    )
 )
-def test_a_loss_is_told_once(headers: dict[str, int], new: bool) -> None:
-    assert pace.follows_new_loss(headers) is new
-
-
-def test_laps_add_up_what_deliveries_take_and_what_is_besides(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([11.0, 14.0, 14.5])
-    monkeypatch.setattr("tasks.pace.time.monotonic", lambda: next(times))
-    laps = pace.Laps(begun=9.0)
-    assert laps.lap(laps.lap(10.0)) == 14.0
-    assert laps.pace == 0.5
-    assert laps.cost() == Cost(2, 4.0, 10.0, 1.5)
-
-
-def test_what_kafka_takes_for_a_dead_letter_counts_in_the_mean_and_not_in_the_spread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    times = iter([11.0, 14.0, 14.0])
-    monkeypatch.setattr("tasks.pace.time.monotonic", lambda: next(times))
-    laps = pace.Laps(begun=10.0)
-    laps.lap(laps.lap(10.0), waited=2.0)
-    found = laps.cost()
-    assert (found.mean, found.spread) == (2.0, 0.0)
-
-
-def test_a_slow_run_is_told_at_once_but_for_the_first_of_a_process(told: Told) -> None:
-    pace.ran(LEDGER, "charge", pace.SLOW)
-    assert told.slow == []
-    pace.note(LEDGER, "charge", Cost(1, 2.0, 4.0))
-    pace.ran(LEDGER, "charge", pace.SLOW * 0.9)
-    assert told.slow == []
-    pace.ran(LEDGER, "charge", pace.SLOW)
-    assert told.slow == ["charge"]
-    told.silent = True
-    pace.ran(LEDGER, "charge", pace.SLOW)
-    pace.ran(None, "charge", pace.SLOW)
+def test_nothing_that_was_read_is_lost_or_overtaken(steps: list[tuple[int, int, int, int]]) -> None:
+    held = Held(BridgeMetrics(), lambda: 0.0)
+    read: dict[str, list[int]] = {"r1": [], "r2": [], "live": []}
+    taken: dict[str, list[Any]] = {name: [] for name in read}
+    for r1, r2, live, most in [*steps, *[(0, 0, 0, MANY)] * 60]:
+        for name, count in (("r1", r1), ("r2", r2), ("live", live)):
+            new = list(range(len(read[name]), len(read[name]) + count))
+            read[name] += new
+            held.add(((name, 0), cast(Record, number)) for number in new)
+        for (name, _), some in held.take({("r1", 0), ("r2", 0)}, most).items():
+            taken[name] += some
+    assert taken == read

@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.handoff.share import EACH, LATELY, PLACE_KNOWN_FOR, Mix, Waiting, room, size
+from bridge.handoff.share import (
+    EACH,
+    EACH_AT_MOST,
+    EACH_BESIDE,
+    JUST_NOW,
+    LATELY,
+    PLACE_KNOWN_FOR,
+    Mix,
+    Waiting,
+    adapted,
+    room,
+    size,
+)
 
 NOTHING = Waiting()
 
@@ -81,3 +93,32 @@ def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_
     assert (mix.parked, mix.others) == (Waiting(1, 5), Waiting(99, 99))
     mix.see(100, 1.0 + PLACE_KNOWN_FOR)
     assert (mix.parked, mix.others) == (NOTHING, Waiting(100, 100))
+
+
+@pytest.mark.parametrize(
+    ("each", "ended", "waits", "busy", "then"),
+    [
+        (EACH, True, False, False, 2 * EACH),
+        (EACH_AT_MOST, True, False, False, EACH_AT_MOST),
+        (EACH, False, False, False, EACH),
+        (8, True, True, False, 4),
+        (8, True, False, True, EACH_BESIDE),
+        (8, False, False, True, EACH_BESIDE),
+        (EACH, True, True, True, EACH),
+    ],
+)
+def test_a_bridge_that_turns_slowly_idles_no_workers_and_a_live_record_waits_for_little(
+    each: int, ended: bool, waits: bool, busy: bool, then: int
+) -> None:
+    assert adapted(each, ended=ended, waits=waits, busy=busy) == then
+
+
+def test_what_was_handed_off_a_moment_ago_is_told_from_what_was_lately() -> None:
+    mix = Mix()
+    mix.add(1, 1.0, parked=False)
+    mix.see(0, 2.0)
+    assert (mix.busy(2.0 + JUST_NOW), mix.busy(2.0 + JUST_NOW, JUST_NOW), mix.busy(2.0, JUST_NOW)) == (
+        True,
+        False,
+        True,
+    )
