@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from bridge.kafka import Record
-from bridge.loop.pace import FEW
+from bridge.loop.rests import FEW
 from bridge.metrics import BridgeMetrics
 from bridge.records.place import Place
 

@@ -20,8 +20,8 @@ from bridge.loop.commits import Commits
 from bridge.loop.due import due
 from bridge.loop.held import Held
 from bridge.loop.log_check import Logs
-from bridge.loop.pace import Pace
 from bridge.loop.rereads import Rereads
+from bridge.loop.rests import Rests
 from bridge.loop.rewinds import Rewinds
 from bridge.loop.starts import Starts
 from bridge.loop.timetable import Timetable
@@ -92,7 +92,7 @@ class Parts:
     ledger: Ledger | None
     assignment: Assignment
     held: Held
-    pace: Pace
+    rests: Rests
     marks: Marks
     sizes: Sizes
     dispatch: Dispatch
@@ -154,7 +154,7 @@ class Parts:
             ledger=ledger,
             assignment=assignment,
             held=Held(metrics, clock),
-            pace=Pace(file.kafka_retry_share, clock),
+            rests=Rests(file.kafka_retry_share, clock),
             marks=marks,
             sizes=sizes,
             dispatch=dispatch,

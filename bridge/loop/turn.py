@@ -91,7 +91,7 @@ class Loop:
             # Everything is paused: this serves rebalances and keeps the membership alive.
             record = self.consumer.poll(QUIET)
             return [] if record is None else [record]
-        if parts.held and not parts.pace.rest:
+        if parts.held and not parts.rests.left:
             # What was read of retry topics is taken in little by little.
             return self.consumer.consume(TURN, 0)
         watched = any(partition.watched for partition in parts.assignment.partitions)
@@ -105,7 +105,7 @@ class Loop:
     def _until_due(self, seconds: float) -> float:
         """As long, or until the next of what is parked is due, or its rest is over."""
         ripe = any(partition.ripe for partition in self.parts.assignment.parked)
-        if (rest := self.parts.pace.rest) and (ripe or self.parts.held):
+        if (rest := self.parts.rests.left) and (ripe or self.parts.held):
             return min(seconds, rest)
         if ripe and self.parts.dispatch.holds:
             seconds = min(seconds, SHARING)
@@ -141,7 +141,7 @@ class Loop:
         parts = self.parts
         begin_anew(parts, self.consumer, parts.logs.check(self.consumer, parts.held.records))
         waited = parts.held.seconds if parts.held else None
-        begun, rests = self._clock(), bool(parts.pace.rest)
+        begun, rests = self._clock(), bool(parts.rests.left)
         if parts.held:
             self._take_in()
         # What was read of a halted topic keeps its place, and so does what was parked while it rests.
@@ -158,7 +158,7 @@ class Loop:
             parts.before.metrics.handoff_seconds.observe(waited)
         self._looks.handed_off(sent)
         if parked and not rests:
-            parts.pace.spent(self._clock() - begun)
+            parts.rests.spent(self._clock() - begun)
 
     def _take_in(self) -> None:
         """Let the partitions take in what was read.
@@ -168,9 +168,9 @@ class Loop:
         """
         parts = self.parts
         parked = {partition.place: partition for partition in parts.assignment.parked}
-        held = parts.held.take(parked, parts.pace.few)
+        held = parts.held.take(parked, parts.rests.few)
         if held.keys() - parked.keys():
-            parts.pace.live()
+            parts.rests.live()
         try:
             found = receive(parts.ledger, held, {place: parts.assignment.at(place) for place in held})
         except BaseException:

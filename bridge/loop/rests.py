@@ -20,7 +20,7 @@ ELSEWHERE: Final = 3.0
 REST_AT_MOST: Final = 0.05
 
 
-class Pace:
+class Rests:
     """What was parked has its share of the time, and all of it where nothing else comes.
 
     Parameters:
@@ -43,14 +43,14 @@ class Pace:
             self._rests_until = self._clock() + min(rest, REST_AT_MOST)
 
     @property
-    def rest(self) -> float:
+    def left(self) -> float:
         """Seconds for which nothing of what was parked is taken up yet."""
         return max(0.0, self._rests_until - self._clock())
 
     @property
     def few(self) -> int:
         """How many records of retry and replay topics are taken up at once now."""
-        if self.rest:
+        if self.left:
             return 0
         return FEW if self._is_live else MANY
 

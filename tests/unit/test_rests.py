@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.kafka import Record
 from bridge.loop.held import Held
-from bridge.loop.pace import ELSEWHERE, FEW, LATELY, MANY, REST_AT_MOST, Pace
+from bridge.loop.rests import ELSEWHERE, FEW, LATELY, MANY, REST_AT_MOST, Rests
 from bridge.metrics import BridgeMetrics
 
 
@@ -21,34 +21,34 @@ class Clock:
 
 def test_without_live_records_what_was_parked_never_rests() -> None:
     clock = Clock()
-    pace = Pace(0.5, clock)
-    pace.spent(0.01)
-    assert (pace.rest, pace.few) == (0.0, MANY)
-    pace.live()
+    rests = Rests(0.5, clock)
+    rests.spent(0.01)
+    assert (rests.left, rests.few) == (0.0, MANY)
+    rests.live()
     clock.now += LATELY
-    pace.spent(0.01)
-    assert (pace.rest, pace.few) == (0.0, MANY)
+    rests.spent(0.01)
+    assert (rests.left, rests.few) == (0.0, MANY)
 
 
 def test_beside_live_records_a_few_are_taken_up_and_none_during_the_rest() -> None:
     clock = Clock()
-    pace = Pace(0.5, clock)
-    pace.live()
-    assert pace.few == FEW
-    pace.spent(0.004)
-    assert pace.rest == pytest.approx(0.004 * ELSEWHERE)
-    assert pace.few == 0
+    rests = Rests(0.5, clock)
+    rests.live()
+    assert rests.few == FEW
+    rests.spent(0.004)
+    assert rests.left == pytest.approx(0.004 * ELSEWHERE)
+    assert rests.few == 0
     clock.now += 0.004 * ELSEWHERE
-    assert pace.few == FEW
+    assert rests.few == FEW
 
 
 @given(st.floats(0.05, 0.95), st.floats(0.0001, 10.0))
 def test_the_rest_is_the_others_share_and_never_long(share: float, seconds: float) -> None:
     clock = Clock()
-    pace = Pace(share, clock)
-    pace.live()
-    pace.spent(seconds)
-    assert pace.rest == pytest.approx(min(REST_AT_MOST, seconds * ELSEWHERE * (1 - share) / share), abs=1e-9)
+    rests = Rests(share, clock)
+    rests.live()
+    rests.spent(seconds)
+    assert rests.left == pytest.approx(min(REST_AT_MOST, seconds * ELSEWHERE * (1 - share) / share), abs=1e-9)
 
 
 class World:
