@@ -104,7 +104,7 @@ class Dispatch:
             for group in partition.take(
                 {
                     **(shares if isinstance(partition, ParkedPartition) else portions),
-                    **{name: Portion(1, 1, room=0) for name in kept.of(partition.handlers)},
+                    **{name: Portion(1, 1, room=0) for name in _kept_of(partition, kept)},
                 }
             )
         ]
@@ -186,6 +186,13 @@ class Dispatch:
             self._sizes.handed(handler, len(own), deliveries, sum(each.size for each in own))
         for each in packed:
             self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
+
+
+def _kept_of(partition: Partition, kept: Kept) -> Iterable[str]:
+    """The handlers of which nothing of a partition goes out. In a retry topic each record is of one handler alone: what
+    is due while its handler may not run would fill the broker, however many there are.
+    """
+    return kept.down if isinstance(partition, ParkedPartition) else kept.of(partition.handlers)
 
 
 def _ready(partitions: Iterable[Partition]) -> dict[str, int]:

@@ -13,7 +13,8 @@ class Kept(NamedTuple):
     """Which they are.
 
     Attributes:
-        down: where all handlers of a partition are among these, nothing of it is handed off: it waits in Kafka.
+        down: where all handlers of a partition are among these, nothing of it is handed off: it waits in Kafka. So does
+            what was parked of each, whoever else has some there.
         full: nothing of these is handed off, also where others of the partition go on. What is handed off of the rest
             waits in the broker: records are read on, and those others do not wait.
     """

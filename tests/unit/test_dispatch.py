@@ -8,6 +8,7 @@ from confluent_kafka import Message as Record
 from bridge.errors import LedgerUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.handoff.dispatch import Dispatch
+from bridge.handoff.keeping import Kept
 from bridge.handoff.marks import Marks
 from bridge.handoff.seeing import receive
 from bridge.handoff.shares import Shares
@@ -15,13 +16,17 @@ from bridge.handoff.sizes import Sizes
 from bridge.handoff.templates import Outgoing
 from bridge.ledger import Fate
 from bridge.metrics import BridgeMetrics
+from bridge.partitions.due import Budget
+from bridge.partitions.parked import Of, ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import MESSAGE_BYTES
 from bridge.records.header import HEADER, Contents
+from bridge.records.message import Delivery, Message
+from bridge.records.parked import headers
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
 
-CHARGE = "shop.charge"
+CHARGE, NOTIFY = "shop.charge", "shop.notify"
 
 
 class Broker:
@@ -36,6 +41,15 @@ class Broker:
             contents = Contents.of({HEADER: each.header})
             assert contents is not None
             self.published.append(list(contents.offsets))
+
+    def queue_of(self, handler: str) -> str:
+        return "celery"
+
+    def lengths(self, queues: list[str]) -> dict[str, int]:
+        return dict.fromkeys(queues, 0)
+
+    def waiting(self, queues: list[str]) -> dict[str, int]:
+        return dict.fromkeys(queues, 0)
 
 
 class Silent(MemoryLedger):
@@ -105,3 +119,21 @@ def test_headers_count_in_the_size_of_a_message() -> None:
     while world.hand_out():
         pass
     assert world.broker.published == [[0], [1], [2], [3], [4], [5]]
+
+
+def parked(offset: int, handler: str) -> Record:
+    """A record of a retry topic that is due."""
+    written: Any = headers(Delivery(Message("orders", 3, 100 + offset), handler, number=1, runs=2), "bridge", due=1)
+    return Record(topic="orders.retry.1m", partition=0, offset=offset, value=b"v", headers=written, timestamp=(1, 5))
+
+
+def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and_others_go_on() -> None:
+    world = World()
+    of = Of("orders", TopicSettings(), "bridge", "cluster")
+    partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
+    partition.receive([parked(n, handler) for n, handler in enumerate((CHARGE, NOTIFY, CHARGE))], {"own": bytes(3)})
+    kept = Kept(down=frozenset({CHARGE}))
+    assert [world.dispatch.hand_out([partition], kept) for _ in range(2)] == [1, 0]
+    assert not world.dispatch.holds, "the next turn need not hurry"
+    assert partition.ready == {CHARGE: 2}
+    assert sum(world.dispatch.hand_out([partition]) for _ in range(10)) == 2
