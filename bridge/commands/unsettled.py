@@ -1,6 +1,6 @@
 """What became of deliveries that needs a person, as sentences (pure)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from bridge.handoff.carriers import Waiting
@@ -119,11 +119,11 @@ def old(facts: Facts) -> Iterator[str]:
     limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
     queues = {handler.name: handler.queue for handler in facts.handlers}
     for (topic, name), seconds in sorted(facts.oldest.items()):
+        if _waits_by_decision(facts, topic, name):
+            continue
         if name == OWN:
             if seconds >= max(limits.values(), default=TOO_OLD):
                 yield _old(facts, f"that came by {topic!r}", seconds, "its run is not over")
-            continue
-        if topic in facts.halts or name in facts.waiting_for_needs:
             continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
             if seconds >= GONE_LONG:
@@ -133,6 +133,15 @@ def old(facts: Facts) -> Iterator[str]:
         knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
         if seconds >= limits.get(name, TOO_OLD) and knowing:
             yield _old(facts, f"of {topic!r} to {name}", seconds, "is neither settled nor waiting for its retry")
+
+
+def _waits_by_decision(facts: Facts, topic: str, handler: str) -> bool:
+    """Whether a halt or a breaker keeps it: of what came by a retry topic it is not told whose it is."""
+    source = _source(facts, topic)
+    if source in facts.halts:
+        return True
+    names = [each.name for each in facts.handlers if source in each.topics] if handler == OWN else [handler]
+    return any(name in facts.waiting_for_needs for name in names)
 
 
 def _old(facts: Facts, which: str, seconds: float, stands: str) -> str:
@@ -156,8 +165,19 @@ def failing(facts: Facts) -> Iterator[str]:
             case _ if each.count >= FAILING_MANY or (each.since and facts.now - each.since >= FAILING_LONG):
                 yield (
                     f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
-                    f"{each.error}. Mend the cause: they run again, and die when their retries are spent."
+                    f"{each.error}. {_goes_on(facts, each.handler)}"
                 )
+
+
+def _goes_on(facts: Facts, handler: str) -> str:
+    """What becomes of what waits: nothing of a topic that is halted runs."""
+    topics = next((each.topics for each in facts.handlers if each.name == handler), ())
+    halted = [topic for topic in topics if topic in facts.halts]
+    named = ", ".join(map(repr, halted))
+    if halted and len(halted) == len(topics):
+        return f"They wait until {named} goes on (halted): mend the cause, then `bridge resume`."
+    waits = f" Those of {named} wait until it goes on (halted)." if halted else ""
+    return f"Mend the cause: they run again, and die when their retries are spent.{waits}"
 
 
 def _in_all(facts: Facts) -> list[Waiting]:

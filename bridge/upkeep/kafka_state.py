@@ -135,13 +135,15 @@ class KafkaState:
         for place, low in assignment.low.items():
             if place in self.ends:
                 behind = max(0, self.ends[place] - max(low, assignment.committed.get(place, low)))
-                self._metrics.lag.labels(*place).set(behind)
                 if (belongs := self._catalog.belonging(place[0])) is not None:
                     labels = (belongs.source, place[0])
                     parked[labels] = parked.get(labels, 0) + behind
                     # What a person sent back is no reason to pause for.
                     if belongs.kind == "retry":
                         by_source[belongs.source] = by_source.get(belongs.source, 0) + behind
+                else:
+                    # What waits for its time is not behind: it is shown as what is parked.
+                    self._metrics.lag.labels(*place).set(behind)
         self.parked = by_source
         self._metrics.show_parked(parked)
         late: dict[tuple[str, str], float] = {}

@@ -13,12 +13,22 @@ FILE: Final = re.compile(
     r"(?<![\w/.~-])(?:bridge|tasks|lossless|tests|benchmarks|examples|docs)/[\w./-]+\.(?:py|lua|md|toml|yml)\b"
 )
 LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+TO_HEADING: Final = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 #: What a page says has been, or would be a user's own.
 OF_OTHERS: Final = {"CHANGELOG.md"}
 
 
 def missing(page: Path, names: list[str], base: Path) -> list[str]:
     return [f"{page.name}: {name}" for name in names if not (base / name).exists()]
+
+
+def headings(page: Path) -> set[str]:
+    """What a link to a page may name, as GitHub makes it of headings."""
+    text = page.read_text()
+    made = re.findall(r"^#+ +(.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).strip().replace(" ", "-") for each in made} | {
+        *re.findall(r'<a id="([^"]+)"', text)
+    }
 
 
 def test_every_file_that_a_page_names_is_there():
@@ -29,6 +39,16 @@ def test_every_file_that_a_page_names_is_there():
 def test_every_link_to_a_file_leads_to_one():
     links = {page: [link for link in LINK.findall(page.read_text()) if "://" not in link] for page in PAGES}
     assert [gone for page, found in links.items() for gone in missing(page, found, page.parent)] == []
+
+
+def test_every_link_to_a_heading_leads_to_one():
+    gone = [
+        f"{page.name}: {link}"
+        for page in PAGES
+        for name, heading in TO_HEADING.findall(page.read_text())
+        if (link := f"{name}#{heading}") and "://" not in name and heading not in headings(page.parent / (name or page))
+    ]
+    assert gone == []
 
 
 @pytest.mark.parametrize("name", ["internals.md", "glossary.md"])

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from bridge.metrics import BridgeMetrics
+from bridge.topics.belonging import Belonging
 from bridge.upkeep.kafka_state import KafkaState
 
 
@@ -40,3 +41,27 @@ def test_a_bridge_without_partitions_knows_that_kafka_answers_again():
     none: Any = Assignment()
     state.hear(none)
     assert state.down is None
+
+
+class Parts(Assignment):
+    """A partition of a source and one of its retry topic, of which nothing is committed."""
+
+    low: ClassVar[dict[Any, int]] = {("orders", 0): 2, ("orders.retry.5m", 0): 3}
+    committed: ClassVar[dict[Any, int]] = {}
+
+
+def test_what_is_parked_for_later_is_not_behind():
+    catalog: Any = Catalog()
+    catalog.belonging = lambda topic: None if topic == "orders" else Belonging("retry", "orders", 300)
+    metrics = BridgeMetrics()
+    state, assigned = KafkaState(catalog, metrics), Parts()
+    state.ends = {("orders", 0): 12, ("orders.retry.5m", 0): 20_003}
+    given: Any = assigned
+    state.show(given)
+    shown = {
+        (family.name, sample.labels["topic"]): sample.value
+        for family in metrics.registry.collect()
+        if family.name in ("bridge_lag_records", "bridge_parked_records")
+        for sample in family.samples
+    }
+    assert shown == {("bridge_lag_records", "orders"): 10, ("bridge_parked_records", "orders"): 20_000}

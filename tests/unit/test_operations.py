@@ -3,7 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from bridge.metrics import BridgeMetrics
+from bridge.partitions.parked import ENOUGH, NOT_DUE
+from bridge.pauses.halts import HALTED
+from bridge.pauses.needs import NEEDS, SOME
 from tasks import metrics as worker_metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
@@ -31,3 +36,28 @@ def test_the_alert_of_a_queue_without_workers_sees_what_waits_for_its_retry():
 def test_what_waits_for_its_need_or_is_late_wakes_somebody():
     assert "bridge_breaker_open) > 0" in PAGE
     assert re.search(r"alert: WhatIsParkedIsOverdue\n +expr: .*bridge_parked_late_seconds.*bridge_halted", PAGE)
+
+
+@pytest.mark.parametrize("alert", ["DeliveriesTakeTooLong", "PausedForLong"])
+def test_what_is_halted_or_waits_for_its_need_wakes_nobody_as_slow(alert: str):
+    (rule,) = re.findall(rf"alert: {alert}\n +expr: ((?:.|\n)+?)\n +(?:for|annotations):", PAGE)
+    assert "unless on () max(bridge_breaker_open) > 0" in rule
+    assert "halted" in rule
+
+
+@pytest.mark.parametrize(
+    "topic, source", [("orders", "orders"), ("orders.retry.5m", "orders"), ("my.orders.replay", "my.orders")]
+)
+def test_the_alert_of_slow_deliveries_reads_the_source_out_of_our_names(topic: str, source: str):
+    (pattern,) = re.findall(r'"source", "\$1", "topic", "(\(.+[?].*)"\) > 900', PAGE)
+    found = re.fullmatch(pattern, topic)
+    assert found is not None
+    assert found[1] == source
+
+
+@pytest.mark.parametrize("reason", [HALTED, NEEDS, SOME, NOT_DUE, ENOUGH])
+def test_each_reason_of_a_pause_that_is_no_queue_is_on_the_page(reason: str):
+    (row,) = re.findall(r"\| `bridge_partition_paused` \|.+", PAGE)
+    assert f"`{reason}`" in row
+    (told,) = re.findall(r'paused_since_seconds\{reason!~"([^"]+)"', PAGE)
+    assert bool(re.fullmatch(told, reason)) == (reason != ENOUGH)

@@ -410,6 +410,29 @@ def test_what_waits_for_what_its_handler_needs_neither_fails_nor_is_old(state: s
     assert "dead letters" in problems(replace(known, failing=[unpublished]))[-1]
 
 
+@pytest.mark.parametrize("known", [[tier()], []], ids=["that is listed", "that is gone"])
+@pytest.mark.parametrize("keeps", [{"halts": {"orders": HALT}}, {"breakers": [DOWN]}], ids=lambda keeps: str(*keeps))
+def test_what_came_by_a_retry_topic_and_is_kept_back_is_not_old(keeps: dict[str, Any], known: list[TierFacts]):
+    came = {"oldest": {("orders.retry.5m", OWN): 4000.0}, "sources": {} if known else {"orders.retry.5m": "orders"}}
+    assert [words for words in problems(replace(WELL, tiers=known, **came, **keeps)) if "under way" in words] == []
+    # What keeps back others says nothing of it.
+    others = {"halts": {"bills": HALT}, "breakers": [replace(DOWN, handlers=("bills.pay",))]}
+    assert [words for words in problems(replace(WELL, tiers=known, **came, **others)) if "under way" in words]
+
+
+def test_of_a_halted_topic_it_is_not_said_that_what_failed_runs_again():
+    def said(topics: tuple[str, ...]) -> str:
+        known = replace(WELL, handlers=[replace(CHARGE, topics=topics)], halts={"orders": HALT}, failing=[PARKED])
+        (sentence,) = [words for words in problems(known) if "wait for a retry" in words]
+        return sentence
+
+    assert "run again" not in said(("orders",))
+    assert said(("orders",)).endswith(
+        "They wait until 'orders' goes on (halted): mend the cause, then `bridge resume`."
+    )
+    assert said(("orders", "bills")).endswith("spent. Those of 'orders' wait until it goes on (halted).")
+
+
 def test_what_was_lost_with_a_ledger_below_a_retry_topic_is_said_once_with_its_source():
     lost = [{"topic": "orders.retry.5m", "partition": n, "handler": OWN, "count": 7, "since": NOW - 60} for n in (0, 1)]
     (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(unaccounted=lost)}, tiers=[tier()]))
