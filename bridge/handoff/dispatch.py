@@ -46,8 +46,14 @@ class Dispatch:
         self._metrics = metrics
         #: Of what was parked, and of all else: each has room of its own.
         self._turns = {True: Rotation(), False: Rotation()}
-        #: Whether some of what is ready waits until it is known how many deliveries a message may carry.
-        self.holds = False
+        self._holds = {True: False, False: False}
+
+    @property
+    def holds(self) -> bool:
+        """Whether some of what is ready waits until it is known how many deliveries a message may carry, or for its
+        share.
+        """
+        return any(self._holds.values())
 
     def hand_out(self, partitions: Sequence[Partition], kept: Kept = Kept()) -> int:  # noqa: B008
         """Hand off what is ready; return how many deliveries went out.
@@ -80,9 +86,10 @@ class Dispatch:
                 # After it: a record on a quiet topic does not wait for the look.
                 self._sizes.look()
         except BaseException:
-            for partition, group, _ in taken[len(packed) :]:
+            # What was taken last goes back first, so that all stand as they stood.
+            for partition, group, _ in reversed(taken[len(packed) :]):
                 partition.give_back(group.handler, group.offsets)
-            for unsent in packed[sent:]:
+            for unsent in reversed(packed[sent:]):
                 unsent.partition.give_back(unsent.group.handler, unsent.group.offsets)
             raise
         return sum(len(each.group.offsets) for each in packed)
@@ -108,8 +115,9 @@ class Dispatch:
                 }
             )
         ]
-        all_of_them = (*portions.items(), *shares.items())
-        self.holds = any(portion.spent for name, portion in all_of_them if name not in kept.down)
+        for kind in {isinstance(partition, ParkedPartition) for partition in partitions}:
+            of_kind = (shares if kind else portions).items()
+            self._holds[kind] = any(portion.spent for name, portion in of_kind if name not in kept.down)
         return taken
 
     def _send(self, packed: Sequence[Packed]) -> None:

@@ -18,23 +18,24 @@ class Held:
     def __init__(self, metrics: BridgeMetrics, clock: Callable[[], float]) -> None:
         self._metrics, self._clock = metrics, clock
         self.records: Mapping[Place, Sequence[Record]] = {}
-        self._since = 0.0
+        self._since: dict[Place, float] = {}
 
     def __bool__(self) -> bool:
         return bool(self.records)
 
-    @property
-    def seconds(self) -> float:
-        """How long the first of them has been held."""
-        return self._clock() - self._since
+    def since(self, parked: Collection[Place]) -> float | None:
+        """When the first live record of them was read, by the clock; `None`: there is none."""
+        return min((self._since[place] for place in self.records if place not in parked), default=None)
 
     def add(self, records: Iterable[tuple[Place, Record]]) -> None:
         """Hold what was read."""
         found: dict[Place, list[Record]] = {}
         for place, record in records:
             found.setdefault(place, []).append(record)
-        if found and not self.records:
-            self._since = self._clock()
+        now = self._clock()
+        self._since = {
+            place: self._since[place] if place in self.records else now for place in {**self.records, **found}
+        }
         for place, some in found.items():
             self._metrics.consumed.labels(*place).inc(len(some))
         self.records = {
@@ -46,20 +47,24 @@ class Held:
         """These are read again, or are another bridge's now."""
         self.records = {place: some for place, some in self.records.items() if place not in {*places}}
 
-    def take(self, parked: Collection[Place], most: int) -> Mapping[Place, Sequence[Record]]:
-        """What is to be taken in now, which is held no more: of retry and replay topics a few, the rest after it.
+    def take_live(self, parked: Collection[Place]) -> Mapping[Place, Sequence[Record]]:
+        """All live records, which are held no more."""
+        taken = {place: some for place, some in self.records.items() if place not in parked}
+        self.records = {place: some for place, some in self.records.items() if place in parked}
+        return taken
 
-        Reading their headers takes a while, in which no live record is handed off.
+    def take_parked(self, parked: Collection[Place], most: int) -> Mapping[Place, Sequence[Record]]:
+        """A few records of retry and replay topics, which are held no more: reading their headers takes a while.
 
         Parameters:
-            parked: the partitions of retry and replay topics.
+            parked: the partitions of these topics.
             most: records of all of these together, of one after another.
         """
         taken, left = {}, {}
         portion = max(FEW, most // max(1, sum(place in parked for place in self.records)))
         for place, some in self.records.items():
-            few = some[: min(most, portion)] if place in parked else some
-            most -= len(few) if place in parked else 0
+            few = some[: min(most, portion)] if place in parked else []
+            most -= len(few)
             if few:
                 taken[place] = few
             if len(few) < len(some):

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from bridge.errors import ConsumerFailed, LedgerUnavailable
@@ -14,6 +14,7 @@ from bridge.loop.parts import Before, Parts
 from bridge.loop.places import begin_anew
 from bridge.loop.rebalances import Rebalances
 from bridge.loop.subscription import Subscription
+from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 
 logger = logging.getLogger(__name__)
@@ -77,6 +78,11 @@ class Loop:
             halted=parts.before.decided.halts.keys(),
             kept=parts.needs.kept,
         )
+        for partition in parts.assignment.parked:
+            if partition.rewind is not None:
+                # It is read again with what lies before it.
+                parts.held.drop([partition.place])
+                partition.more = 0
         # After it: what is paused goes on from where it was sought.
         parts.rewinds.carry_out(self.consumer, {*parts.beginnings, *parts.rereads})
 
@@ -106,7 +112,8 @@ class Loop:
         """As long, or until the next of what is parked is due, or its rest is over."""
         ripe = any(partition.ripe for partition in self.parts.assignment.parked)
         if (rest := self.parts.rests.left) and (ripe or self.parts.held):
-            return min(seconds, rest)
+            # librdkafka waits for whole milliseconds: what is shorter would be asked for once more.
+            return min(seconds, rest + 0.001)
         if ripe and self.parts.dispatch.holds:
             seconds = min(seconds, SHARING)
         due = [partition.next_due for partition in self.parts.assignment.parked]
@@ -140,47 +147,53 @@ class Loop:
     def _hand_off(self) -> None:
         parts = self.parts
         begin_anew(parts, self.consumer, parts.logs.check(self.consumer, parts.held.records))
-        waited = parts.held.seconds if parts.held else None
-        begun, rests = self._clock(), bool(parts.rests.left)
-        if parts.held:
-            self._take_in()
-        # What was read of a halted topic keeps its place, and so does what was parked while it rests.
-        halts, parked = parts.before.decided.halts, {partition.place for partition in parts.assignment.parked}
-        sent = parts.dispatch.hand_out(
-            [
-                each
-                for each in parts.assignment.partitions
-                if each.source not in halts and not (rests and each.place in parked)
-            ],
-            parts.needs.kept,
-        )
-        if sent and waited is not None:
-            parts.before.metrics.handoff_seconds.observe(waited)
+        halts = parts.before.decided.halts
+        # What was read of a halted topic keeps its place.
+        partitions = [each for each in parts.assignment.partitions if each.source not in halts]
+        parked = {partition.place for partition in parts.assignment.parked}
+        sent = self._hand_off_live([each for each in partitions if each.place not in parked], parked)
+        if parked and not parts.rests.left:
+            sent += self._hand_off_parked([each for each in partitions if each.place in parked], parked)
         self._looks.handed_off(sent)
-        if parked and not rests:
-            parts.rests.spent(self._clock() - begun)
 
-    def _take_in(self) -> None:
+    def _hand_off_live(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
+        """First of all: it waits for nothing that was parked; return how many deliveries went out."""
+        parts = self.parts
+        read_at = parts.held.since(parked)
+        if held := parts.held.take_live(parked):
+            parts.rests.live()
+            self._take_in(held)
+        sent = parts.dispatch.hand_out(partitions, parts.needs.kept)
+        if sent and read_at is not None:
+            parts.before.metrics.handoff_seconds.observe(self._clock() - read_at)
+        return sent
+
+    def _hand_off_parked(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
+        """A few of those that were read, and what is due and has room; return how many deliveries went out."""
+        parts, begun = self.parts, self._clock()
+        if held := parts.held.take_parked(parked, parts.rests.few):
+            self._take_in(held)
+        for partition in parts.assignment.parked:
+            partition.more = len(parts.held.records.get(partition.place, ()))
+        sent = parts.dispatch.hand_out(partitions, parts.needs.kept)
+        if held or sent:
+            parts.rests.spent(self._clock() - begun)
+        self._subscription.tell_strange()
+        return sent
+
+    def _take_in(self, held: Mapping[Place, Sequence[Record]]) -> None:
         """Let the partitions take in what was read.
 
         Raises:
             LedgerUnavailable: it is held still.
         """
         parts = self.parts
-        parked = {partition.place: partition for partition in parts.assignment.parked}
-        held = parts.held.take(parked, parts.rests.few)
-        if held.keys() - parked.keys():
-            parts.rests.live()
         try:
             found = receive(parts.ledger, held, {place: parts.assignment.at(place) for place in held})
         except BaseException:
             parts.held.put_back(held)
             raise
         parts.marks.add(found)
-        parts.held.drop([place for place, partition in parked.items() if partition.rewind is not None])
-        for place, partition in parked.items():
-            partition.more = len(parts.held.records.get(place, ()))
-        self._subscription.tell_strange()
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         self._committing.answered(error, partitions)

@@ -5,7 +5,6 @@ which they lie; what becomes of the delivery is the fate of its origin, which st
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,8 +30,6 @@ UNTAKEN: Final = 1_000
 #: Why reading of it is paused.
 NOT_DUE: Final = "nothing more is due yet"
 ENOUGH: Final = "what is due waits for its share"
-#: Deliveries that are remembered as handed off, so that a second record of one does not go out beside it.
-REMEMBERED: Final = 1_000
 #: Nothing was done with these: a record may lie where the ledger has a gap, and what was none of ours may be looked at.
 _OPEN: Final = (Fate.OPEN, Fate.GAP)
 
@@ -99,8 +96,9 @@ class ParkedPartition(Partition):
         self._may_pass = False
         self._held: dict[int, Held] = {}
         self._ripe = Ripe()
-        #: By identity and number, the offset of the record that is held or handed off.
-        self._known: OrderedDict[tuple[str, int], int] = OrderedDict()
+        #: By identity and number, the offset of the record that is held. One that was handed off counts no more: where
+        #: Redis was wiped, or a person asks for it, a delivery begins anew, and is parked under the same number again.
+        self._offsets: dict[tuple[str, int], int] = {}
 
     # What comes in
 
@@ -133,21 +131,20 @@ class ParkedPartition(Partition):
     def _fits(self, record: Record, parked: Parked) -> bool:
         """Hold a record, unless it is the second of a delivery, or enough is held."""
         offset, delivery = record.offset() or 0, parked.delivery
-        if self._known.get((delivery.identity, delivery.number), offset) != offset or offset in self._held:
+        if (delivery.identity, delivery.number) in self._offsets:
             return True
         held = Held(offset, parked, size_of(record))
         if not self._due.take_in(offset, parked.due / 1000, held.size, self._clock()):
             return False
         self._held[offset] = held
         self._passing.holds(delivery.handler)
-        self._remember(held)
+        self._offsets[delivery.identity, delivery.number] = offset
         return True
 
     def _passes(self, record: Record, parked: Parked) -> bool:
         """Whether a record is passed over: it is due, and of its handler nothing goes out."""
         offset, delivery = record.offset() or 0, parked.delivery
-        second = self._known.get((delivery.identity, delivery.number), offset) != offset
-        if second or offset in self._held or not self._passing.passes(delivery.handler):
+        if (delivery.identity, delivery.number) in self._offsets or not self._passing.passes(delivery.handler):
             return False
         if parked.due / 1000 > self._clock() + AHEAD:
             return False
@@ -171,10 +168,12 @@ class ParkedPartition(Partition):
                 self.offsets.mark(OWN, offsets, fate)
         return [Mark(self.account, some, fate) for some, fate in ((gaps, Fate.GAP), (twice, Fate.DONE)) if some]
 
-    def _remember(self, held: Held) -> None:
-        self._known[held.delivery.identity, held.delivery.number] = held.offset
-        while len(self._known) > REMEMBERED + len(self._held):
-            self._known.popitem(last=False)
+    def _let_go(self, offset: int) -> Held | None:
+        """It is held no more."""
+        if (held := self._held.pop(offset, None)) is not None:
+            self._due.gone(held.size)
+            del self._offsets[held.delivery.identity, held.delivery.number]
+        return held
 
     # What goes out
 
@@ -218,18 +217,17 @@ class ParkedPartition(Partition):
     def handed(self, handler: str, offsets: Sequence[int]) -> None:
         """The broker has these deliveries."""
         self._passing.went(handler, len(offsets))
-        self._let_go(offsets, Fate.HANDED)
+        self._ended(offsets, Fate.HANDED)
 
     def settle(self, handler: str, offsets: Sequence[int], fate: Fate) -> list[Mark]:
         """Note the fate of these records that the ledger has told of."""
-        self._let_go(offsets, fate)
+        self._ended(offsets, fate)
         return []
 
-    def _let_go(self, offsets: Sequence[int], fate: Fate) -> None:
+    def _ended(self, offsets: Sequence[int], fate: Fate) -> None:
         self.offsets.mark(OWN, offsets, fate)
         for offset in offsets:
-            if (held := self._held.pop(offset, None)) is not None:
-                self._due.gone(held.size)
+            self._let_go(offset)
 
     # What makes room for others
 
@@ -240,13 +238,13 @@ class ParkedPartition(Partition):
         if self._due.full and self._may_pass:
             for handler, stay in list(self._passing.slow(ready, now)):
                 self._release(handler, stay)
-        if not self.more and self.rewind is None:
+        if self.rewind is None:
             self.rewind = self._passing.back(self.ready, now)
 
     def _release(self, handler: str, stay: int) -> None:
         kept, gone = self._ripe.leave_few(handler, stay)
         for held in gone:
-            self._due.gone(self._held.pop(held.offset).size)
+            self._let_go(held.offset)
             self._passing.over(held.offset)
         self._passing.keeps(handler, kept)
 

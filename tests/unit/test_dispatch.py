@@ -1,11 +1,12 @@
 """From records to the broker: what is published is never published again, and no message is larger than it may be."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import Message as Record
 
-from bridge.errors import LedgerUnavailable
+from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.keeping import Kept
@@ -136,4 +137,32 @@ def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and
     assert [world.dispatch.hand_out([partition], kept) for _ in range(2)] == [1, 0]
     assert not world.dispatch.holds, "the next turn need not hurry"
     assert partition.ready == {CHARGE: 2}
-    assert sum(world.dispatch.hand_out([partition]) for _ in range(10)) == 2
+    assert world.dispatch.hand_out([partition]) == 1
+    assert partition.ready == {CHARGE: 1}
+
+
+def test_what_waits_for_its_share_still_does_after_live_records_went_out() -> None:
+    world = World()
+    of = Of("orders", TopicSettings(), "bridge", "cluster")
+    partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
+    partition.receive([parked(n, CHARGE) for n in range(5)], {"own": bytes(5)})
+    assert world.dispatch.hand_out([partition]) < 5
+    assert world.dispatch.holds
+    world.receive(*(Record(topic="orders", partition=0, offset=n, value=b"{}") for n in range(3)))
+    assert world.hand_out() == 3
+    assert world.dispatch.holds
+
+
+def test_what_could_not_be_sent_goes_out_in_the_order_in_which_it_stood() -> None:
+    world = World()
+    of = Of("orders", TopicSettings(), "bridge", "cluster")
+    partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
+    partition.receive([parked(n, CHARGE) for n in range(2)], {"own": bytes(2)})
+
+    def refuses(outgoing: Any) -> None:
+        raise HandoffFailed("no answer")
+
+    with patch.object(world.broker, "publish", refuses), pytest.raises(HandoffFailed):
+        world.dispatch.hand_out([partition])
+    assert world.dispatch.hand_out([partition]) == 2
+    assert world.broker.published == [[100], [101]]

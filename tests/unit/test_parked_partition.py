@@ -286,3 +286,22 @@ def test_a_handler_of_which_nothing_goes_out_fills_no_partition_and_all_of_it_go
         read_on()
     assert sorted(out) == list(range(MOST + 500))
     assert partition.safe() == MOST + 501
+
+
+def test_of_two_records_of_one_delivery_that_are_held_one_goes_out() -> None:
+    world = World()
+    assert world.receive(record(0, origin=7), record(1, origin=7)) == [Mark(world.partition.account, [1], Fate.DONE)]
+    assert world.take() == [(CHARGE, [0])]
+
+
+def test_a_delivery_that_began_anew_and_is_parked_under_the_same_number_is_no_repeat() -> None:
+    """Redis was wiped: what had been parked was left out, as its delivery was run again; then that is parked."""
+    world = World()
+    world.receive(record(0, origin=7))
+    world.take()
+    world.partition.settle(OWN, [0], Fate.DONE)
+    assert world.receive(record(1, origin=7)) == []
+    assert world.take() == [(CHARGE, [1])]
+    world.partition.handed(CHARGE, [1])
+    world.receive(record(2, origin=7))
+    assert world.take() == [(CHARGE, [2])]

@@ -51,30 +51,52 @@ def test_the_rest_is_the_others_share_and_never_long(share: float, seconds: floa
     assert rests.left == pytest.approx(min(REST_AT_MOST, seconds * ELSEWHERE * (1 - share) / share), abs=1e-9)
 
 
+PARKED = {("r1", 0), ("r2", 0)}
+
+
 class World:
     """What was read of two partitions of a retry topic and one of its source, a number for each record."""
 
     def __init__(self) -> None:
-        self.held = Held(BridgeMetrics(), lambda: 0.0)
+        self.now = 0.0
+        self.held = Held(BridgeMetrics(), lambda: self.now)
 
     def read(self, **counts: int) -> None:
         for name, count in counts.items():
             self.held.add(((name, 0), cast(Record, number)) for number in range(count))
 
-    def take(self, most: int) -> dict[str, list[Any]]:
-        return {name: list(some) for (name, _), some in self.held.take({("r1", 0), ("r2", 0)}, most).items()}
+    def live(self) -> dict[str, int]:
+        return {name: len(some) for (name, _), some in self.held.take_live(PARKED).items()}
+
+    def parked(self, most: int) -> dict[str, list[Any]]:
+        return {name: list(some) for (name, _), some in self.held.take_parked(PARKED, most).items()}
 
 
 def test_live_records_are_taken_in_at_once_and_what_was_parked_a_little_at_a_time_in_turn() -> None:
     world = World()
     world.read(r1=FEW + 10, r2=FEW + 10, live=3_000)
-    first = world.take(FEW)
-    assert (len(first["live"]), len(first["r1"]), "r2" in first) == (3_000, FEW, False)
-    assert world.take(0) == {}
-    world.read(live=1)
-    assert {name: len(some) for name, some in world.take(FEW).items()} == {"r2": FEW, "live": 1}
-    assert world.take(MANY) == {"r1": list(range(FEW, FEW + 10)), "r2": list(range(FEW, FEW + 10))}
+    assert world.live() == {"live": 3_000}
+    assert world.parked(FEW) == {"r1": list(range(FEW))}
+    assert world.parked(FEW) == {"r2": list(range(FEW))}
+    assert world.parked(MANY) == {"r1": list(range(FEW, FEW + 10)), "r2": list(range(FEW, FEW + 10))}
     assert not world.held
+
+
+def test_how_long_a_live_record_is_held_does_not_count_what_was_parked_nor_those_before_it() -> None:
+    world = World()
+    world.read(r1=5)
+    world.now = 10.0
+    assert world.held.since(PARKED) is None
+    world.read(live=1)
+    world.now = 20.0
+    assert world.held.since(PARKED) == 10.0
+    taken = world.held.take_live(PARKED)
+    world.held.put_back(taken)
+    world.read(live=1)
+    assert world.held.since(PARKED) == 10.0
+    world.live()
+    world.read(live=1)
+    assert world.held.since(PARKED) == 20.0
 
 
 @given(
@@ -92,6 +114,6 @@ def test_nothing_that_was_read_is_lost_or_overtaken(steps: list[tuple[int, int, 
             new = list(range(len(read[name]), len(read[name]) + count))
             read[name] += new
             held.add(((name, 0), cast(Record, number)) for number in new)
-        for (name, _), some in held.take({("r1", 0), ("r2", 0)}, most).items():
+        for (name, _), some in (*held.take_live(PARKED).items(), *held.take_parked(PARKED, most).items()):
             taken[name] += some
     assert taken == read
