@@ -133,6 +133,9 @@ class BridgeMetrics:
         self.halted = self._gauge(
             "bridge_halted", "1 while a topic's consumption is halted, by a person or by StopConsuming.", ["topic"]
         )
+        self.halted_since = self._gauge(
+            "bridge_halted_since_seconds", "Unix time since when a topic's consumption is halted.", ["topic"]
+        )
         self.policy_changed = self._gauge(
             "bridge_policy_changed",
             "1 while a person's changes are laid over a handler's policy, which is not its code's then.",
@@ -170,12 +173,14 @@ class BridgeMetrics:
             self.paused.labels(*labels).set(1)
             self.paused_since.labels(*labels).set(self._paused[labels])
 
-    def show_halted(self, topics: Iterable[str], all_topics: Iterable[str] = ()) -> None:
-        """Show which topics are halted now, and of all others that they are not."""
-        halted = set(topics)
-        for topic in {*halted, *all_topics, *self._halted}:
-            self.halted.labels(topic).set(1 if topic in halted else 0)
-        self._halted |= halted
+    def show_halted(self, since: Mapping[str, float], all_topics: Iterable[str] = ()) -> None:
+        """Show which topics are halted now and since when (Unix time), and of all others that they are not."""
+        for topic in {*since, *all_topics, *self._halted}:
+            self.halted.labels(topic).set(1 if topic in since else 0)
+        self.halted_since.clear()
+        for topic, at in since.items():
+            self.halted_since.labels(topic).set(at)
+        self._halted |= since.keys()
 
     def show_policies(self, handlers: Iterable[str], all_handlers: Iterable[str] = ()) -> None:
         """Show of which handlers the policy is not the code's now, and of all others that it is."""

@@ -71,7 +71,7 @@ class Before:
         metrics = BridgeMetrics()
         catalog = Catalog(settings, routes.topics, needed(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), Blockage(metrics, clock)
-        metrics.show_halted((), routes.topics)
+        metrics.show_halted({}, routes.topics)
         metrics.show_policies((), routes.handlers)
         broker = Broker(app)
         decided = Decided.of(settings, metrics, broker, LEDGER_WITHIN, clock)

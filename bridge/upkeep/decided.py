@@ -20,6 +20,7 @@ from bridge.records.policies import Data, changed_policies
 from bridge.settings import Settings
 from bridge.topics import control
 from bridge.topics.control import Follower
+from bridge.upkeep.facts import when
 from bridge.upkeep.topic_gates import TopicGates
 
 logger = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ class Decided:
         for topic in sorted(self.halts.keys() - found.keys()):
             logger.info("topic %r is consumed again.", topic)
         if found != self.halts:
-            self._metrics.show_halted(found)
+            self._metrics.show_halted({topic: halt.since for topic, halt in found.items()})
         self.halts = found
 
 
@@ -275,8 +276,10 @@ class Publishing:
 
 def _say_halted(topic: str, halt: Decision) -> None:
     logger.warning(
-        "topic %r is halted by %s: %s. Nothing of it is read or run until `bridge resume %s`.",
+        "topic %r is halted, %s, by %s: %s. Nothing of it is read or run until `bridge resume %s`.",
         topic,
+        # A bridge that starts says it again, long after it was decided.
+        when(halt.since, time.time()),
         halt.by,
         halt.why.rstrip("."),
         topic,

@@ -1,5 +1,6 @@
 """A topic that is halted is neither read nor run until somebody resumes it, and goes on from exactly there."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -99,12 +100,14 @@ def test_a_halted_topic_is_not_read_and_others_are_and_it_goes_on_from_exactly_t
     assert two.done("orders") == []
     assert bridge.metric("bridge_halted", topic=orders) == 1
     assert bridge.metric("bridge_halted", topic=two.topic("many")) == 0
+    assert 0 <= time.time() - (bridge.metric("bridge_halted_since_seconds", topic=orders) or 0) < 60
     assert bridge.metric("bridge_partition_paused", topic=orders, reason="halted") == 2
     status, page = bridge.get("/readyz")
     assert status == 200
     assert f"topic '{orders}' is halted, since " in page
     assert WHY in page
-    assert bridge.count(f"topic '{orders}' is halted by ann@desk: {WHY}.") == 1
+    assert bridge.count(f"topic '{orders}' is halted, since ") == 1
+    assert bridge.count(f"by ann@desk: {WHY}.") == 1
 
     wipe(two)
     with closing(Ledger(two.broker, "", two.environ["BRIDGE_GROUP"])) as ledger:

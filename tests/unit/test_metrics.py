@@ -16,6 +16,20 @@ def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
     assert metrics.registry.get_sample_value("bridge_unaccounted", where) == 123
 
 
+def test_a_halt_says_since_when_until_it_is_over():
+    metrics = BridgeMetrics()
+    metrics.show_halted({}, ["orders", "mail"])
+    metrics.show_halted({"orders": 1000.5})
+    value = metrics.registry.get_sample_value
+    assert value("bridge_halted", {"topic": "orders"}) == 1
+    assert value("bridge_halted_since_seconds", {"topic": "orders"}) == 1000.5
+    assert value("bridge_halted", {"topic": "mail"}) == 0
+    assert value("bridge_halted_since_seconds", {"topic": "mail"}) is None
+    metrics.show_halted({})
+    assert value("bridge_halted", {"topic": "orders"}) == 0
+    assert value("bridge_halted_since_seconds", {"topic": "orders"}) is None
+
+
 def test_what_may_happen_to_a_partition_is_a_series_before_it_happens():
     metrics = BridgeMetrics()
     metrics.expect([("orders", 3)])
