@@ -1,6 +1,6 @@
 """What became of deliveries that needs a person, as sentences (pure)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bridge.handoff.carriers import Waiting

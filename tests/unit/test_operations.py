@@ -46,7 +46,7 @@ def test_what_is_halted_or_waits_for_its_need_wakes_nobody_as_slow(alert: str):
 
 
 @pytest.mark.parametrize(
-    "topic, source", [("orders", "orders"), ("orders.retry.5m", "orders"), ("my.orders.replay", "my.orders")]
+    ("topic", "source"), [("orders", "orders"), ("orders.retry.5m", "orders"), ("my.orders.replay", "my.orders")]
 )
 def test_the_alert_of_slow_deliveries_reads_the_source_out_of_our_names(topic: str, source: str):
     (pattern,) = re.findall(r'"source", "\$1", "topic", "(\(.+[?].*)"\) > 900', PAGE)
