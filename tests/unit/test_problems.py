@@ -413,10 +413,13 @@ def test_what_waits_for_what_its_handler_needs_neither_fails_nor_is_old(state: s
 @pytest.mark.parametrize("known", [[tier()], []], ids=["that is listed", "that is gone"])
 @pytest.mark.parametrize("keeps", [{"halts": {"orders": HALT}}, {"breakers": [DOWN]}], ids=lambda keeps: str(*keeps))
 def test_what_came_by_a_retry_topic_and_is_kept_back_is_not_old(keeps: dict[str, Any], known: list[TierFacts]):
-    came = {"oldest": {("orders.retry.5m", OWN): 4000.0}, "sources": {} if known else {"orders.retry.5m": "orders"}}
+    came: dict[str, Any] = {
+        "oldest": {("orders.retry.5m", OWN): 4000.0},
+        "sources": {} if known else {"orders.retry.5m": "orders"},
+    }
     assert [words for words in problems(replace(WELL, tiers=known, **came, **keeps)) if "under way" in words] == []
     # What keeps back others says nothing of it.
-    others = {"halts": {"bills": HALT}, "breakers": [replace(DOWN, handlers=("bills.pay",))]}
+    others: dict[str, Any] = {"halts": {"bills": HALT}, "breakers": [replace(DOWN, handlers=("bills.pay",))]}
     assert [words for words in problems(replace(WELL, tiers=known, **came, **others)) if "under way" in words]
 
 
