@@ -108,7 +108,7 @@ class Breaking:
             return False
         probe = uuid.uuid4().hex
         within = max(breaker.terms.probe_within, self._limit + ENDED_WITHIN if self._limit else 0.0)
-        terms = replace(breaker.terms, probe_within=within)
+        terms = replace(breaker.terms, probe_within=within, probe_ends=bool(self._limit))
         known = self._ask(lambda: breakers.admit(breaker.dependency, terms, probe))
         if known.granted:
             self._probe, self._admitted_at = probe, now

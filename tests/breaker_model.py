@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from bridge.ledger.breakers import FIRST_PROBE, Ended, State, Terms
 
-SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN, LONGEST = 1.0, 604_800.0, 1000, 5, 10, 3, 3600
+SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN = 1.0, 604_800.0, 1000, 5, 10, 3
+SOON, MANY, LONGEST = 300.0, 16, 3600.0
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Model:
     pause: float = 0.0
     lease: float = 0.0
     silent: int = 0
+    ends: bool = False
+    tried: float = 0.0
     ramp: float = 0.0
     admitted: int = 0
     prober: str = ""
@@ -38,21 +41,34 @@ class Model:
             self.state, self.until, self.begun, self.first, self.good = "closed", now, now, 0.0, 0.0
             self._forget()
         if self.state == "probing" and now >= self.lease:
-            self.state, self.probe, self.silent = "open", now, self.silent + 1
+            self.state, self.probe = "open", now
+            # What its time limit has ended hangs no longer.
+            self.silent += not self.ends
 
     def admit(self, now: float, name: str) -> bool:
         """Whether a delivery may run."""
         self.advance(now)
         if self.state == "open" and now >= self.probe:
-            within = self.terms.probe_within
-            # Nobody knows whether it hangs or its worker died: what hangs must not be joined by all that there are.
-            within = max(within, min(LONGEST, within * 2 ** min(self.silent, 20)))
-            self.state, self.prober, self.lease = "probing", name, now + within
+            self.state, self.prober, self.tried, self.lease = "probing", name, now, now + self.within()
+            self.ends = self.terms.probe_ends
             return True
         if self.state == "ramping" and self.admitted < self.admitted_by(now):
             self.admitted += 1
             return True
         return self.state == "closed"
+
+    def within(self) -> float:
+        """Seconds after which another joins a probe that begins now.
+
+        Nobody knows whether those that are silent hang or their workers died: what hangs must not be joined by all that
+        there are.
+        """
+        within = self.terms.probe_within
+        if self.terms.probe_ends:
+            return within
+        if self.silent < MANY:
+            return max(within, min(SOON, within * 2.0**self.silent))
+        return max(within, min(LONGEST, SOON * 2.0 ** (self.silent - MANY + 1)))
 
     def report(self, now: float, ended: Ended, name: str = "") -> None:
         """How runs ended."""
@@ -67,6 +83,10 @@ class Model:
             self._forget()
         elif self.state == "probing" and name and name == self.prober:
             self._probed(now, ended)
+        elif self.state in ("open", "probing") and name and now - ended.ran >= self.opened:
+            # One that was silent for longer than it might has ended after all.
+            if ended.failed or ended.dead or ended.unclear:
+                self.silent = max(0, self.silent - 1)
         elif self.state == "ramping" and name:
             self._tried(now, ended, witness)
 

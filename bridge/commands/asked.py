@@ -101,7 +101,16 @@ def _breakers(asked: Asked, ledger: Ledger, routes: Routes) -> None:
     if not routes.terms:
         return
     found = [
-        Down(name, known.state, known.since, known.why, tuple(h.name for h in routes if name in h.needs))
+        Down(
+            name,
+            known.state,
+            known.since,
+            known.why,
+            tuple(h.name for h in routes if name in h.needs),
+            tried=known.tried,
+            next=known.next,
+            silent=known.silent,
+        )
         for name, known in sorted(Breakers(ledger).open_ones(sorted(routes.terms)).items())
     ]
     asked.facts = replace(asked.facts, breakers=tuple(found))

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bridge.ledger.breakers import SET_A_LIMIT
 from bridge.partitions.parked import NOT_DUE
 from bridge.pauses.halts import HALTED
 from bridge.pauses.needs import NEEDS
 from bridge.pauses.queues import BYTES
 from bridge.pauses.sources import DYING, PARKED
-from bridge.upkeep.facts import Facts, Memory, in_kafka, records, when
+from bridge.upkeep.facts import Down, Facts, Memory, clock, in_kafka, records, span, when
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
@@ -72,9 +73,24 @@ def down(facts: Facts) -> Iterator[str]:
         yield (
             f"{each.dependency!r} is held to be down, {when(each.since, facts.now)}: {each.why.rstrip('.')}.{waiting} "
             f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
-            "there again: mend it. If it is there, and what waits is broken in itself: `bridge policy set "
-            f"{each.handlers[0] if each.handlers else 'HANDLER'} dead_letter_for=ITS_ERROR --why …` lets that die."
+            f"there again: mend it. {_tries(each, facts.now)}If it is there, and what waits is broken in itself: "
+            f"`bridge policy set {each.handlers[0] if each.handlers else 'HANDLER'} dead_letter_for=ITS_ERROR "
+            "--why …` lets that die."
         )
+
+
+def _tries(each: Down, now: float) -> str:
+    """How it is tried: what hangs is to be seen, and what to do."""
+    ahead = f"in {span(each.next - now)}" if each.next > now else "now"
+    if each.state == "probing":
+        tries = f"A delivery tries it, {when(each.tried, now)}, and has not ended; another joins it {ahead}. "
+    elif each.tried:
+        tries = f"The last try began {clock(each.tried)}; the next may {ahead}. "
+    else:
+        tries = f"Nothing has tried it yet; a delivery may {ahead}. "
+    if each.silent:
+        tries += f"{each.silent} before have not ended in time, so tries get rarer: {SET_A_LIMIT}. "
+    return tries
 
 
 def unnamed(facts: Facts) -> Iterator[str]:

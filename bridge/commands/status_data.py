@@ -59,6 +59,9 @@ def _breaker(down: Down) -> dict[str, Any]:
         "why": down.why,
         "handlers": list(down.handlers),
         "waiting": down.aside,
+        "tried": iso(down.tried) if down.tried else None,
+        "next_try": None if down.state == "ramping" else iso(down.next),
+        "silent_tries": down.silent,
     }
 
 

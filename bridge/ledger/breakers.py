@@ -7,6 +7,7 @@ Redis leaves every breaker closed: deliveries fail and are retried as without on
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from bridge.ledger.client import Ledger
@@ -18,6 +19,8 @@ from lossless.transport.gates import Gates
 State = Literal["closed", "open", "probing", "ramping"]
 #: Seconds from opening to the first probe; the pause doubles from there to the term's.
 FIRST_PROBE: Final = 1.0
+#: What to do where probes hang.
+SET_A_LIMIT: Final = "set a time limit (`time_limit`) where a handler has none, and what hangs ends"
 #: Seconds by which a failure may lie before it was told of: on a busy host, with another clock.
 SLACK: Final = 5.0
 
@@ -33,12 +36,14 @@ class Terms:
     probe_every: float = 10.0
     probe_within: float = 30.0
     ramp: float = 10.0
+    #: Whether a time limit ends a probe within `probe_within`.
+    probe_ends: bool = False
 
     @property
     def args(self) -> tuple[float, ...]:
         """As the script takes them."""
         pause = min(FIRST_PROBE, self.probe_every)
-        of_probes = (pause, self.probe_every, self.probe_within, self.ramp)
+        of_probes = (pause, self.probe_every, self.probe_within, self.ramp, int(self.probe_ends))
         return (self.failures, self.ratio, self.window, self.dead_letters, *of_probes)
 
 
@@ -80,6 +85,9 @@ class Known(NamedTuple):
         why: why it opened last.
         granted: whether the delivery that asked may run.
         allowed: how many messages may pass its gate now.
+        tried: when the last probe began; 0: none ever has.
+        lease: until when another does not join it.
+        silent: how many probes have not ended in the time that they may take: they hang, or their workers died.
     """
 
     before: State = "closed"
@@ -91,6 +99,14 @@ class Known(NamedTuple):
     why: str = ""
     granted: bool = True
     allowed: int = 0
+    tried: float = 0.0
+    lease: float = 0.0
+    silent: int = 0
+
+    @property
+    def next(self) -> float:
+        """From when on another probe may begin (Unix time)."""
+        return self.lease if self.state == "probing" else self.probe
 
     @property
     def is_closed(self) -> bool:
@@ -102,6 +118,8 @@ class Known(NamedTuple):
         if self.before == self.state:
             return None
         match self.state:
+            case "open" if self.before == "probing" and self.silent:
+                return logging.WARNING, f"{dependency}: {self._silence} Another tries it beside: {SET_A_LIMIT}."
             case "open" if self.before == "probing":
                 return logging.INFO, f"{dependency} is still down: its probe did not succeed. The next one follows."
             case "open":
@@ -113,10 +131,23 @@ class Known(NamedTuple):
                 return logging.WARNING, f"{dependency} is there again: what needs it goes on, more and more of it."
         return logging.WARNING, f"{dependency}: all that needs it runs again, after {self.until - self.since:.0f} s."
 
+    @property
+    def _silence(self) -> str:
+        others = f", nor have {self.silent - 1} before it" if self.silent > 1 else ""
+        began, within = datetime.fromtimestamp(self.tried, UTC), self.lease - self.tried
+        return (
+            f"its probe of {began:%Y-%m-%d %H:%M:%S} UTC has not ended in {within:.0f} s{others}: nobody "
+            "knows whether it hangs, or its worker died."
+        )
+
     def covers(self, at: float) -> bool:
         """Whether a time (Unix) lies in the last time that it was down: failures of then spend nothing."""
         end = self.until if self.is_closed else float("inf")
         return self.since > 0 and self.since - SLACK <= at <= end
+
+
+#: Of a dependency's hash, what `open_ones` reads.
+_FIELDS: Final = ("state", "since", "opened", "until", "probe", "why", "tried", "lease", "silent")
 
 
 class Breakers:
@@ -141,7 +172,7 @@ class Breakers:
         """Return those that are not closed, of these; changes nothing."""
         with self._ledger.asking("read which breakers are open") as pipe:
             for name in names:
-                pipe.hmget(self._keys(name)[0], ["state", "since", "opened", "until", "probe", "why"])
+                pipe.hmget(self._keys(name)[0], _FIELDS)
             rows = pipe.execute()
         found = {name: _known(row) for name, row in zip(names, rows, strict=True)}
         return {name: known for name, known in found.items() if not known.is_closed}
@@ -185,15 +216,17 @@ def keys_of(group: str, name: str) -> list[str]:
 
 def known_of(answer: Sequence[Any]) -> Known:
     """What the script answered."""
-    before, state, since, opened, until, probe, why, granted, allowed = map(_text, answer)
+    before, state, since, opened, until, probe, why, granted, allowed, tried, lease, silent = map(_text, answer)
     times = (float(since), float(opened), float(until), float(probe))
-    return Known(_state(before), _state(state), *times, why, granted == "1", int(allowed))
+    of_probes = (float(tried), float(lease), int(silent))
+    return Known(_state(before), _state(state), *times, why, granted == "1", int(allowed), *of_probes)
 
 
 def _known(row: Sequence[bytes | None]) -> Known:
-    state, since, opened, until, probe, why = [_text(each or b"") for each in row]
+    state, since, opened, until, probe, why, tried, lease, silent = [_text(each or b"") for each in row]
     times = (float(since or 0), float(opened or 0), float(until or 0), float(probe or 0))
-    return Known(_state(state), _state(state), *times, why)
+    known = Known(_state(state), _state(state), *times, why)
+    return known._replace(tried=float(tried or 0), lease=float(lease or 0), silent=int(silent or 0))
 
 
 def _state(written: str) -> State:

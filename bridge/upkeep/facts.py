@@ -91,6 +91,9 @@ class Down:
         since: when its first failure was.
         handlers: those that need it.
         aside: messages that wait for it in the broker.
+        tried: when the last delivery that tries it began; 0: none has.
+        next: from when on another may.
+        silent: how many of them have not ended in the time that they may take.
     """
 
     dependency: str
@@ -99,6 +102,9 @@ class Down:
     why: str
     handlers: Sequence[str] = ()
     aside: int = 0
+    tried: float = 0.0
+    next: float = 0.0
+    silent: int = 0
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,12 @@ def when(at: float | None, now: float) -> str:
     """`since 2026-01-31 12:00:05 UTC (7 min)`."""
     if at is None:
         return "and none was seen before"
-    return f"since {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC ({span(now - at)})"
+    return f"since {clock(at)} ({span(now - at)})"
+
+
+def clock(at: float) -> str:
+    """`2026-01-31 12:00:05 UTC`."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span(seconds: float) -> str:

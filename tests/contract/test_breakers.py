@@ -44,6 +44,7 @@ TERMS = st.builds(
     ratio=st.sampled_from([0.25, 0.5, 1.0]),
     window=st.sampled_from([4.0, 30.0]),
     dead_letters=st.integers(1, 8),
+    probe_ends=st.booleans(),
 )
 
 
@@ -76,6 +77,8 @@ def test_the_script_decides_as_the_model_does(redis_url: str, terms: Terms, step
             assert known.granted is granted
             assert (known.since, known.opened, known.until) == (model.since, model.opened, model.until)
             assert known.allowed == model.allowed(now)
+            assert (known.tried, known.silent) == (model.tried, model.silent)
+            assert known.next == (model.lease if model.state == "probing" else model.probe)
 
 
 def test_a_dependency_that_nobody_has_told_of_is_there(breakers: Breakers) -> None:
@@ -95,6 +98,31 @@ def test_an_outage_is_seen_by_all_and_says_why(breakers: Breakers, redis_url: st
     assert known.since == seconds - 5
     assert breakers.open_ones(["bank", "mail"]).keys() == {"bank"}
     assert not breakers.admit("bank", terms, "x").granted
+
+
+@pytest.mark.parametrize("within", [1, 30, 1000, 86_400])
+def test_the_script_waits_for_probes_that_hang_as_the_model_does(redis_url: str, within: float) -> None:
+    model, name = Model(Terms(failures=1, probe_within=within)), uuid.uuid4().hex
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        for now in (1000.0, 1002.0):
+            model.report(now, Ended(failed=["1"]))
+            ask(client, name, now, "report", "", model.terms, Ended(failed=["1"]))
+        now = model.probe
+        for number in range(25):
+            assert model.admit(now, str(number))
+            known = ask(client, name, now, "admit", str(number), model.terms, Ended())
+            assert (known.granted, known.lease, known.silent) == (True, model.lease, model.silent)
+            now = model.lease
+
+
+def test_whoever_asks_is_told_when_it_was_tried_and_is_tried_next(breakers: Breakers, redis_url: str) -> None:
+    terms, steps = Terms(failures=1), [(1000, "report"), (1002, "report"), (1003, "admit"), (1040, "admit")]
+    with closing(redis.Redis.from_url(redis_url)) as client:
+        for at, act in steps:
+            probe = str(at) if act == "admit" else ""
+            ask(client, "bank", at, act, probe, terms, Ended(failed=["1"]))
+    known = breakers.open_ones(["bank"])["bank"]
+    assert (known.state, known.tried, known.next, known.silent) == ("probing", 1040, 1100, 1)
 
 
 def test_workers_that_find_a_wiped_redis_at_once_open_it_once_again_and_shut_its_gates(

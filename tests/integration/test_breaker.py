@@ -60,6 +60,7 @@ def test_an_outage_kills_nothing_spends_nothing_and_slows_nobody_else(stack: Sta
     found = status(stack)
     assert found["breakers"]["bank"]["handlers"] == ["charge"]
     assert found["breakers"]["bank"]["why"]
+    assert found["breakers"]["bank"]["next_try"]
     assert any("'bank' is held to be down" in problem for problem in found["problems"])
     before = failed(stack)
     while time.monotonic() - down_since < 4:

@@ -97,7 +97,7 @@ class FakeBreakers:
         self.told: list[tuple[Ended, str]] = []
         self.silent = False
         self.asked = 0
-        self.within: list[float] = []
+        self.within: list[tuple[float, bool]] = []
 
     def look(self, terms: dict[str, Terms]) -> dict[str, Known]:
         self.asked += 1
@@ -106,7 +106,7 @@ class FakeBreakers:
         return dict.fromkeys(terms, self.known)
 
     def admit(self, name: str, terms: Terms, probe: str) -> Known:
-        self.within.append(terms.probe_within)
+        self.within.append((terms.probe_within, terms.probe_ends))
         return self.look({name: terms})[name]
 
     def report(self, name: str, terms: Terms, ended: Ended, probe: str = "") -> Known:
@@ -160,7 +160,7 @@ def test_no_probe_is_joined_before_its_time_limit_has_ended_it(
     breakers.known = DOWN._replace(granted=True)
     made: Any = breakers
     assert Breaking(Breaker("bank"), "bridge", made, lambda _: None, limit).admits()
-    assert breakers.within == [within]
+    assert breakers.within == [(within, limit is not None)]
 
 
 def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: Breaking, breakers: FakeBreakers):

@@ -1,6 +1,8 @@
 """When a dependency is held to be down, how it is tried, and how it comes back: the rules, without a Redis."""
 
+import logging
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -129,16 +131,59 @@ def test_a_probe_whose_worker_dies_is_replaced():
     assert model.state == "probing"
 
 
-def test_probes_that_hang_are_joined_ever_more_rarely():
-    model, joined = opened(), []
-    for second in range(3, 3600):
-        if model.admit(T0 + second, str(second)):
-            joined.append(second)
-    assert joined == [3, 33, 93, 213, 453, 933, 1893]
-    assert model.admit(T0 + 4000, "next")
-    model.report(T0 + 4001, bad("x"), "next")
+def joined(model: Model, until: int) -> list[int]:
+    """The seconds, from T0 on, in which a probe begins, where none says how it ended."""
+    return [second for second in range(3, until) if model.admit(T0 + second, str(second))]
+
+
+def test_probes_that_hang_are_joined_every_five_minutes_for_an_hour_and_then_ever_more_rarely():
+    found = joined(opened(), 20_000)
+    assert found[:6] == [3, 33, 93, 213, 453, 753]
+    waits = [after - before for before, after in pairwise(found)]
+    assert waits == [30, 60, 120, 240, *[300] * 12, 600, 1200, 2400, 3600, 3600, 3600]
+    assert found[16] > 3600
+
+
+@pytest.mark.parametrize("outage", [100, 1000, 1900, 3900])
+def test_where_all_that_tries_it_hangs_it_is_tried_again_within_five_minutes_of_the_end_of_an_hours_outage(outage: int):
+    assert min(second for second in joined(opened(), 20_000) if second >= outage) - outage <= 300
+
+
+@given(st.integers(1, 86_400), st.integers(1, 7))
+def test_what_hangs_never_adds_up_to_more_than_one_an_hour_after_the_first_sixteen(within: int, days: int):
+    model, now, begun = opened(Terms(probe_within=within)), T0 + 3, 0
+    while now < T0 + 86_400 * days:
+        assert model.admit(now, str(now))
+        now, begun = model.lease, begun + 1
+    assert begun <= 20 + 24 * days
+
+
+def test_a_probe_that_says_how_it_ended_has_the_next_ones_not_wait_for_those_that_hang():
+    model = opened()
+    joined(model, 3600)
+    assert model.admit(model.lease, "next")
+    model.report(model.tried + 1, bad("x"), "next")
     assert model.admit(model.probe, "one")
     assert model.lease == model.probe + 30
+
+
+def test_a_probe_that_ends_long_after_it_was_joined_hangs_no_longer():
+    model = opened()
+    assert joined(model, 100) == [3, 33, 93]
+    model.report(T0 + 101, Ended(failed=("x",), ran=98), "3")
+    assert (model.state, model.silent) == ("probing", 1)
+    model.advance(model.lease)
+    model.report(model.lease + 1, Ended(failed=("x",), ran=121), "93")
+    assert (model.state, model.silent) == ("open", 1)
+    # What began before it opened is none of these.
+    model.report(model.lease + 2, Ended(failed=("x",), ran=9999), "before")
+    assert model.silent == 1
+
+
+def test_probes_that_a_time_limit_ends_are_followed_each_after_the_same_time():
+    model = opened(Terms(probe_within=61, probe_ends=True))
+    assert joined(model, 300) == [3, 64, 125, 186, 247]
+    assert model.silent == 0
 
 
 def test_a_probe_that_takes_longer_than_it_may_and_succeeds_has_it_go_on_all_the_same():
@@ -263,13 +308,25 @@ def test_however_it_goes_it_is_closed_again_once_all_succeeds(data: st.DataObjec
                 st.sampled_from([good(), bad(str(number)), Ended(dead=(str(number),)), Ended(unclear=True)])
             )
             model.report(now, ended, str(number))
-    since, held = now, max(30, model.lease - now)
+    since, held = now, max(30.0, model.lease - now)
     while model.state != "closed":
         now += 0.5
         if model.admit(now, f"n{now}"):
             model.report(now, good(), f"n{now}")
     # A probe that somebody holds, the pause, the ramp.
     assert now - since <= held + 10 + 10 + 2
+
+
+def test_the_log_says_of_a_silent_probe_that_nobody_knows_and_to_set_a_time_limit():
+    known = Known(before="probing", state="open", tried=T0, lease=T0 + 120, silent=3)
+    level, text = known.words("bank") or (0, "")
+    assert level == logging.WARNING
+    assert text == (
+        "bank: its probe of 1970-01-12 13:46:40 UTC has not ended in 120 s, nor have 2 before it: nobody knows whether "
+        "it hangs, or its worker died. Another tries it beside: set a time limit (`time_limit`) where a handler has "
+        "none, and what hangs ends."
+    )
+    assert "did not succeed" in (known._replace(silent=0).words("bank") or (0, ""))[1]
 
 
 @pytest.mark.parametrize(

@@ -368,6 +368,24 @@ PARKED = Waiting(CHARGE.name, "failed", 305, NOW - 900, "OSError: shut")
 DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), 5)
 
 
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"next": NOW + 1}, "Nothing has tried it yet; a delivery may in 1 s."),
+        ({"tried": NOW - 7, "next": NOW + 3}, "The last try began 2026-01-31 11:59:58 UTC; the next may in 3 s."),
+        ({"tried": NOW - 7, "next": NOW - 3}, "the next may now."),
+        (
+            {"state": "probing", "tried": NOW - 120, "next": NOW + 180, "silent": 4},
+            "A delivery tries it, since 2026-01-31 11:58:05 UTC (2 min), and has not ended; another joins it in 3 min. "
+            "4 before have not ended in time, so tries get rarer: set a time limit (`time_limit`)",
+        ),
+    ],
+)
+def test_what_is_down_says_when_it_was_tried_is_tried_next_and_what_hangs(how: dict[str, Any], words: str):
+    (sentence,) = problems(replace(WELL, breakers=[replace(DOWN, **how)]))
+    assert words in sentence
+
+
 def test_a_handler_whose_retries_wait_in_kafka_alone_is_said_to_fail():
     (sentence,) = problems(replace(WELL, tiers=[tier(records=305, lag={0: 305}, failed=[PARKED])]))
     for words in ("305 deliveries of orders.handlers.charge failed", "15 min", "OSError: shut"):

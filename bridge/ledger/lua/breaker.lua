@@ -2,13 +2,16 @@
 -- the deliveries that failed, and that died, of late (by when they last did). ARGV: the time in seconds ('': the
 -- server's), what to do ("report", "admit", "look"), the probe's name ('': none), the terms (see breakers.py): failures,
 -- ratio, window, dead letters, seconds to the first probe and at most, seconds that a probe may take, seconds of the
--- ramp; and of a report: how many runs succeeded, whether one ended without telling anything, the seconds since what is
+-- ramp, whether a time limit ends a probe within what it may take; and of a report: how many runs succeeded, whether one ended without telling anything, the seconds since what is
 -- told now failed first, the seconds since it was admitted, whether it is to die unless this is down, how many failed,
 -- their deliveries, how many died, theirs.
 --
 -- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
--- times, why, whether it is admitted, and how many messages a shut gate may let through now.
-local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN, LONGEST = 1, 604800, 1000, 604800, 5, 10, 3, 3600
+-- times, why, whether it is admitted, how many messages a shut gate may let through now, when it was tried last, until
+-- when another probe does not join that, and how many are silent: they have not ended in the time that they may take.
+local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN = 1, 604800, 1000, 604800, 5, 10, 3
+-- Another joins a probe that is silent after so long; but where so many are, after up to the longest.
+local SOON, MANY, LONGEST = 300, 16, 3600
 local hash, failed, dead = KEYS[1], KEYS[2], KEYS[3]
 local now, act, probe = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 if not now then
@@ -17,7 +20,7 @@ if not now then
 end
 local failures, ratio, window, deaths = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local first_pause, last_pause = tonumber(ARGV[8]), tonumber(ARGV[9])
-local lease, ramp = tonumber(ARGV[10]), tonumber(ARGV[11])
+local lease, ramp, ends = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12] == '1'
 
 local s, found = {}, redis.call('HGETALL', hash)
 for i = 1, #found, 2 do s[found[i]] = found[i + 1] end
@@ -56,7 +59,17 @@ if state == 'ramping' and now >= number('ramp') + ramp then close() end
 if state == 'probing' and now >= number('lease') then
   state = 'open'
   set('probe', now)
-  set('silent', number('silent') + 1)
+  -- What its time limit has ended hangs no longer.
+  if s.ends ~= '1' then set('silent', number('silent') + 1) end
+end
+
+-- Nobody knows whether those that are silent hang or their workers died: what hangs must not be joined by all that there
+-- are.
+local function within()
+  local silent = number('silent')
+  if ends then return lease end
+  if silent < MANY then return math.max(lease, math.min(SOON, lease * 2 ^ silent)) end
+  return math.max(lease, math.min(LONGEST, SOON * 2 ^ (math.min(silent, 100) - MANY + 1)))
 end
 
 local function notes(key, at, many)
@@ -99,9 +112,9 @@ local function judge()
 end
 
 local function report()
-  local good, unclear, age, bad = tonumber(ARGV[12]), ARGV[13] == '1', tonumber(ARGV[14]), tonumber(ARGV[17])
-  local died = tonumber(ARGV[18 + bad])
-  local admitted_at, last = now - tonumber(ARGV[15]), ARGV[16] == '1'
+  local good, unclear, age, bad = tonumber(ARGV[13]), ARGV[14] == '1', tonumber(ARGV[15]), tonumber(ARGV[18])
+  local died = tonumber(ARGV[19 + bad])
+  local admitted_at, last = now - tonumber(ARGV[16]), ARGV[17] == '1'
   -- What failed before others succeeded is no witness: it is broken itself, for all that is known.
   local witness = now - age >= number('ok_at')
   if good > 0 then set('ok_at', now) end
@@ -115,8 +128,8 @@ local function report()
     if good > 0 then set('first', 0) end
     if bad + died > 0 and witness then
       if number('first') == 0 then set('first', now) end
-      notes(failed, 17, bad)
-      notes(dead, 18 + bad, died)
+      notes(failed, 18, bad)
+      notes(dead, 19 + bad, died)
       judge()
       if state == 'closed' and last then spare(age) end
     end
@@ -138,11 +151,14 @@ local function report()
       state = 'open'
       set('probe', now)
     end
+  elseif state ~= 'ramping' and probe ~= '' and admitted_at >= number('opened') then
+    -- One that was silent for longer than it might has ended after all.
+    if bad + died > 0 or unclear then set('silent', math.max(0, number('silent') - 1)) end
   elseif state == 'ramping' and probe ~= '' then
     set('good', number('good') + good)
     if witness then
-      notes(failed, 17, bad)
-      notes(dead, 18 + bad, died)
+      notes(failed, 18, bad)
+      notes(dead, 19 + bad, died)
     end
     local wrong = count(failed, 0) + count(dead, 0)
     if bad + died > 0 and wrong >= AGAIN and wrong >= ratio * (wrong + number('good')) then
@@ -159,8 +175,9 @@ elseif act == 'admit' then
   elseif state == 'open' and now >= number('probe') then
     granted, state = 1, 'probing'
     set('prober', probe)
-    -- Nobody knows whether the last one hangs or its worker died: what hangs must not be joined by all that there are.
-    set('lease', now + math.max(lease, math.min(LONGEST, lease * 2 ^ math.min(number('silent'), 20))))
+    set('tried', now)
+    set('lease', now + within())
+    set('ends', ends and 1 or 0)
   elseif state == 'ramping' and number('admitted') < admitted_by(now) then
     granted = 1
     set('admitted', number('admitted') + 1)
@@ -181,4 +198,7 @@ if next(changed) then
   redis.call('EXPIRE', hash, KEPT)
 end
 local function text(name) return s[name] or '0' end
-return {before, state, text('since'), text('opened'), text('until'), text('probe'), s.why or '', granted, allowed}
+return {
+  before, state, text('since'), text('opened'), text('until'), text('probe'), s.why or '', granted, allowed,
+  text('tried'), text('lease'), text('silent')
+}
