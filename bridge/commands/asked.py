@@ -12,6 +12,7 @@ from bridge.commands.halt import halts
 from bridge.commands.policy import fault_of, stale
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.handlers import Routes
+from bridge.handoff.aside import NONE_ASIDE, SetAside, set_aside
 from bridge.handoff.broker import Broker
 from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Ledger
@@ -116,12 +117,12 @@ def _breakers(asked: Asked, ledger: Ledger, routes: Routes) -> None:
     asked.facts = replace(asked.facts, breakers=tuple(found))
 
 
-def _waiting(group: str, aside: Mapping[str, int]) -> dict[str, int]:
-    """How many messages wait for each dependency of a group, by what each gate has set aside."""
-    found: dict[str, int] = {}
+def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
+    """What waits for each dependency of a group, by what each gate has set aside."""
+    found: dict[str, SetAside] = {}
     for gate, count in aside.items():
         if (dependency := gated_dependency(group, gate)) is not None:
-            found[dependency] = found.get(dependency, 0) + count
+            found[dependency] = found.get(dependency, NONE_ASIDE).plus(count)
     return found
 
 
@@ -130,11 +131,11 @@ def _queues(asked: Asked, app: Celery, routes: Routes) -> None:
     try:
         lengths, failing = broker.lengths(routes.queues), tuple(Messages(broker).failing(routes.queues))
         retries = broker.waiting(routes.queues)
-        aside = broker.aside()
-        halted = {topic: aside.get(topic_gate(asked.facts.group, topic), 0) for topic in routes.topics}
+        aside = set_aside(broker)
+        halted = {topic: aside.get(topic_gate(asked.facts.group, topic), NONE_ASIDE) for topic in routes.topics}
         waiting = _waiting(asked.facts.group, aside)
-        down = tuple(replace(each, aside=waiting.get(each.dependency, 0)) for each in asked.facts.breakers)
-        unnamed = {name: count for name, count in waiting.items() if count and name not in routes.terms}
+        down = tuple(replace(each, aside=waiting.get(each.dependency, NONE_ASIDE)) for each in asked.facts.breakers)
+        unnamed = {name: count for name, count in waiting.items() if count.messages and name not in routes.terms}
         asked.facts = replace(
             asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down, aside=halted, unnamed=unnamed
         )

@@ -56,8 +56,8 @@ def halted(facts: Facts) -> Iterator[str]:
         waiting = ""
         if facts.lag is not None and topic in facts.lag:
             waiting = f" {in_kafka(facts.lag[topic], facts.parked(topic))}."
-        if aside := facts.aside.get(topic, 0):
-            waiting += f" {aside:,} Celery messages are set aside for it."
+        if (aside := facts.aside.get(topic)) and aside.messages:
+            waiting += f" Set aside for it: {aside.words}."
         yield (
             f"Topic {topic!r} is halted, {when(halt.since, facts.now)}, by {halt.by}: {halt.why.rstrip('.')}.{waiting} "
             f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}"
@@ -69,7 +69,7 @@ def down(facts: Facts) -> Iterator[str]:
     for each in facts.breakers:
         if each.state == "ramping":
             continue
-        waiting = f" {each.aside:,} messages wait for it." if each.aside else ""
+        waiting = f" Waiting for it: {each.aside.words}." if each.aside.messages else ""
         yield (
             f"{each.dependency!r} is held to be down, {when(each.since, facts.now)}: {each.why.rstrip('.')}.{waiting} "
             f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
@@ -95,10 +95,10 @@ def _tries(each: Down, now: float) -> str:
 
 def unnamed(facts: Facts) -> Iterator[str]:
     """What waits for a dependency whose breaker was renamed or taken away, and no bridge has let go on."""
-    for dependency, count in sorted(facts.unnamed.items()):
+    for dependency, aside in sorted(facts.unnamed.items()):
         yield (
-            f"{count:,} messages wait for {dependency!r}, which no handler here names. Bridges that run with the "
-            "handlers that are here let them go on within seconds: restart them if this does not pass."
+            f"No handler here names {dependency!r}; what waits for it: {aside.words}. Bridges that run with the "
+            "handlers that are here let that go on within seconds: restart them if this does not pass."
         )
 
 

@@ -163,15 +163,6 @@ class Broker:
             )
         return found
 
-    def aside(self) -> dict[str, int]:
-        """How many messages each gate has set aside; none where the broker has no gates.
-
-        Raises:
-            HandoffFailed: the broker does not answer.
-        """
-        with self.gates() as gates:
-            return {} if gates is None else gates.aside()
-
     @contextmanager
     def gates(self) -> Iterator[Gates | None]:
         """The broker's gates, `None` where it has none.

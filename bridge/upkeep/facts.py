@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from bridge.handoff.aside import NONE_ASIDE, SetAside
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
 from bridge.records.control import Decision
@@ -90,7 +91,7 @@ class Down:
         state: `open`, `probing` or `ramping`.
         since: when its first failure was.
         handlers: those that need it.
-        aside: messages that wait for it in the broker.
+        aside: what waits for it in the broker.
         tried: when the last delivery that tries it began; 0: none has.
         next: from when on another may.
         silent: how many of them have not ended in the time that they may take.
@@ -101,7 +102,7 @@ class Down:
     since: float
     why: str
     handlers: Sequence[str] = ()
-    aside: int = 0
+    aside: SetAside = NONE_ASIDE
     tried: float = 0.0
     next: float = 0.0
     silent: int = 0
@@ -128,10 +129,10 @@ class Facts:
         halts: by topic, why its consumption is halted.
         stale: what was changed of policies and is not in force, a sentence each.
         breakers: what handlers need and is held to be down.
-        aside: by topic, messages that its halt keeps back in the broker.
+        aside: by topic, what its halt keeps back in the broker.
         sources: of retry and replay topics that are gone, whose deliveries lay there.
         gone: retry and replay topics that were deleted with what is parked there.
-        unnamed: messages that wait in the broker for what no handler here names, by what that is called.
+        unnamed: what waits in the broker for what no handler here names, by what that is called.
     """
 
     now: float
@@ -155,9 +156,9 @@ class Facts:
     halts: Mapping[str, Decision] = field(default_factory=dict)
     stale: Sequence[str] = ()
     breakers: Sequence[Down] = ()
-    aside: Mapping[str, int] = field(default_factory=dict)
+    aside: Mapping[str, SetAside] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
-    unnamed: Mapping[str, int] = field(default_factory=dict)
+    unnamed: Mapping[str, SetAside] = field(default_factory=dict)
     gone: Sequence[Gone] = ()
     app: str = "tasks"
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from kombu.utils.encoding import bytes_to_str
 
+from lossless.transport.gates import Aside
+
 #: Messages of one piece at the most, and bytes that it is to have about.
 PIECE = 200
 PIECE_BYTES = 1_000_000
@@ -50,6 +52,20 @@ def first_waiting(channel: Any, queue: str, most: int) -> list[Sighting]:
     """Return the messages of a queue that wait and are due first, at most so many."""
     found = channel.bare_client().zrange(channel.keys.waiting(queue), 0, most - 1, withscores=True)
     return [Sighting(entry.partition(b"\0")[2], "waiting", float(due)) for entry, due in found]
+
+
+def some_aside(channel: Any, most: int) -> Iterator[tuple[str, int, list[bytes]]]:
+    """Yield each list of what is set aside: its gate, its length, and at most so many of its messages, of both ends."""
+    client: Any = channel.bare_client()
+    for member in Aside(client, channel.keys).members():
+        name = channel.keys.aside_of(member)
+        with client.pipeline() as pipe:
+            pipe.llen(name)
+            pipe.lrange(name, 0, most - 1)
+            pipe.lrange(name, -(most // 2), -1)
+            length, first, last = pipe.execute()
+        if length:
+            yield member.partition("\0")[0], length, first if length <= most else first[: most - most // 2] + last
 
 
 def _waiting(client: Any, name: str) -> Iterator[tuple[bytes, float]]:

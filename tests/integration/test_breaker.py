@@ -61,6 +61,7 @@ def test_an_outage_kills_nothing_spends_nothing_and_slows_nobody_else(stack: Sta
     assert found["breakers"]["bank"]["handlers"] == ["charge"]
     assert found["breakers"]["bank"]["why"]
     assert found["breakers"]["bank"]["next_try"]
+    assert found["breakers"]["bank"]["waiting_deliveries"] >= found["breakers"]["bank"]["waiting"] > 0
     assert any("'bank' is held to be down" in problem for problem in found["problems"])
     before = failed(stack)
     while time.monotonic() - down_since < 4:

@@ -12,7 +12,7 @@ from celery import Celery
 from kombu import Connection, Consumer, Exchange, Queue
 
 from lossless.transport.gates import Gates, gates_of
-from lossless.transport.looking import sightings
+from lossless.transport.looking import sightings, some_aside
 from lossless.transport.taking import MOST_ASIDE
 from tests.lossless.harness import Broker, Worker, wait_until
 from tests.lossless.test_fleets import drain
@@ -92,6 +92,19 @@ def test_what_names_a_shut_gate_is_set_aside_and_all_else_is_taken(
     assert gates.shut_names() == {"a": "a test"}
     assert not broker.client.llen("q")
     assert numbers(broker, "_aside.a\0q") == [1, 4]
+
+
+def test_of_what_is_set_aside_some_are_seen_from_both_ends_and_how_many_there_are(
+    gates: Gates, connection: Connection, publish: Any
+) -> None:
+    gates.shut("a")
+    publish(*range(5), gates="a")
+    Reader(connection).reads_no_more()
+    everything = list(some_aside(connection.channel(), 5))
+    ((gate, length, some),) = some_aside(connection.channel(), 3)
+    assert everything == [("a", 5, everything[0][2])]
+    assert (gate, length) == ("a", 5)
+    assert some == [everything[0][2][each] for each in (0, 1, 4)]
 
 
 def test_when_the_gate_opens_all_go_on_first_and_in_their_order(

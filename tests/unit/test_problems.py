@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bridge.commands.problems import problems
+from bridge.handoff.aside import SetAside
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import OWN, Change
 from bridge.partitions.parked import NOT_DUE
@@ -365,7 +366,7 @@ def test_each_pressure_has_its_own_advice(why, advice):
 
 #: What a tier holds after failures.
 PARKED = Waiting(CHARGE.name, "failed", 305, NOW - 900, "OSError: shut")
-DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), 5)
+DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), SetAside(344, 10_000))
 
 
 @pytest.mark.parametrize(
@@ -384,6 +385,13 @@ DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), 5)
 def test_what_is_down_says_when_it_was_tried_is_tried_next_and_what_hangs(how: dict[str, Any], words: str):
     (sentence,) = problems(replace(WELL, breakers=[replace(DOWN, **how)]))
     assert words in sentence
+
+
+def test_what_waits_for_what_is_down_is_told_in_deliveries():
+    (sentence,) = problems(replace(WELL, breakers=[DOWN]))
+    assert "Waiting for it: 10,000 deliveries in 344 Celery messages." in sentence
+    (sentence,) = problems(replace(WELL, unnamed={"treasury": SetAside(1, 1)}))
+    assert "'treasury'; what waits for it: 1 delivery in 1 Celery message." in sentence
 
 
 def test_a_handler_whose_retries_wait_in_kafka_alone_is_said_to_fail():
@@ -409,9 +417,17 @@ def test_where_no_bridge_runs_what_is_parked_waits_too():
 
 def test_of_a_halted_topic_everything_that_waits_is_counted():
     held = [tier(records=12, lag={0: 12})]
-    (sentence,) = problems(replace(WELL, halts={"orders": HALT}, lag={"orders": 0}, aside={"orders": 40}, tiers=held))
+    (sentence,) = problems(
+        replace(
+            WELL,
+            halts={"orders": HALT},
+            lag={"orders": 0},
+            aside={"orders": SetAside(40, 900, whole=False)},
+            tiers=held,
+        )
+    )
     assert "12 records in Kafka wait, 12 of them in retry and replay topics" in sentence
-    assert "40 Celery messages are set aside" in sentence
+    assert "Set aside for it: about 900 deliveries in 40 Celery messages." in sentence
 
 
 @pytest.mark.parametrize("state", ["open", "probing", "ramping"])
