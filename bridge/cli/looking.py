@@ -43,11 +43,11 @@ def audit(
 
     Example: bridge audit orders --json
     """
-    _, chosen, routes = loaded(context.obj)
+    app, chosen, routes = loaded(context.obj)
     if chosen.ledger_url is None:
         fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
     try:
-        report = audit_of(chosen, routes, topic)
+        report = audit_of(app, chosen, routes, topic)
     except UnknownTopic as error:
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable) as error:

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from celery import Celery
+
+from bridge.commands.on_its_way import Carried
 from bridge.commands.opened import opened
 from bridge.commands.parked import Search, Tier
 from bridge.errors import UnknownTopic
@@ -102,7 +105,7 @@ class Audit:
         }
 
 
-def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
+def audit(app: Celery, settings: Settings, routes: Routes, topic: str) -> Audit:
     """Count the fates of every offset that Kafka has of a topic.
 
     Raises:
@@ -138,7 +141,9 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
             # A bridge that has told of it may not have committed yet.
             if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
                 changes.insert(0, _taken(extent, unread))
-        tiers = _look_for_parked(Search(settings, ledger, catalog, topic), dict(zip(accounts, lines, strict=True)))
+        carried = Carried(app, settings, ledger, catalog, topic, routes.queues)
+        by_account = dict(zip(accounts, lines, strict=True))
+        tiers = _look_for_parked(Search(settings, ledger, catalog, topic), carried, by_account)
     # After the fates: a letter is written before its delivery is marked, so that now each must be there.
     read = dead_letters(settings, topic)
     there = {
@@ -153,9 +158,9 @@ def audit(settings: Settings, routes: Routes, topic: str) -> Audit:
     return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers)
 
 
-def _look_for_parked(search: Search, lines: Mapping[Account, Line]) -> list[Tier]:
-    """What is parked must lie in a retry or replay topic; what lies in none is unaccounted for."""
-    for account, offsets in search.missing(lines).items():
+def _look_for_parked(search: Search, carried: Carried, lines: Mapping[Account, Line]) -> list[Tier]:
+    """What is parked must lie in a retry or replay topic, or be on its way from there; else it is unaccounted for."""
+    for account, offsets in carried.without(search.missing(lines), search).items():
         lines[account].unaccounted += len(offsets)
         lines[account].parked_nowhere = sorted(offsets)[:NAMED]
     search.count_unaccounted()

@@ -77,7 +77,14 @@ class Search:
         Raises:
             KafkaUnavailable, LedgerUnavailable: one of them does not answer.
         """
-        parked = self._parked(spans)
+        return self.not_found(self._parked(spans))
+
+    def not_found(self, parked: Parked) -> Parked:
+        """Of these, which the ledger called parked, those that it does still, and of which no record has come since.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+        """
         for turn in range(ROUNDS):
             for found in self.look():
                 if found.account in parked:

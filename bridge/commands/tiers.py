@@ -9,6 +9,7 @@ from bridge.handlers import Handler, Routes
 from bridge.handoff.carriers import STOPS, Waiting
 from bridge.kafka import Record, admin_client
 from bridge.ledger import Account, Fate, Ledger
+from bridge.ledger.own import on_the_way
 from bridge.records.parked import Parked, read
 from bridge.records.place import Place
 from bridge.settings import Settings
@@ -41,10 +42,16 @@ def tiers(
         there.setdefault(extent.topic, []).append(extent)
     lagging = [each for some in there.values() for each in some if each.lag]
     looked = _look(settings, ledger, catalog, routes, lagging)
-    return [_facts(settings, each, there.get(each.ours.name, ()), looked) for each in seen]
+    ids = {name: catalog.id_of(name) for name in there}
+    handed = on_the_way(ledger, there.__contains__, [each for some in there.values() for each in some], ids)
+    return [
+        _facts(settings, each, there.get(each.ours.name, ()), looked, handed.get(each.ours.name, 0)) for each in seen
+    ]
 
 
-def _facts(settings: Settings, seen: Seen, there: Collection[Extent], looked: Mapping[Place, "Looked"]) -> TierFacts:
+def _facts(
+    settings: Settings, seen: Seen, there: Collection[Extent], looked: Mapping[Place, "Looked"], handed: int
+) -> TierFacts:
     ours = seen.ours
     missing = seen.partitions is None
     # What is missing is made at the next start, where it may be; that a source is missing is said elsewhere.
@@ -56,7 +63,7 @@ def _facts(settings: Settings, seen: Seen, there: Collection[Extent], looked: Ma
         ours.source,
         ours.delay,
         seen.use,
-        sum(each.lag for each in there),
+        sum(each.lag for each in there) + handed,
         {partition: each.first_due for partition, each in found.items() if each.first_due is not None},
         {each.partition: each.lag for each in there if each.lag},
         tuple(seen.problems) if said else (),

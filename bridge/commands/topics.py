@@ -7,19 +7,25 @@ from typing import Any, NamedTuple
 from celery import Celery
 
 from bridge.commands.decisions import decisions
-from bridge.errors import KafkaUnavailable, NotDecided
+from bridge.commands.opened import opened
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided
 from bridge.handlers import Routes, changed_handlers
 from bridge.kafka import AdminClient, admin_client
+from bridge.ledger.own import on_the_way
 from bridge.records.policies import changed_policies
 from bridge.settings import Settings
 from bridge.topics.cluster import ANSWER_WITHIN, all_topics
+from bridge.topics.extents import extents
 from bridge.topics.making import grow, make, make_control
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, lying, survey
 
 
 class Listed(NamedTuple):
-    """What was found, and by retry and replay topic how many records are not settled yet."""
+    """What was found, and by retry and replay topic how many records are not settled yet.
+
+    None is counted where the ledger does not answer: what is handed off is known by it alone.
+    """
 
     found: list[Seen]
     left: Mapping[str, int]
@@ -58,7 +64,25 @@ def topics(app: Celery, settings: Settings, routes: Routes, *, create: bool = Fa
             found = survey(admin, settings, routes, changed)
             made -= {seen.ours.name for seen in found if seen.partitions is not None}
             time.sleep(0.1 if made else 0.0)
-    return Listed(found, lying(settings, found))
+    return Listed(found, _left(settings, routes, lying(found)))
+
+
+def _left(settings: Settings, routes: Routes, names: list[str]) -> dict[str, int]:
+    """By topic, what is not committed, and what is and has not ended."""
+    there = extents(settings, names) if names else []
+    counts = dict.fromkeys(names, 0)
+    for extent in there:
+        counts[extent.topic] += extent.lag
+    if settings.ledger_url is None or not there:
+        return counts
+    try:
+        with opened(settings, routes.topics) as (ledger, catalog):
+            ids = {name: catalog.id_of(name) for name in names}
+            for topic, count in on_the_way(ledger, counts.__contains__, there, ids).items():
+                counts[topic] += count
+    except LedgerUnavailable:
+        return {}
+    return counts
 
 
 def _create(admin: AdminClient, wanted: list[Ours]) -> set[str]:

@@ -57,7 +57,9 @@ class Traced:
     def under_way(self) -> set[Which]:
         """Those that a Celery message carries, or should."""
         handed = {which for which, fate in self.fates.items() if fate is Fate.HANDED}
-        return handed | {which for which, (lies, _) in self.parked.items() if lies.fate is Fate.HANDED}
+        parked = {which for which, fate in self.fates.items() if fate is Fate.PARKED}
+        # Of a topic that is gone no record is found, and what it had handed off is on its way all the same.
+        return handed | {w for w in parked if w not in self.parked or self.parked[w][0].fate is Fate.HANDED}
 
 
 def trace(settings: Settings, routes: Routes, topic: str, found: Places, there: Sequence[Extent]) -> Traced:

@@ -91,6 +91,9 @@ class Whereabouts:
 
     def _parked(self, which: Which) -> dict[str, Any]:
         """In a record of a retry or replay topic, or on its way from there."""
+        if which not in self.parked and (carrier := self.carriers.get(which)) is not None and carrier.via is not None:
+            on_its_way = self._handed(which)
+            return {**on_its_way, "where": f"{on_its_way['where']} (by {carrier.via})"}
         if which not in self.parked:
             return {"where": f"in no retry topic: run just now, or lost (`bridge audit {self.topic}` tells)"}
         lies, held = self.parked[which]

@@ -121,17 +121,9 @@ def _left_over(settings: Settings, routes: Routes, known: Collection[str]) -> It
         yield Ours(name, Kind.RETRY, each.source, each.delay), "abandoned"
 
 
-def lying(settings: Settings, found: Iterable[Seen]) -> dict[str, int]:
-    """By retry and replay topic that is there, how many records bridges have not committed yet.
-
-    Raises:
-        KafkaUnavailable: Kafka did not answer.
-    """
-    waits = [s.ours.name for s in found if s.partitions is not None and s.ours.kind in (Kind.RETRY, Kind.REPLAY)]
-    counts = dict.fromkeys(waits, 0)
-    for extent in extents(settings, waits) if waits else ():
-        counts[extent.topic] += extent.lag
-    return counts
+def lying(found: Iterable[Seen]) -> list[str]:
+    """The retry and replay topics that are there."""
+    return [s.ours.name for s in found if s.partitions is not None and s.ours.kind in (Kind.RETRY, Kind.REPLAY)]
 
 
 def possible_tiers(settings: Settings, routes: Routes, topic: str) -> frozenset[int]:

@@ -57,9 +57,9 @@ class TierFacts:
     Attributes:
         kind, use: as `bridge topics` says them.
         delay: seconds that its records wait there.
-        records: how many are not settled yet.
+        records: how many are not settled yet, what is handed off and committed among them.
         first_due: by partition, when (Unix time) the first that is not handed off is due.
-        lag: by partition, how many are not settled yet.
+        lag: by partition, how many are not committed yet.
         problems: what is wrong with the topic, a sentence each.
         refused: whether no bridge starts with it as it is.
         failed: by handler, what waits there after a failure, of those records that were looked at.
@@ -167,8 +167,8 @@ class Facts:
         return {name: state for name, state in (self.workers or {}).items() if queue in state["queues"]}
 
     def parked(self, source: str | None = None) -> int:
-        """How many records of retry and replay topics are not settled; of one source, or of all."""
-        return sum(tier.records for tier in self.tiers if tier.waits and source in (None, tier.source))
+        """How many records of retry and replay topics wait in Kafka; of one source, or of all."""
+        return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
 
     @property
     def waiting_for_needs(self) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook
+from bridge.ledger.own import on_the_way
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
 from bridge.topics.extents import Extent, extents
@@ -25,7 +26,8 @@ class Gone(NamedTuple):
     Attributes:
         at: when that was seen first (Unix time).
         parked: by handler, how many deliveries of its source the ledger calls parked.
-        lying: how many records all retry and replay topics of the source hold at the most.
+        lying: how many records all retry and replay topics of the source hold at the most, and how many were handed off
+            from there, from those that are gone too, and have not ended.
     """
 
     topic: str
@@ -68,16 +70,23 @@ def _count(settings: Settings, ledger: Ledger, catalog: Catalog, source: str) ->
 
     `None` where Kafka does not list the source: a broker that has just started may list nothing at all.
 
-    What is parked when it is counted was written before that, and is not committed before: so its record lies between
-    what was committed earlier and the end that is there later.
+    What is parked when it is counted was written before that. What was committed earlier of it was handed off, counts
+    as that, and has not ended; all else of it lies between what was committed earlier and the end that is there later.
     """
     tiers = [name for name, each in catalog.waiting.items() if each.source == source]
-    committed = {each.place: max(each.first, each.committed or 0) for each in extents(settings, tiers)}
+    before = extents(settings, tiers)
+    committed = {each.place: max(each.first, each.committed or 0) for each in before}
     there = [] if source in catalog.missing else extents(settings, [source])
     if not there:
         return None
+
+    def ours(topic: str) -> bool:
+        return (belongs := catalog.belonging(topic)) is not None and belongs.source == source
+
+    handed = on_the_way(ledger, ours, before, {name: catalog.id_of(name) for name in tiers})
     parked = _parked(ledger, catalog, source, there)
-    return parked, sum(max(0, each.end - committed.get(each.place, 0)) for each in extents(settings, tiers))
+    lag = sum(max(0, each.end - committed.get(each.place, 0)) for each in extents(settings, tiers))
+    return parked, lag + sum(handed.values())
 
 
 def _parked(ledger: Ledger, catalog: Catalog, source: str, there: Sequence[Extent]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """What is parked lies somewhere: the audit looks for it, and find names the record."""
 
+import json
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +15,7 @@ from bridge.records.failure import Failure
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, command, delete_topic, json_of, ledger
+from tests.promises import audit, choose, command, delete_topic, end, json_of, ledger, twice
 
 TIER = "orders.retry.5m"
 FAILURE = Failure("builtins.ConnectionError", "the bank is away", "", 1_700_000_000_000)
@@ -205,3 +206,42 @@ def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_someb
     assert told.startswith(repr(tier))
     assert "up to 3 records" in told
     assert f"`bridge audit {source}`" in told
+
+
+@pytest.mark.slow
+def test_what_a_deleted_retry_topic_has_handed_off_is_on_its_way_and_not_lost(stack: Stack):
+    """With commit="handoff" its record is committed, and its origin parked, until a worker has run it."""
+    choose(stack, {}, kafka_retry_tiers=(60,))
+    tier = "orders.retry.1s"
+    stack.environ["HANDLERS"] = "tests.handlers.simple"
+    stack.make_topics("orders", tier)
+    stack.produce("orders", *range(3))
+    eventually(lambda: end(stack, "orders") == 3)
+    with ledger(stack, "orders") as (fates, there):
+        account = there._replace(handler="tests.handlers.simple.work")
+        # Of the last no record is left anywhere.
+        fates.write([Mark(account, range(3), Fate.PARKED)])
+        park(stack, account, range(2), time.time(), tier=tier)
+        bridge = stack.bridge()
+        eventually(lambda: stack.committed(tier) == 2, 30)
+        bridge.terminate()
+        printed = command(stack, "topics", "--json", code=None)
+        listed = {each["topic"]: each for each in json.loads(printed[printed.index("[") :])}
+        assert (listed[stack.topic(tier)]["use"], listed[stack.topic(tier)]["left"]) == ("drained", 2)
+        shown = {each["topic"]: each for each in json_of(stack, "status")["parked"]}
+        assert shown[stack.topic(tier)]["records"] == 2
+
+        delete_topic(stack, tier)
+        (told,) = eventually(lambda: gone(stack), 20)
+        assert "at least 1 deliveries" in told
+        (line,) = audit(stack, code=1)["lines"]
+        assert (line["parked"], line["unaccounted"], line["parked_nowhere"]) == (3, 1, [2])
+        (found,) = json_of(stack, "find", f"{stack.topic('orders')}-0-1")["deliveries"]
+        assert "in no retry topic" not in found["where"]
+
+        fates.write([Mark(account, [2], Fate.DONE)])
+        stack.worker(wait=False)
+        eventually(lambda: len(stack.done()) == 2, 30)
+        assert gone(stack) == []
+        assert audit(stack)["unaccounted"] == 0
+    assert twice(stack) == {}

@@ -1,0 +1,47 @@
+"""What is handed off of retry topics and in no lag: of those that are there, were made again, or are gone."""
+
+from typing import Any
+
+import pytest
+
+from bridge.ledger import OWN, Account, Accounts, Fate, KnownLog, Ledger, LogBook, Mark
+from bridge.ledger.own import on_the_way
+from bridge.topics.extents import Extent
+
+TIER = "orders.retry.5m"
+NOW = Account(OWN, TIER, "id", 0)
+
+
+def count(ledger: Ledger, *there: Extent) -> dict[str, int]:
+    return on_the_way(ledger, lambda topic: topic.startswith("orders."), there, {TIER: "id"})
+
+
+def hand(ledger: Ledger, account: Account, *offsets: int) -> None:
+    Accounts(ledger).join(account, 0)
+    ledger.write([Mark(account, offsets, Fate.HANDED)])
+
+
+def test_what_is_handed_off_is_counted_once_be_it_committed_or_not(there: tuple[Any, Ledger]):
+    _, ledger = there
+    hand(ledger, NOW, *range(10))
+    ledger.write([Mark(NOW, [2], Fate.DONE)])
+    hand(ledger, Account(OWN, "bills.retry.5m", "id", 0), 0)
+    hand(ledger, Account("orders.handlers.charge", TIER, "id", 0), 0)
+    # From 6 on the lag has them.
+    assert count(ledger, Extent(TIER, 0, 0, 20, 6)) == {TIER: 5}
+    assert count(ledger, Extent(TIER, 0, 0, 20, None)) == {}
+    # Of what retention took it has none.
+    assert count(ledger, Extent(TIER, 0, 4, 20, 1)) == {TIER: 3}
+
+
+@pytest.mark.parametrize("known", [None, KnownLog("id", 1)], ids=["of a topic made again", "of a log that was cut"])
+def test_what_is_handed_off_of_a_log_that_is_no_more_counts_whole(there: tuple[Any, Ledger], known: KnownLog | None):
+    _, ledger = there
+    before = NOW if known else NOW._replace(topic_id="before")
+    if known:
+        LogBook(ledger).note((TIER, 0), known)
+    hand(ledger, before, *range(4))
+    assert count(ledger, Extent(TIER, 0, 0, 20, None)) == {TIER: 4}
+    assert count(ledger) == {TIER: 4}
+    ledger.write([Mark(before, range(4), Fate.DONE)])
+    assert count(ledger) == {}
