@@ -137,6 +137,9 @@ class Looking:
                     gone.whose,
                     gone.source,
                 )
+        elif gone.parked:
+            # What lies there may be anybody's, and hide for now what is missing: it is counted again.
+            return
         elif gone.topic in self._catalog.waiting:
             book.found_again(gone.topic)
         else:
