@@ -174,7 +174,7 @@ class Publisher:
     def are_parked(
         self, deliveries: Sequence[Delivery], delays: Sequence[int], group: str, written_before: float | None = None
     ) -> list[bool]:
-        """Of each whether a retry topic has it, under the number that it has now: as `has_dead_letter`.
+        """Of each whether it lies in a retry topic and is yet to go out, under the number that it has now.
 
         Parameters:
             deliveries: of one partition.
@@ -201,7 +201,9 @@ class Publisher:
         names = self.retries.existing(topic, delays, group)
         there = extents(self._settings.of_group(group), names)
         chosen = [each for each in there if each.partition == self.retries.partition(each.topic, partition)]
-        starts = {each.place: max(each.first, each.end - JUST_WRITTEN) for each in chosen}
+        # What is committed has gone out already, and does not come again: where the ledger forgot that, the delivery
+        # began anew, and is parked anew.
+        starts = {each.place: max(each.first, each.committed or 0, each.end - JUST_WRITTEN) for each in chosen}
         ends = {each.place: each.end for each in chosen}
         read = map(parked.whose, records(self._settings.of_group(group), starts, ends))
         return {held for held in read if held is not None}

@@ -5,6 +5,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -15,6 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from bridge.ledger import Fate
 from bridge.records import parked
 from bridge.records.attempts import Attempts
+from bridge.records.message import Delivery, Message
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.publisher import Clone, Publisher
 from tests.processes import Stack, eventually, headers_of
 from tests.promises import all_settled, audit, choose, in_order, json_of, ledger
 
@@ -255,3 +259,17 @@ def test_killed_after_kafka_has_the_dead_letter_and_before_the_mark_it_runs_once
     assert (found["dead"], found["done"], found["clean"]) == (1, 1, True)
     (said,) = [words for words in json_of(stack, "status")["problems"] if "dead" in words]
     assert said.startswith("1 delivery of ")
+
+
+def test_what_was_parked_and_has_gone_out_since_is_not_what_a_delivery_that_began_anew_is_parked_as(stack: Stack):
+    """Redis was wiped: nobody else knows that it went out."""
+    stack.make_topics("orders", "orders.retry.1m")
+    group, topic = stack.environ["BRIDGE_GROUP"], stack.topic("orders")
+    chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka}).of_group(group)
+    delivery = Delivery(Message(topic, 0, 7, timestamp=5, origin=f"c {group} log"), "work").parked()
+    assert Publisher(chosen).park([Clone(delivery, 60, 1)], group) == [None]
+    assert Publisher(chosen).are_parked([delivery], [60], group) == [True]
+    client = Consumer({"bootstrap.servers": stack.kafka, "group.id": group})
+    client.commit(offsets=[TopicPartition(f"{topic}.retry.1m", 0, 1)], asynchronous=False)
+    client.close()
+    assert Publisher(chosen).are_parked([delivery], [60], group) == [False]
