@@ -201,7 +201,7 @@ def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_someb
     source, tier = stack.topic("orders"), stack.topic(TIER)
     eventually(lambda: bridge.metric("bridge_parked_records", topic=source, tier=tier) == 3, 30)
     delete_topic(stack, TIER)
-    eventually(lambda: bridge.metric("bridge_log_changes_total", topic=tier, what="deleted") == 1, 30)
+    eventually(lambda: bridge.metric("bridge_log_changes_total", topic=tier, what="deleted") == 1, 60)
     (told,) = [words for words in json_of(stack, "status")["problems"] if "was deleted" in words]
     assert told.startswith(repr(tier))
     assert "up to 3 records" in told
