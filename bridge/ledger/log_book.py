@@ -1,6 +1,7 @@
 """Which log in Kafka each partition has, and what has happened to it: noted for the next bridge, and for who asks."""
 
 import json
+import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -65,6 +66,7 @@ class LogBook:
         self._known = key(ledger.cluster, ledger.group, "logs")
         self._changes = key(ledger.cluster, ledger.group, "log changes")
         self._gone = key(ledger.cluster, ledger.group, "gone topics")
+        self._deleted = key(ledger.cluster, ledger.group, "deleted logs")
 
     def known(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
         """Return the log of each place, as the last bridge knew it; those that none knew are left out."""
@@ -124,6 +126,14 @@ class LogBook:
         with self._ledger.asking("note which log a partition has") as pipe:
             pipe.hset(self._known, key(*place), json.dumps(log._asdict()))
             pipe.execute()
+
+    def is_first_to_tell(self, place: tuple[str, int], log: KnownLog) -> bool:
+        """Return whether nobody has asked this of a log that was deleted: two bridges that had it may both see it."""
+        with self._ledger.asking("note that a deleted log is told of") as pipe:
+            pipe.hsetnx(self._deleted, key(*place, log.id), repr(time.time()))
+            pipe.expire(self._deleted, self._ledger.keep)
+            first, _ = pipe.execute()
+        return bool(first)
 
     def tell(self, change: Change) -> None:
         """Note what has happened to a log, for who asks later."""

@@ -83,7 +83,11 @@ class Logs:
         self._note(Change(*place, "expired", first, low, count, time.time()))
 
     def deleted(self, place: Place, first: int, end: int) -> None:
-        """Say that a retry or replay topic was deleted, and what of it was not settled."""
+        """Say that a retry or replay topic was deleted, and what of it was not settled; unless another bridge, which
+        had it a moment before or after, has said so.
+        """
+        if not self._is_first_to_tell(place):
+            return
         lost = max(0, end - first)
         if lost:
             logger.error(
@@ -177,6 +181,17 @@ class Logs:
             )
         self._metrics.log_changes.labels(*place, what).inc()
         self._note(Change(*place, what, first, end, 0, time.time()))
+
+    def _is_first_to_tell(self, place: Place) -> bool:
+        """Whether no bridge has told yet that this log is gone, as far as is known."""
+        log = self._assignment.logs.get(place)
+        if self._book is None or log is None:
+            return True
+        try:
+            return self._book.is_first_to_tell(place, log)
+        except LedgerUnavailable as error:
+            logger.warning("%s", error)
+            return True
 
     def _note(self, change: Change) -> None:
         """For `bridge status` and `bridge audit`; nothing rests on it."""

@@ -1,14 +1,20 @@
 """Partitions come and go: called by Kafka's client inside poll()."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from bridge.kafka import Consumer, TopicPartition
 from bridge.loop.committing import Committing
 from bridge.loop.parts import Parts
 from bridge.loop.places import begin_anew, give_up
+from bridge.records.place import Place
 
 logger = logging.getLogger(__name__)
+
+#: Seconds for which it is remembered what was unsettled of partitions that were given up: Kafka's client may hear that a
+#: topic is deleted, and take its partitions, before the bridge sees it at its next look.
+REMEMBERED_FOR: Final = 30.0
 
 
 class Rebalances:
@@ -20,6 +26,7 @@ class Rebalances:
 
     def __init__(self, parts: Parts, committing: Committing) -> None:
         self._parts, self._committing = parts, committing
+        self._given_up: dict[Place, tuple[float, range]] = {}
         self.assigned = False
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -48,8 +55,32 @@ class Rebalances:
         logger.warning("the group went on without this bridge; its partitions are another's now, or gone.")
         self._give_up(consumer, partitions)
 
+    def unsettled(self, topics: Collection[str]) -> dict[Place, range]:
+        """The offsets that were not safe to commit when that was last known, of these topics' partitions: of those that
+        are ours, and of those that were a moment ago, if Kafka had said where they end.
+        """
+        lately = {place: offsets for place, (_, offsets) in self._lately().items()}
+        known = {**lately, **self._known(self._parts.assignment)}
+        return {place: offsets for place, offsets in known.items() if place[0] in topics}
+
+    def _known(self, places: Iterable[Place]) -> dict[Place, range]:
+        assignment, ends = self._parts.assignment, self._parts.before.kafka.ends
+        found = {}
+        for place in places:
+            if place in ends:
+                low = assignment.low.get(place, 0)
+                found[place] = range(max(low, assignment.committed.get(place, low)), ends[place])
+        return found
+
+    def _lately(self) -> dict[Place, tuple[float, range]]:
+        oldest = self._parts.before.clock() - REMEMBERED_FOR
+        return {place: given_up for place, given_up in self._given_up.items() if given_up[0] >= oldest}
+
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        give_up(self._parts, {(p.topic, p.partition) for p in partitions})
+        places = {(p.topic, p.partition) for p in partitions}
+        now = self._parts.before.clock()
+        self._given_up = self._lately() | {place: (now, offsets) for place, offsets in self._known(places).items()}
+        give_up(self._parts, places)
         if partitions:
             logger.info("revoked: %s", _shown(partitions))
         consumer.incremental_unassign(partitions)

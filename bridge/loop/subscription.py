@@ -1,7 +1,6 @@
 """Which topics this bridge consumes: the sources, and the retry and replay topics that there are of them."""
 
 import logging
-from collections.abc import Collection
 
 from bridge.kafka import Consumer
 from bridge.ledger import Accounts
@@ -28,8 +27,9 @@ class Subscription:
             return
         before, self._subscribed = self._subscribed or frozenset(), wanted
         gone = sorted(before - wanted)
-        # While these are assigned yet: of what is revoked nothing is known any more.
-        self._tell_deleted(gone)
+        # While these are assigned yet: of what was revoked long ago nothing is known any more.
+        for place, unsettled in self._rebalances.unsettled(gone).items():
+            self._parts.logs.deleted(place, unsettled.start, unsettled.stop)
         self._consumer.subscribe(
             [*self._sources, *sorted(wanted)],
             on_assign=self._rebalances.on_assign,
@@ -40,13 +40,6 @@ class Subscription:
             logger.info("what waits in these is handed off when it is due: %s", ", ".join(new))
         if gone:
             logger.warning("these are gone, with what waited in them: %s", ", ".join(gone))
-
-    def _tell_deleted(self, gone: Collection[str]) -> None:
-        """Note what these had that was not settled, of the partitions that this bridge has."""
-        assignment, ends = self._parts.assignment, self._parts.before.kafka.ends
-        for place in [place for place in assignment if place[0] in gone and place in ends]:
-            low = assignment.low.get(place, 0)
-            self._parts.logs.deleted(place, max(low, assignment.committed.get(place, low)), ends[place])
 
     def tell_strange(self) -> None:
         """Count what lies in retry topics and is nothing of this group's; each topic is named once."""

@@ -192,8 +192,13 @@ def test_a_retry_topic_that_is_deleted_while_no_bridge_runs_is_told_by_status_an
     assert gone(stack) == []
 
 
-def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_somebody_has_looked(stack: Stack):
+@pytest.mark.parametrize("refresh", [None, 100], ids=["the bridge sees it", "Kafka's client sees it first"])
+def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_somebody_has_looked(
+    stack: Stack, refresh: int | None
+):
     choose(stack, {"orders": {"commit": "completion"}})
+    if refresh is not None:
+        stack.environ["KAFKA_TOPIC_METADATA_REFRESH_INTERVAL_MS"] = str(refresh)
     stack.make_topics("orders", TIER)
     bridge = stack.bridge()
     with ledger(stack, "orders") as (_, account):
@@ -201,7 +206,7 @@ def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_someb
     source, tier = stack.topic("orders"), stack.topic(TIER)
     eventually(lambda: bridge.metric("bridge_parked_records", topic=source, tier=tier) == 3, 30)
     delete_topic(stack, TIER)
-    eventually(lambda: bridge.metric("bridge_log_changes_total", topic=tier, what="deleted") == 1, 60)
+    eventually(lambda: bridge.metric("bridge_log_changes_total", topic=tier, what="deleted") == 1, 30)
     (told,) = [words for words in json_of(stack, "status")["problems"] if "was deleted" in words]
     assert told.startswith(repr(tier))
     assert "up to 3 records" in told

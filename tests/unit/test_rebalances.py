@@ -1,0 +1,65 @@
+"""What is unsettled of partitions is known for a while after they were given up."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.kafka import TopicPartition
+from bridge.loop import rebalances
+from bridge.loop.rebalances import REMEMBERED_FOR, Rebalances
+from bridge.records.place import Place
+
+TIER = "orders.retry.5m"
+FIRST, SECOND = (TIER, 0), (TIER, 1)
+
+
+class Bridge:
+    """One with two partitions of a retry topic, and its assignment; Kafka's client does nothing."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.assigned: dict[Place, None] = dict.fromkeys([FIRST, SECOND])
+        self.low, self.committed, self.ends = {FIRST: 2, SECOND: 0}, {SECOND: 4}, {FIRST: 7, SECOND: 4}
+        before = SimpleNamespace(kafka=SimpleNamespace(ends=self.ends), clock=lambda: self.now)
+        parts: Any = SimpleNamespace(assignment=self, before=before)
+        committing: Any = SimpleNamespace(last=lambda wait: None)
+        self.consumer: Any = SimpleNamespace(incremental_unassign=lambda partitions: None)
+        self.rebalances = Rebalances(parts, committing)
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self.assigned)
+
+    def give_up(self, parts: Any, places: set[Place]) -> None:
+        for place in places:
+            for known in (self.assigned, self.low, self.committed, self.ends):
+                known.pop(place, None)
+
+
+@pytest.fixture
+def bridge(monkeypatch: pytest.MonkeyPatch) -> Bridge:
+    made = Bridge()
+    monkeypatch.setattr(rebalances, "give_up", made.give_up)
+    return made
+
+
+def test_what_is_unsettled_begins_at_the_commit_or_where_the_log_does(bridge: Bridge):
+    assert bridge.rebalances.unsettled({TIER}) == {FIRST: range(2, 7), SECOND: range(4, 4)}
+    assert bridge.rebalances.unsettled({"orders.retry.1h"}) == {}
+
+
+def test_what_kafka_has_taken_is_known_for_a_while(bridge: Bridge):
+    bridge.rebalances.on_lost(bridge.consumer, [TopicPartition(*FIRST)])
+    bridge.now += REMEMBERED_FOR
+    assert bridge.rebalances.unsettled({TIER}) == {FIRST: range(2, 7), SECOND: range(4, 4)}
+    bridge.rebalances.on_revoke(bridge.consumer, [TopicPartition(*SECOND)])
+    bridge.now += 1
+    assert bridge.rebalances.unsettled({TIER}) == {SECOND: range(4, 4)}
+
+
+def test_what_has_come_back_is_as_it_is_now(bridge: Bridge):
+    bridge.rebalances.on_revoke(bridge.consumer, [TopicPartition(*FIRST)])
+    bridge.assigned[FIRST] = None
+    bridge.low[FIRST], bridge.ends[FIRST] = 5, 9
+    assert bridge.rebalances.unsettled({TIER})[FIRST] == range(5, 9)
