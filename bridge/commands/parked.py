@@ -11,7 +11,8 @@ from typing import Any, Final
 from bridge.errors import KafkaUnavailable
 from bridge.ledger import OWN, Account, Fate, Ledger, LogBook
 from bridge.ledger.tally import Line, line
-from bridge.records.parked import Origin, origin_of
+from bridge.records.origin import Origin
+from bridge.records.parked import origin_of
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog

@@ -23,6 +23,8 @@ class Whose(NamedTuple):
 
     A topic that is made again, or whose log went back, has the same offsets again. `topic_id` is the log's id, as
     deliveries have it; a dead letter of an older version has none, and is told apart by the record's `timestamp`.
+    What was sent back and dies again has a letter for each time: `replayed` says how often it had been sent back, and
+    `again` by what it was asked to run though it was done.
     """
 
     partition: int
@@ -30,13 +32,16 @@ class Whose(NamedTuple):
     handler: str
     topic_id: str = ""
     timestamp: str = ""
+    replayed: int = 0
+    again: str = ""
 
     @classmethod
     def those_of(cls, delivery: Delivery) -> "tuple[Whose, Whose]":
         """What a dead letter of this delivery may say, of this version and of an older one."""
         message = delivery.message
         place = (message.partition, message.offset, delivery.handler)
-        return cls(*place, topic_id=delivery.topic_id), cls(*place, timestamp=_text(message.timestamp))
+        which = (delivery.attempts.replayed, delivery.again)
+        return cls(*place, delivery.topic_id, "", *which), cls(*place, "", _text(message.timestamp), *which)
 
     def is_of(self, topic_id: str) -> bool:
         """Whether it may be of the log with this id."""
@@ -78,7 +83,10 @@ def headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
         "origin_topic_id": delivery.topic_id,
         "handler": delivery.handler,
         "bridge_group": group,
+        "delivery_number": str(delivery.number),
+        **({"replay_again": delivery.again} if delivery.again else {}),
         **attempts_said(delivery),
+        **({"handlers_version": dead.version} if dead.version else {}),
         "reason": dead.reason,
         "error_class": failure.error_class,
         "error_message": failure.error_message,
@@ -119,11 +127,12 @@ def read(record: Record) -> DeadLetter | None:
         place = (int(found["origin_partition"]), int(found["origin_offset"]), found["handler"])
     except ValueError:
         return None
-    topic_id = found.get("origin_topic_id", "")
+    topic_id, timestamp = found.get("origin_topic_id", ""), found.get("origin_timestamp", "")
+    which = (number(found, "attempts_replayed"), found.get("replay_again", ""))
     return DeadLetter(
         place=f"{record.topic()}-{record.partition()}-{record.offset()}",
         topic=found["origin_topic"],
-        whose=Whose(*place, topic_id) if topic_id else Whose(*place, timestamp=found.get("origin_timestamp", "")),
+        whose=Whose(*place, topic_id, "" if topic_id else timestamp, *which),
         group=found["bridge_group"],
         runs=number(found, "attempts"),
         attempts=attempts_read(found) if "attempts_failed" in found else None,

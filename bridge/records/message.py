@@ -116,10 +116,15 @@ class Via(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Why a delivery is dead: decided, and perhaps not yet acknowledged by Kafka."""
+    """Why a delivery is dead: decided, and perhaps not yet acknowledged by Kafka.
+
+    Attributes:
+        version: of the handler's code that failed; empty where nobody knows it.
+    """
 
     reason: str
     failure: Failure
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ class Delivery:
         after: on an ordered topic, the offset of the one before it in its order, which had not ended when this one was
             parked behind it: it does not run before that.
         outgoing: what its handler sends, which has succeeded and does not run again, until Kafka has taken it.
+        again: by what a person asked that it run though it is done; empty: it does not.
     """
 
     message: Message
@@ -156,6 +162,7 @@ class Delivery:
     via: Via | None = None
     after: int | None = None
     outgoing: tuple[Outgoing, ...] = ()
+    again: str = ""
 
     @property
     def identity(self) -> str:

@@ -12,7 +12,7 @@ from bridge.records.message import Dead, Delivery, Message, Via
 from bridge.records.outgoing import Outgoing
 
 #: What is written of a delivery beside its record, where it is not nothing.
-_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due")
+_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again")
 
 
 class Told(NamedTuple):
@@ -74,7 +74,10 @@ def more_of(delivery: Delivery) -> dict[str, Any]:
 
 def with_dead(dead: Dead | None, more: Mapping[str, Any] | None) -> dict[str, Any]:
     """The same, and why it is dead, where it is."""
-    return {**(more or {}), **({} if dead is None else {"dead": {"reason": dead.reason, **dead.failure.to_data()}})}
+    if dead is None:
+        return dict(more or {})
+    version = {"version": dead.version} if dead.version else {}
+    return {**(more or {}), "dead": {"reason": dead.reason, **version, **dead.failure.to_data()}}
 
 
 def delivery_of(message: Message, handler: str, runs: int, more: Mapping[str, Any], via: Via | None = None) -> Delivery:
@@ -91,7 +94,7 @@ def delivery_of(message: Message, handler: str, runs: int, more: Mapping[str, An
         runs=runs,
         attempts=message.attempts,
         first_failed_at=int(more.get("first_failed_at") or 0) or None,
-        dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead)),
+        dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead), str(dead.get("version", ""))),
         publish_tries=int(more.get("publish_tries", 0)),
         error=str(more.get("error", "")),
         ended=str(more.get("ended") or ""),
@@ -99,6 +102,7 @@ def delivery_of(message: Message, handler: str, runs: int, more: Mapping[str, An
         via=None if via is None else via._replace(offset=int(more["via"])),
         after=int(more["after"]) if more.get("after") is not None else None,
         outgoing=tuple(map(Outgoing.from_data, more.get("outgoing") or ())),
+        again=str(more.get("again") or ""),
     )
 
 

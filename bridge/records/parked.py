@@ -6,7 +6,7 @@ the delivery that it was, of the one handler that it names.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bridge.kafka import Record, headers_of
 from bridge.records.added import RecordHeaders, added, apart, needed, number
@@ -14,6 +14,7 @@ from bridge.records.dead_letter import attempts_read, attempts_said
 from bridge.records.failure import Failure, cut
 from bridge.records.message import ERROR_LENGTH, Delivery, Header, Message, Via
 from bridge.records.naming import batch_id, origin
+from bridge.records.origin import OFFSETS, PARTITIONS, Origin
 
 #: Longest `error_message` of a record that waits, in characters; its dead letter will have one of its own.
 MESSAGE: Final = 500
@@ -28,13 +29,12 @@ _NAMES: Final = frozenset(
             "retry_timestamp",
             "retry_until",
             "retry_after",
+            "replay_again",
         ),
         *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
         *("error_class", "error_message", "first_failed_at", "failed_at"),
     }
 )
-#: Kafka's own bounds: partitions and offsets.
-_PARTITIONS, _OFFSETS = 2**31, 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,6 @@ class Parked:
     topic_id: str
     due: int
     failed_at: int
-
-
-class Origin(NamedTuple):
-    """Whose a record is: where its message first lay, the handler, the consumer group."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    offset: int
-    handler: str
-    group: str
 
 
 def headers(
@@ -93,6 +82,7 @@ def headers(
         "retry_timestamp": str(due) if due else "",
         "retry_until": "" if until is None else str(until),
         "retry_after": "" if delivery.after is None else str(delivery.after),
+        "replay_again": delivery.again,
         **attempts_said(delivery),
         "error_class": failure.error_class if failure else error_class,
         "error_message": cut(failure.error_message if failure else error_message, MESSAGE),
@@ -142,7 +132,7 @@ def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: st
     if not topic or not handler or not group:
         return None
     partition, offset = needed(ours, "origin_partition"), needed(ours, "origin_offset")
-    if partition >= _PARTITIONS or offset >= _OFFSETS:
+    if partition >= PARTITIONS or offset >= OFFSETS:
         return None
     source_id, attempts, runs = ours.get("origin_topic_id", ""), attempts_read(ours), number(ours, "attempts")
     message = Message(
@@ -170,6 +160,7 @@ def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: st
         due=until / 1000 if until > due else None,
         via=via,
         after=number(ours, "retry_after") if "retry_after" in ours else None,
+        again=ours.get("replay_again", ""),
     )
     return Parked(delivery, group, source_id, due, number(ours, "failed_at"))
 

@@ -219,6 +219,7 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
         "origin_topic_id",
         "handler",
         "bridge_group",
+        "delivery_number",
         "attempts",
         "attempts_failed",
         "attempts_lost",

@@ -1,5 +1,6 @@
 """A dead letter's headers: what is written is read back, and another producer's record is none of ours."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,19 @@ def test_a_dead_letter_of_an_earlier_log_is_not_a_deliverys_own():
     assert whose(delivery("earlier", 4), older=True) not in Whose.those_of(delivery("now"))
 
 
+def test_what_was_sent_back_and_dies_again_has_a_letter_of_its_own():
+    replayed = replace(delivery("now"), attempts=Attempts(replayed=1))
+    asked = replace(replayed, again="plan-7")
+    written = [whose(delivery("now")), whose(replayed), whose(asked)]
+    assert [[each in Whose.those_of(its) for each in written] for its in (delivery("now"), replayed, asked)] == [
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+    ]
+    # However often it was parked meanwhile, and with a retry the more.
+    assert written[1] in Whose.those_of(replace(replayed, number=9, attempts=Attempts(failed=3, replayed=1)))
+
+
 def test_a_dead_letter_that_names_no_log_may_be_of_the_log_there_is():
     assert whose(delivery("now")).is_of("now")
     assert whose(delivery("earlier"), older=True).is_of("now")
@@ -93,7 +107,7 @@ def test_what_was_written_is_read_back_whatever_headers_the_producer_gave(
     assert found == DeadLetter(
         place="orders.dlq-3-17",
         topic=topic,
-        whose=Whose(partition, offset, handler, "log"),
+        whose=Whose(partition, offset, handler, "log", replayed=attempts.replayed),
         group=group,
         runs=runs,
         attempts=attempts,
