@@ -12,8 +12,8 @@ from bridge.records.place import Place
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which it is remembered what was unsettled of partitions that were given up: Kafka's client may hear that a
-#: topic is deleted, and take its partitions, before the bridge sees it at its next look.
+#: Seconds for which it is remembered what was unsettled of partitions that were given up: Kafka's client may hear that
+#: a topic is deleted, and take its partitions, before the bridge sees it at its next look.
 REMEMBERED_FOR: Final = 30.0
 
 
