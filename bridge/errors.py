@@ -105,3 +105,11 @@ class NotDecided(BridgeError):
 
 class UnfitTopic(BridgeError):
     """A topic of ours would drop what is written to it before anybody has read it."""
+
+
+class DeskUnavailable(BridgeError):
+    """The dead letters' database could not be opened, or did not do what it was asked."""
+
+
+class DeskDatabaseNewer(DeskUnavailable):
+    """The dead letters' database was brought to a step that this version does not know."""

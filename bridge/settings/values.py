@@ -51,6 +51,10 @@ class FileSettings(BaseModel):
             handed off again if its task is nowhere.
         kafka_unknown_for: seconds that a delivery waits for a worker that knows its handler.
         kafka_ledger_days: days that fates are kept after the last write to their page.
+        kafka_deadletters_days: days after which a recorded dead letter that is resolved, discarded or archived leaves
+            the desk's database; open ones never do.
+        kafka_deadletters_archive: folder into which it goes then, as compressed JSON lines; none: to nothing.
+        kafka_deadletters_largest_value: bytes; of a larger value the database has the coordinates alone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,6 +78,9 @@ class FileSettings(BaseModel):
     kafka_stuck_after: float = Field(default=3_600, ge=1)
     kafka_unknown_for: float = Field(default=3_600, ge=0)
     kafka_ledger_days: float = Field(default=7, gt=0)
+    kafka_deadletters_days: float = Field(default=30, gt=0)
+    kafka_deadletters_archive: str | None = None
+    kafka_deadletters_largest_value: int = Field(default=1_000_000, ge=0)
 
 
 class EnvironmentSettings(BaseModel):
@@ -86,6 +93,7 @@ class EnvironmentSettings(BaseModel):
     WORKER_METRICS_PORT: int = Field(default=8091, ge=0, le=65535)
     WORKER_LOG_FORMAT: Literal["text", "json"] = "text"
     LEDGER_URL: str = Field(default="", repr=False)
+    DEADLETTERS_DATABASE_URL: str = Field(default="sqlite:///deadletters.db", repr=False)
 
 
 @dataclass(frozen=True)

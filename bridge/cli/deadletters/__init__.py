@@ -1,0 +1,1 @@
+"""`bridge deadletters` and its commands."""

@@ -1,0 +1,41 @@
+"""The desk's door: what its commands, and its console, may ask of it and have it do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from celery import Celery
+
+from bridge.deadletters.store.database import Database
+from bridge.handlers import Routes
+from bridge.settings import Settings
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The dead letters of one group, in one database.
+
+    Attributes:
+        app: whose tasks the handlers are: their codecs and models say what a value is.
+    """
+
+    app: Celery
+    settings: Settings
+    routes: Routes
+    database: Database
+
+    @classmethod
+    @contextmanager
+    def opened(cls, app: Celery, settings: Settings, routes: Routes) -> Iterator[Self]:
+        """The desk with its tables as this version needs them.
+
+        Raises:
+            DeskUnavailable: the database could not be opened, or its tables not be made.
+        """
+        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+        try:
+            database.migrate()
+            yield cls(app, settings, routes, database)
+        finally:
+            database.close()

@@ -1,0 +1,167 @@
+"""A dead letter as the desk has it: ours or somebody else's, and what it has in common with others (pure)."""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bridge.records.attempts import Attempts
+from bridge.records.message import Header, Headers
+
+
+class Status(StrEnum):
+    """Where a dead letter stands."""
+
+    OPEN = "open"
+    REPLAYING = "replaying"
+    RESOLVED = "resolved"
+    DISCARDED = "discarded"
+    ARCHIVED = "archived"
+
+
+#: Of what nobody need do anything any more: cleaned up after a while.
+ENDED: Final = (Status.RESOLVED, Status.DISCARDED, Status.ARCHIVED)
+
+
+class Group(NamedTuple):
+    """Failures that are one thing to mend.
+
+    Attributes:
+        place: the first frame of the user's code that raised it, without a line number: `orders/bank.py:pay`.
+    """
+
+    handler: str
+    error_class: str
+    place: str
+
+    @property
+    def digest(self) -> bytes:
+        """What it is known by in the database."""
+        return digest(*self)
+
+
+class Kind(NamedTuple):
+    """What letters have in common that is asked for.
+
+    Attributes:
+        origin: "bridge", or who else wrote it (bridge.records.foreign).
+        consumer_group: that handed it off; of others' letters a consumer group's or a connector's name.
+        version: of the code that failed.
+    """
+
+    group: Group
+    topic: str
+    origin: str
+    consumer_group: str
+    reason: str
+    version: str
+
+    @property
+    def digest(self) -> bytes:
+        """What it is known by in the database."""
+        return digest(*self.group, *self[1:])
+
+
+class Identity(NamedTuple):
+    """Whose delivery a letter is: one row of the database.
+
+    Attributes:
+        handler: of others' letters, "".
+        topic: the source; where a letter does not say it, the dead-letter topic in which it lies.
+    """
+
+    consumer_group: str
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    handler: str
+
+    @property
+    def digest(self) -> bytes:
+        """What it is known by in the database."""
+        return digest(*map(str, self))
+
+    def __str__(self) -> str:
+        """`orders-3-1234:orders.handlers.charge`, as deliveries are named."""
+        place = f"{self.topic}-{self.partition}-{self.offset}"
+        return f"{place}:{self.handler}" if self.handler else place
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record of a dead-letter topic, read.
+
+    Attributes:
+        identity: whose delivery it is.
+        kind: what it has in common with others.
+        key, value: as produced.
+        headers: the producer's own.
+        timestamp: of the source record, in ms since the epoch, where it has one.
+        number: how often its delivery was parked or replayed.
+        runs: how often the handler ran for it.
+        attempts: what became of that.
+        first_failed_at, failed_at: ms since the epoch.
+        topic, partition, offset: where the letter itself lies.
+    """
+
+    identity: Identity
+    kind: Kind
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    number: int
+    runs: int
+    attempts: Attempts
+    error_message: str
+    traceback: str
+    first_failed_at: int
+    failed_at: int
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def value_size(self) -> int:
+        """Bytes of its value; -1: a tombstone."""
+        return -1 if self.value is None else len(self.value)
+
+
+def digest(*parts: str) -> bytes:
+    """16 bytes that stand for these, in this order."""
+    made = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        said = part.encode("utf-8", "surrogateescape")
+        made.update(struct.pack(">I", len(said)) + said)
+    return made.digest()
+
+
+def key_digest(key: bytes | None) -> int | None:
+    """A number that stands for a key, for an index; `None` for no key."""
+    if key is None:
+        return None
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big", signed=True)
+
+
+def packed(headers: Sequence[Header]) -> bytes:
+    """Headers as one value, byte for byte."""
+    return b"".join(_sized(name.encode("utf-8", "surrogateescape")) + _sized(value) for name, value in headers)
+
+
+def unpacked(headers: bytes) -> Headers:
+    """What `packed` made."""
+    found: list[bytes | None] = []
+    at = 0
+    while at < len(headers):
+        (size,) = struct.unpack_from(">i", headers, at)
+        found.append(None if size < 0 else headers[at + 4 : at + 4 + size])
+        at += 4 + max(size, 0)
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return tuple(((name or b"").decode("utf-8", "surrogateescape"), value) for name, value in pairs)
+
+
+def _sized(part: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part

@@ -1,0 +1,1 @@
+"""The desk's database: the only SQL of the desk."""

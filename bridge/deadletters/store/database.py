@@ -1,0 +1,176 @@
+"""The way to the desk's database: opened, migrated, and every error of it with an advice."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from bridge.deadletters.store import migrating
+from bridge.errors import DeskDatabaseNewer, DeskUnavailable
+
+#: The databases that the desk is tested on.
+DIALECTS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
+#: Seconds to wait for a connection, and for another's write of a SQLite file.
+CONNECT_WITHIN: Final = 5
+LOCKED_FOR: Final = 30
+#: Seconds after which PostgreSQL gives up a statement: a database that hangs must be noticed.
+STATEMENT_WITHIN: Final = 60
+
+_ADVICE: Final = (
+    ("database or disk is full", "its disk is full: make room; nothing is recorded until then"),
+    ("no space left", "its disk is full: make room; nothing is recorded until then"),
+    ("database is locked", "another process writes for long: see which (a backup, a cleanup), and try again"),
+    ("readonly database", "the file, or its folder, may not be written by this user"),
+    ("unable to open database file", "its folder must exist, and be writable by this user"),
+    ("password authentication failed", "check user and password"),
+    ("does not exist", "create it (createdb), or mend the name"),
+    ("too many clients", "raise max_connections, or let fewer processes connect"),
+    ("canceling statement due to statement timeout", "see what keeps it busy (pg_stat_activity), and try again"),
+    ("connection", "start it or mend the network, and try again"),
+)
+
+
+class Database:
+    """One database with the desk's tables, in SQLite or PostgreSQL.
+
+    Parameters:
+        url: SQLAlchemy's form; `postgresql://` goes by psycopg.
+
+    Attributes:
+        name: the database, without a password.
+        dialect: "sqlite" or "postgresql".
+
+    Raises:
+        DeskUnavailable: the address is none, or names a database that the desk does not work with.
+    """
+
+    def __init__(self, url: str) -> None:
+        made = _checked(url)
+        self.name = made.render_as_string(hide_password=True)
+        self.dialect = made.get_backend_name()
+        self._engine = _engine(made)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def migrate(self) -> None:
+        """Make the tables, or bring them to what this version needs; one process at a time.
+
+        Raises:
+            DeskDatabaseNewer: a newer version of the desk has been here.
+            DeskUnavailable: the database did not do it.
+        """
+        with self.writing() as connection:
+            current = migrating.revision(connection)
+            if current is not None and not migrating.known(current):
+                raise DeskDatabaseNewer(
+                    f"The dead letters' database ({self.name}) is at step {current}, which this version does not know: "
+                    "a newer version of celery-kafka-bridge has been here. Use that one."
+                )
+            migrating.migrate(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads.
+
+        Raises:
+            DeskUnavailable: the database did not answer.
+        """
+        with self._explained("read"), self._engine.connect() as connection:
+            connection = connection.execution_options(desk_writes=False)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes, committed at its end; on SQLite the only one at a time.
+
+        Raises:
+            DeskUnavailable: the database did not do it; whether a commit that was under way happened is not known.
+        """
+        with self._explained("written"), self._engine.connect() as connection:
+            connection = connection.execution_options(desk_writes=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, OSError, sqlite3.Error) as error:
+            raise DeskUnavailable(
+                f"The dead letters' database ({self.name}, DEADLETTERS_DATABASE_URL) could not be {doing}: "
+                f"{said(error)}."
+            ) from error
+
+
+def said(error: BaseException) -> str:
+    """What went wrong in a line, and what to do; without the statement and its values, which may be payloads."""
+    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    line = " ".join(str(original).split())[:300].rstrip(". ") or type(original).__name__
+    advice = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
+    return f"{line}; {advice}"
+
+
+def _checked(url: str) -> URL:
+    try:
+        made = make_url(url)
+    except ArgumentError:
+        # Its text may hold a part of the password.
+        raise DeskUnavailable(
+            "DEADLETTERS_DATABASE_URL is no address of a database: write postgresql://user:password@host/database, "
+            "the password URL-encoded, or sqlite:////path/to/file."
+        ) from None
+    backend = made.get_backend_name()
+    if backend not in DIALECTS:
+        raise DeskUnavailable(
+            f"DEADLETTERS_DATABASE_URL names a {backend} database: dead letters go into PostgreSQL or SQLite."
+        )
+    return made.set(drivername=DIALECTS[backend]) if made.drivername in DIALECTS else made
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() == "sqlite":
+            return _sqlite(url)
+        options = f"-c statement_timeout={STATEMENT_WITHIN * 1000} -c lock_timeout={LOCKED_FOR * 1000}"
+        arguments = {"connect_timeout": CONNECT_WITHIN, "options": options, "application_name": "bridge deadletters"}
+        return create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, connect_args=arguments)
+    except (NoSuchModuleError, ImportError) as error:
+        raise DeskUnavailable(
+            f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}): "
+            "pip install 'celery-kafka-bridge[deadletters,postgresql]'."
+        ) from None
+
+
+def _sqlite(url: URL) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": LOCKED_FOR, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: sqlite3.Connection, _record: Any) -> None:
+        # Transactions are begun by us (below): the module begins none before a SELECT or a CREATE.
+        connection.isolation_level = None
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        # A transaction that reads first and writes then would fail where another has written between the two.
+        writes = connection.get_execution_options().get("desk_writes", True)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def holds(connection: Connection, name: str, value: str) -> str:
+    """What the database has noted under a name; `value` is noted where there is nothing yet."""
+    row = {"name": name, "value": value}
+    connection.execute(
+        text("INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"), row
+    )
+    return str(connection.execute(text("SELECT value FROM facts WHERE name = :name"), {"name": name}).scalar_one())

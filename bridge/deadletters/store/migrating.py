@@ -1,0 +1,57 @@
+"""The desk's tables are made, and brought to what this version needs, by Alembic."""
+
+from typing import Final
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from bridge.deadletters.store.schema import metadata
+
+#: Of this application, as a lock in PostgreSQL: two processes that start together must not both make the tables.
+_LOCK: Final = 0x6272_6467_6465_736B
+#: Where Alembic notes which steps were taken.
+TABLE: Final = "desk_version"
+
+
+def revision(connection: Connection) -> str | None:
+    """The step that a database has come to; `None`: it has no tables of the desk."""
+    return MigrationContext.configure(connection, opts={"version_table": TABLE}).get_current_revision()
+
+
+def newest() -> str:
+    """The step that this version of the desk needs."""
+    return str(ScriptDirectory.from_config(_config(None)).get_current_head())
+
+
+def known(step: str) -> bool:
+    """Whether a step is one of this version's: if not, a newer version of the desk has been here."""
+    return any(script.revision == step for script in ScriptDirectory.from_config(_config(None)).walk_revisions())
+
+
+def migrate(connection: Connection, to: str = "head") -> None:
+    """Bring the tables to a step, in the connection's transaction; one process at a time."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    current = revision(connection)
+    if to == "head" and current == newest():
+        return
+    steps = [script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()]
+    down = to == "base" or (current in steps and to in steps and steps.index(to) > steps.index(str(current)))
+    (command.downgrade if down else command.upgrade)(_config(connection), to)
+
+
+def differences(connection: Connection) -> list[object]:
+    """How the tables differ from those that this version works with; none where all steps were taken."""
+    context = MigrationContext.configure(connection, opts={"version_table": TABLE})
+    return list(compare_metadata(context, metadata))
+
+
+def _config(connection: Connection | None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", "bridge.deadletters.store:migrations")
+    config.attributes["connection"] = connection
+    return config

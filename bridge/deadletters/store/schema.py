@@ -1,0 +1,283 @@
+"""The desk's tables.
+
+What many letters have in common is stored once: a *kind* is what failed, where and how; filters and groups are answered
+from kinds, which are few, and counts from *tallies*, which every change of a status keeps in its own transaction. So no
+question scans `letters`. Times are milliseconds since the epoch, as Kafka's are.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+#: SQLite numbers rows by itself where the primary key is an INTEGER.
+_NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _id() -> Column[int]:
+    return Column("id", _NUMBER, primary_key=True, autoincrement=True)
+
+
+#: One row a fact about the database itself: which Kafka its letters are of.
+facts = Table("facts", metadata, Column("name", String(50), primary_key=True), Column("value", Text, nullable=False))
+
+#: Failures that are one thing to mend: handler, class of the exception, and the place that raised it.
+groups = Table(
+    "groups",
+    metadata,
+    _id(),
+    Column("digest", LargeBinary(16), nullable=False, unique=True),
+    Column("handler", Text, nullable=False),
+    Column("error_class", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False, index=True),
+    # Mended in this version of the handlers' code: its letters go back once workers report it.
+    Column("fixed_in", Text),
+    Column("fixed_at", BigInteger),
+    Column("fixed_by", Text),
+    # The plan by which they went back, and when one of them failed again in that version.
+    Column("fixed_plan", _NUMBER),
+    Column("regressed_at", BigInteger),
+    # An id that was deleted is never another's.
+    sqlite_autoincrement=True,
+)
+
+#: What letters have in common that is asked for.
+kinds = Table(
+    "kinds",
+    metadata,
+    _id(),
+    Column("digest", LargeBinary(16), nullable=False, unique=True),
+    Column("group_id", _NUMBER, ForeignKey("groups.id"), nullable=False, index=True),
+    Column("handler", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    # "bridge", or who else wrote it (bridge.records.foreign).
+    Column("origin", String(20), nullable=False),
+    # The consumer group that handed it off; a connector's name.
+    Column("consumer_group", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("error_class", Text, nullable=False),
+    Column("version", Text, nullable=False),
+)
+
+#: How many letters of a kind have a status; kept by whoever changes one, in the same transaction.
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("kind_id", _NUMBER, ForeignKey("kinds.id"), primary_key=True, autoincrement=False),
+    Column("status", String(10), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+)
+
+#: How many failures of a kind fell into an hour (of Unix time).
+hours = Table(
+    "hours",
+    metadata,
+    Column("kind_id", _NUMBER, ForeignKey("kinds.id"), primary_key=True, autoincrement=False),
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("count", BigInteger, nullable=False),
+)
+
+#: Tracebacks, each once: all letters of a fault have the same, their messages apart.
+tracebacks = Table(
+    "tracebacks",
+    metadata,
+    _id(),
+    Column("digest", LargeBinary(16), nullable=False, unique=True),
+    Column("text", Text, nullable=False),
+)
+
+#: One row a delivery that is or was a dead letter, as it failed last.
+letters = Table(
+    "letters",
+    metadata,
+    _id(),
+    # Of its identity: consumer group, source topic and its log, partition, offset, handler.
+    Column("digest", LargeBinary(16), nullable=False, unique=True),
+    Column("kind_id", _NUMBER, ForeignKey("kinds.id"), nullable=False),
+    Column("status", String(10), nullable=False),
+    Column("status_at", BigInteger, nullable=False),
+    Column("topic_id", Text, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("timestamp", BigInteger),
+    Column("key", LargeBinary),
+    # 8 bytes of the key's digest, as a number: keys may be too long for an index.
+    Column("key_digest", BigInteger),
+    # NULL where `value_size` is above the limit (it is read from Kafka on demand), or -1: a tombstone.
+    Column("value", LargeBinary),
+    Column("value_size", BigInteger, nullable=False),
+    # The producer's own, as bridge.deadletters.letter packs them.
+    Column("headers", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("runs", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("postponed", Integer, nullable=False),
+    Column("replayed", Integer, nullable=False),
+    Column("error_message", Text, nullable=False),
+    Column("traceback_id", _NUMBER, ForeignKey("tracebacks.id")),
+    Column("first_failed_at", BigInteger, nullable=False),
+    Column("failed_at", BigInteger, nullable=False),
+    Column("recorded_at", BigInteger, nullable=False),
+    # Where its last record lies.
+    Column("letter_topic", Text, nullable=False),
+    Column("letter_partition", Integer, nullable=False),
+    Column("letter_offset", BigInteger, nullable=False),
+    # How often it lies there: a crash may have written it twice.
+    Column("occurrences", Integer, nullable=False),
+    # How often it died: once, and again after replays (`failures` has the ones before the last).
+    Column("failures", Integer, nullable=False),
+    # The plan that sends it back, while it is "replaying"; else the last one that did.
+    Column("plan_id", _NUMBER),
+    Index("ix_letters_kind", "kind_id", "status", "failed_at", "id"),
+    Index("ix_letters_status", "status", "failed_at", "id"),
+    Index("ix_letters_failed", "failed_at", "id"),
+    Index("ix_letters_place", "partition", "offset"),
+    Index("ix_letters_key", "key_digest", "failed_at"),
+    Index("ix_letters_ended", "status", "status_at"),
+    Index(
+        "ix_letters_replaying",
+        "plan_id",
+        "id",
+        sqlite_where=text("status = 'replaying'"),
+        postgresql_where=text("status = 'replaying'"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+#: How a letter failed before it failed as it did last.
+failures = Table(
+    "failures",
+    metadata,
+    Column("letter_id", _NUMBER, ForeignKey("letters.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("kind_id", _NUMBER, ForeignKey("kinds.id"), nullable=False),
+    Column("failed_at", BigInteger, nullable=False),
+    Column("error_message", Text, nullable=False),
+    Column("traceback_id", _NUMBER, ForeignKey("tracebacks.id")),
+    Column("runs", Integer, nullable=False),
+    Column("letter_topic", Text, nullable=False),
+    Column("letter_partition", Integer, nullable=False),
+    Column("letter_offset", BigInteger, nullable=False),
+    # The plan whose replay failed then.
+    Column("plan_id", _NUMBER),
+)
+
+#: Values that were sent in the place of a letter's own, which stays as it is.
+edits = Table(
+    "edits",
+    metadata,
+    _id(),
+    Column("letter_id", _NUMBER, ForeignKey("letters.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("plan_id", _NUMBER, nullable=False, index=True),
+    Column("at", BigInteger, nullable=False),
+    Column("by", Text, nullable=False),
+    # "edit", "patch" or "upgrade".
+    Column("how", String(10), nullable=False),
+    # NULL: a tombstone.
+    Column("value", LargeBinary),
+    sqlite_autoincrement=True,
+)
+
+#: How far dead-letter topics are recorded, written with what was recorded: so no record counts twice.
+positions = Table(
+    "positions",
+    metadata,
+    Column("topic", Text, primary_key=True),
+    Column("topic_id", String(40), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("next", BigInteger, nullable=False),
+    # Records that Kafka dropped before they were recorded (retention).
+    Column("missed", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+#: What was asked for, with the letters that it is about frozen (`items`), and how far it is.
+plans = Table(
+    "plans",
+    metadata,
+    _id(),
+    # "replay", "discard", "archive", "copy", "redrive".
+    Column("what", String(10), nullable=False),
+    Column("state", String(10), nullable=False, index=True),
+    Column("by", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+    # As JSON: the filter or ids that were asked for, the options (rate, canary, target), what was counted.
+    Column("asked", Text, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("counts", Text, nullable=False),
+    # Why it stopped, if it did.
+    Column("stopped", Text, nullable=False, server_default=""),
+    Column("wave", Integer, nullable=False, server_default="0"),
+    Column("began_at", BigInteger),
+    Column("ended_at", BigInteger),
+    # The process that applies it, and until when nobody else may.
+    Column("leased_by", Text),
+    Column("leased_until", BigInteger),
+    sqlite_autoincrement=True,
+)
+
+#: One row a delivery of a plan.
+items = Table(
+    "items",
+    metadata,
+    Column("plan_id", _NUMBER, ForeignKey("plans.id"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    # NULL for what was never a letter (a redrive): then `place` says which delivery.
+    Column("letter_id", _NUMBER, index=True),
+    Column("place", Text),
+    # How often the letter had died when the plan was made: one that has died since is not the one that was seen.
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("wave", SmallInteger, nullable=False, server_default="0"),
+    # "waiting" → "claimed" → "sent" → an outcome: "done", "dead", "discarded", "unknown"; or "skipped", "refused".
+    Column("state", String(10), nullable=False),
+    Column("why", Text, nullable=False, server_default=""),
+    Column("number", Integer),
+    Column("sent_topic", Text),
+    Column("sent_partition", Integer),
+    Column("sent_offset", BigInteger),
+    Column("sent_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Index("ix_items_state", "plan_id", "state", "position"),
+)
+
+#: Who did what, when: never deleted, also when the letter is.
+trail = Table(
+    "trail",
+    metadata,
+    _id(),
+    Column("at", BigInteger, nullable=False, index=True),
+    Column("by", Text, nullable=False),
+    # "note", "replay", "discard", "fixed", …
+    Column("what", String(20), nullable=False),
+    Column("said", Text, nullable=False),
+    Column("letter_id", _NUMBER, index=True),
+    # The letter in words, for when its row is gone: `orders-3-1234:orders.handlers.charge`.
+    Column("letter", Text, nullable=False, server_default=""),
+    Column("group_id", _NUMBER, index=True),
+    Column("plan_id", _NUMBER, index=True),
+    sqlite_autoincrement=True,
+)

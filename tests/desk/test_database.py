@@ -1,0 +1,72 @@
+"""The desk's database: how it is made, brought to a step, and what it says when it does not answer."""
+
+import threading
+
+import pytest
+
+from bridge.deadletters.store import migrating
+from bridge.deadletters.store.database import Database
+from bridge.errors import DeskDatabaseNewer, DeskUnavailable
+
+
+def test_an_empty_database_gets_the_tables_that_this_version_works_with(database):
+    with database.reading() as connection:
+        assert migrating.revision(connection) == migrating.newest()
+        assert migrating.differences(connection) == []
+
+
+def test_a_database_that_has_its_tables_is_left_as_it_is(database):
+    database.migrate()
+    with database.reading() as connection:
+        assert migrating.differences(connection) == []
+
+
+def test_all_steps_can_be_taken_back_and_taken_again(database):
+    with database.writing() as connection:
+        migrating.migrate(connection, "base")
+    with database.reading() as connection:
+        assert migrating.revision(connection) is None
+    database.migrate()
+    with database.reading() as connection:
+        assert migrating.differences(connection) == []
+
+
+def test_processes_that_start_together_make_the_tables_once(database_url):
+    failed = []
+
+    def begin() -> None:
+        try:
+            database = Database(database_url)
+            database.migrate()
+            database.close()
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_a_database_of_a_newer_version_is_refused_with_what_to_do(database):
+    with database.writing() as connection:
+        connection.exec_driver_sql(f"UPDATE {migrating.TABLE} SET version_num = '9999'")
+    with pytest.raises(DeskDatabaseNewer, match="newer version of celery-kafka-bridge"):
+        database.migrate()
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:s3cret@127.0.0.1:1/letters", "no address: s3cret", "mysql://me:s3cret@h/d"]
+)
+def test_what_is_said_of_a_database_has_no_password(url):
+    with pytest.raises(DeskUnavailable) as refused:
+        Database(url).migrate()
+    assert "DEADLETTERS_DATABASE_URL" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_folder_that_is_missing_is_said_with_what_to_do(tmp_path):
+    with pytest.raises(DeskUnavailable, match="its folder must exist"):
+        Database(f"sqlite:///{tmp_path}/missing/letters.db").migrate()
