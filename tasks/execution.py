@@ -22,6 +22,7 @@ from tasks.halting import Halting
 from tasks.judging import Judging, cause_of
 from tasks.limits import watchdog
 from tasks.logs import about
+from tasks.onward import onward
 from tasks.pace import Laps
 from tasks.policy import PERMANENT, Again, Bury, Drop, Halt
 from tasks.returning import Returning
@@ -221,7 +222,7 @@ class Execution:
 
     def _done(self, delivery: Delivery) -> None:
         """Its handler has succeeded: it is done when what that sends is published."""
-        unsent = self._sending.take(delivery)
+        unsent = self._sending.take(delivery, onward(self._task.app, self._batch, delivery))
         if unsent is None:
             self._settle(delivery)
             return

@@ -39,10 +39,16 @@ class Unsent:
     outgoing: tuple[Outgoing, ...]
 
     @classmethod
-    def of(cls, delivery: Delivery) -> "Unsent | None":
-        """What is to be published for it; `None`: nothing."""
+    def of(cls, delivery: Delivery, onward: Outgoing | None = None) -> "Unsent | None":
+        """What is to be published for it; `None`: nothing.
+
+        Parameters:
+            onward: by what it goes on to the next handler of its sequence.
+        """
         outbox = delivery.message.outbox
         found = delivery.outgoing if outbox is None else (*delivery.outgoing, *outbox.left())
+        if onward is not None and onward not in found:
+            found = (*found, onward)
         return cls(delivery, tuple(found)) if found else None
 
     @property
@@ -72,9 +78,13 @@ class Sending:
         waited = time.monotonic() - self._published_at
         return bool(self._unsent) and not self._refused and waited >= PUBLISH_EVERY
 
-    def take(self, delivery: Delivery) -> Unsent | None:
-        """What is to be published for a delivery before it is done, kept for `publish`; `None`: nothing."""
-        unsent = Unsent.of(delivery)
+    def take(self, delivery: Delivery, onward: Outgoing | None = None) -> Unsent | None:
+        """What is to be published for a delivery before it is done, kept for `publish`; `None`: nothing.
+
+        Parameters:
+            onward: by what it goes on to the next handler of its sequence.
+        """
+        unsent = Unsent.of(delivery, onward)
         if unsent is not None:
             self._unsent.append(unsent)
         return unsent

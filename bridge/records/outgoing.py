@@ -24,7 +24,7 @@ class Outgoing:
     """One message that a handler sends.
 
     Attributes:
-        id: what its `message_id` header says.
+        id: what its `message_id` header says; empty: it has none, as it is none of the handler's own.
     """
 
     topic: str

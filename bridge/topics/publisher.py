@@ -215,8 +215,9 @@ class Publisher:
 
 
 def _letter_of(whose: str, outgoing: Outgoing) -> Letter:
-    headers: RecordHeaders = [*outgoing.headers, (ID, outgoing.id.encode())]
-    return Letter(outgoing.topic, -1, outgoing.key, outgoing.value, headers, whose, "a message that its handler sends")
+    own: RecordHeaders = [(ID, outgoing.id.encode())] if outgoing.id else []
+    what = "a message that its handler sends" if own else "its way on to the next handler"
+    return Letter(outgoing.topic, -1, outgoing.key, outgoing.value, [*outgoing.headers, *own], whose, what)
 
 
 def _is_large(failed: PublishFailed | None) -> bool:

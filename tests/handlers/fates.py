@@ -28,7 +28,7 @@ def act(name: str, order: Any, message: Message) -> None:
     """`{"sleep": s}` takes so long; `{"hold": "path"}` until that file is there; `{"dead": true}` dies; `{"fail": n}`
     fails n times; `{"kill": n}` kills its process n times; `{"until": "path"}` fails until that file is there; a
     handler's name before a word makes it that one's. `{"stop": "path"}` halts the topic until that file is there, and
-    `{"leave": "path"}` by the option `stop_for`."""
+    `{"leave": "path"}` by the option `stop_for`; `{"mend": "path"}` dies until it is there."""
     said = order if isinstance(order, dict) else {}
     said = {**said, **said.get(name, {})}
     note(name, message, order, "begun")
@@ -40,7 +40,7 @@ def act(name: str, order: Any, message: Message) -> None:
         raise StopConsuming("the bank books twice")
     if "leave" in said and not Path(said["leave"]).exists():
         raise BankShut("as it says")
-    if said.get("dead"):
+    if said.get("dead") or ("mend" in said and not Path(said["mend"]).exists()):
         raise DeadLetter("as it says")
     if message.attempt <= said.get("fail", 0):
         raise ConnectionError("as it says")

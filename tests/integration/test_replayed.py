@@ -1,0 +1,120 @@
+"""What a person sends back runs at the handler that failed and at no other, begins anew there, and its end is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.ledger import OWN, Account, Fate, Ledger, LogBook
+from bridge.records.attempts import Attempts
+from tests.processes import Stack, eventually
+from tests.promises import all_settled, choose, ledger, letters, send_back
+
+COMPLETION = {"commit": "completion"}
+STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
+TOPICS: dict[str, dict[str, Any]] = {
+    "odd": COMPLETION,
+    "keyed": {**COMPLETION, "order": "key"},
+    "line": {**COMPLETION, "order": "partition"},
+    "steps": {**COMPLETION, "order": "key", "sequence": STEPS},
+}
+#: Each failure of tests/handlers/fates.py waits in a retry topic.
+PARKS = {"kafka_park_after": 0.2, "kafka_retry_tiers": (1,)}
+
+
+def fate(fates: Ledger, account: Account, offset: int) -> Fate:
+    (found,) = fates.fates_of([(account, [offset])])
+    return Fate(found[0])
+
+
+def fate_of_replay(stack: Stack, topic: str, offset: int) -> Fate:
+    """Of a record of the replay topic, where it lies."""
+    with ledger(stack, f"{topic}.replay") as (fates, account):
+        log = LogBook(fates).log_id(account.topic, account.topic_id, 0)
+        return fate(fates, Account(OWN, account.topic, log, 0), offset)
+
+
+def start(stack: Stack, *topics: str, **settings: Any) -> None:
+    choose(stack, {name: TOPICS[name] for name in topics}, **settings)
+    stack.make_topics(*topics)
+    stack.worker(wait=False)
+    stack.bridge()
+
+
+@pytest.mark.parametrize("topic", ["odd", "keyed", "line"])
+def test_it_runs_at_the_handler_that_failed_alone_and_is_done_at_both_fates(stack: Stack, tmp_path: Path, topic: str):
+    mended = tmp_path / "mended"
+    start(stack, topic)
+    (dead, *others) = stack.produce(topic, {topic: {"mend": str(mended)}}, 1, 2, key=b"k", headers=[("trace", b"1")])
+    (letter,) = letters(stack, topic, 1)
+    eventually(lambda: set(others) <= set(stack.done(topic)), 30, "it holds back no other")
+    mended.touch()
+    send_back(stack, topic, letter)
+    eventually(lambda: dead in stack.done(topic), 20)
+    found = all_settled(stack, topic, done=6 if topic == "odd" else 3, letters=1)
+    assert found["deaths"] == []
+    with ledger(stack, topic) as (fates, account):
+        assert fate(fates, account, letter.origin.offset) is Fate.DONE
+    assert fate_of_replay(stack, topic, 0) is Fate.DONE
+    runs = [(run.handler, run.outcome, run.attempt) for run in stack.runs(coordinates=dead) if run.handler == topic]
+    assert runs == [(topic, "begun", 1), (topic, "begun", 2), (topic, "done", 2)]
+    (done,) = [run for run in stack.runs(topic, dead) if run.outcome == "done"]
+    assert (done.key, done.headers, done.attempts) == (b"k", (("trace", b"1"),), Attempts(replayed=1)._asdict())
+
+
+@pytest.mark.parametrize("parks", [False, True], ids=["retried by Celery", "parked meanwhile"])
+@pytest.mark.parametrize(
+    ("said", "reason", "failed", "lost"),
+    [({"dead": True}, "permanent", 1, 0), ({"until": "/nowhere"}, "exhausted", 6, 0), ({"kill": 9}, "poison", 0, 3)],
+    ids=["permanent", "exhausted", "poison"],
+)
+def test_what_dies_again_has_had_all_its_retries_and_a_letter_of_its_own(
+    stack: Stack, said: dict[str, Any], reason: str, failed: int, lost: int, parks: bool
+):
+    start(stack, "keyed", **(PARKS if parks else {}))
+    stack.produce("keyed", said, key=b"k")
+    (first,) = letters(stack, "keyed", 1, 60)
+    send_back(stack, "keyed", first)
+    first, second = letters(stack, "keyed", 2, 60)
+    assert [(each.origin, each.reason, each.value) for each in (first, second)] == [
+        (first.origin, reason, first.value)
+    ] * 2
+    assert (first.attempts, second.attempts) == (Attempts(failed, lost), Attempts(failed, lost, replayed=1))
+    assert second.number > first.number
+    assert second.runs == 2 * first.runs
+    assert second.first_failed_at > first.failed_at
+    with ledger(stack, "keyed") as (fates, account):
+        assert fate(fates, account, 0) is Fate.DEAD
+    eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 10)
+
+
+def test_in_a_sequence_it_goes_on_from_there_with_the_value_that_was_sent(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "steps")
+    (dead, other) = stack.produce("steps", {"second": {"mend": str(mended)}}, 1, key=b"k", headers=[("trace", b"1")])
+    (letter,) = letters(stack, "steps", 1)
+    eventually(lambda: other in stack.done("third"), 20)
+    send_back(stack, "steps", letter, b'{"n": "mended"}')
+    eventually(lambda: dead in stack.done("third"), 20)
+    all_settled(stack, "steps", done=6, letters=1)
+    runs = [run for run in stack.runs(coordinates=dead) if run.outcome == "done"]
+    assert [run.handler for run in runs] == ["first", "second", "third"]
+    assert [run.value for run in runs[1:]] == [{"n": "mended"}] * 2
+    assert (runs[2].key, runs[2].headers, runs[2].attempts) == (
+        b"k",
+        (("trace", b"1"),),
+        Attempts(replayed=1)._asdict(),
+    )
+
+
+def test_in_a_sequence_what_dies_further_on_has_a_letter_of_its_own_from_which_it_goes_on(stack: Stack):
+    start(stack, "steps", **PARKS)
+    (dead,) = stack.produce("steps", {"first": {"dead": True}}, key=b"k")
+    (first,) = letters(stack, "steps", 1)
+    send_back(stack, "steps", first, b'{"second": {"until": "/nowhere"}}')
+    first, second = letters(stack, "steps", 2, 60)
+    assert (second.origin.handler, second.reason, second.attempts) == (STEPS[1], "exhausted", Attempts(6, replayed=1))
+    assert stack.done("third") == []
+    send_back(stack, "steps", second, b"{}")
+    eventually(lambda: dead in stack.done("third"), 20)
+    all_settled(stack, "steps", done=3, letters=2)

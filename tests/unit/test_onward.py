@@ -1,0 +1,44 @@
+"""What was sent back goes on to the next handler of its sequence, once, and what was not sent back does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.records.attempts import Attempts
+from bridge.records.message import Delivery, Message
+from bridge.records.origin import Origin
+from bridge.records.outgoing import Outgoing
+from bridge.records.replayed import replayed
+from tasks.onward import _record
+from tasks.sending import Unsent
+
+SEQUENCE = ("first", "second", "third")
+MESSAGE = Message("orders", 3, 7, b"k", b"v", (("trace", b"1"),), 5, origin="cluster g log")
+DELIVERY = Delivery(MESSAGE, "second", number=4, runs=9, attempts=Attempts(failed=2, replayed=3))
+
+
+def test_it_goes_to_the_next_as_often_sent_back_and_with_all_its_retries():
+    found = _record(DELIVERY, "g", SEQUENCE, "orders.replay")
+    origin = Origin("orders", "log", 3, 7, "third", "g")
+    headers = replayed(origin, MESSAGE.headers, timestamp=5, number=4, attempts=Attempts(replayed=2))
+    assert found == Outgoing("orders.replay", "", b"k", b"v", tuple(headers))  # type: ignore[arg-type]
+    assert dict(found.headers)["attempts_replayed"] == b"3"
+
+
+@pytest.mark.parametrize(("handler", "sequence"), [("third", SEQUENCE), ("other", SEQUENCE), ("second", ())])
+def test_the_last_of_a_sequence_and_what_is_none_of_it_is_at_its_end(handler: str, sequence: tuple[str, ...]):
+    assert _record(replace(DELIVERY, handler=handler), "g", sequence, "orders.replay") is None
+
+
+def test_what_kafka_did_not_take_goes_on_once_when_it_comes_again():
+    onward = _record(DELIVERY, "g", SEQUENCE, "orders.replay")
+    unsent = Unsent.of(DELIVERY, onward)
+    assert unsent is not None
+    again = replace(unsent.again, outgoing=tuple(Outgoing.from_data(each.to_data()) for each in unsent.again.outgoing))
+    assert Unsent.of(again, onward) == replace(unsent, delivery=again)
+
+
+def test_what_is_asked_to_run_again_goes_on_so():
+    found = _record(replace(DELIVERY, again="plan-7"), "g", SEQUENCE, "orders.replay")
+    assert found is not None
+    assert dict(found.headers)["replay_again"] == b"plan-7"
