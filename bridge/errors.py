@@ -113,3 +113,15 @@ class DeskUnavailable(BridgeError):
 
 class DeskDatabaseNewer(DeskUnavailable):
     """The dead letters' database was brought to a step that this version does not know."""
+
+
+class NoJson(BridgeError):
+    """A value is no JSON, or one that could not be written again without a loss."""
+
+
+class PatchRefused(BridgeError):
+    """What was given as a JSON Patch is none."""
+
+
+class PatchDoesNotApply(BridgeError):
+    """A value has nothing there where a JSON Patch is to change it, or not what it is to have."""
