@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from bridge.cli.answers import OK
+from bridge.cli.deadletters.entry import deadletters
 from bridge.cli.deciding import halt, resume
 from bridge.cli.looking import audit, check, find, status, topics
 from bridge.cli.options import AppOption, FormatOption, Level, LevelOption, LogFormat
@@ -60,3 +61,4 @@ def default(
 for command in COMMANDS:
     cli.command()(command)
 cli.add_typer(policy, name="policy")
+cli.add_typer(deadletters, name="deadletters")

@@ -1,0 +1,39 @@
+"""The desk, opened for a command; or why it is not, and the command ended."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from bridge.cli.answers import NOT_FOUND, fail, loaded
+from bridge.errors import DeskUnavailable
+
+if TYPE_CHECKING:
+    from bridge.deadletters.desk import Desk
+
+#: What the extra `deadletters` brings.
+EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch")
+
+
+@contextmanager
+def opened(context: typer.Context) -> "Iterator[Desk]":
+    """The desk of the app that `-A` names; where there is none, why is printed, and the command ends with 2."""
+    need_extra()
+    from bridge.deadletters.desk import Desk
+
+    try:
+        with Desk.opened(*loaded(context.obj)) as desk:
+            yield desk
+    except DeskUnavailable as error:
+        fail(str(error), NOT_FOUND)
+
+
+def need_extra() -> None:
+    """End a command that needs the extra `deadletters`, where it is not installed."""
+    try:
+        import bridge.deadletters.desk  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        fail(f"the dead-letter desk needs {error.name}: pip install 'celery-kafka-bridge[deadletters]'.", NOT_FOUND)

@@ -1,0 +1,36 @@
+"""The desk's commands where the desk's own libraries are not: said in a line, and asked for by nobody else."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bridge.cli.answers import NOT_FOUND
+from tests.unit.test_imports import ROOT
+
+WITHOUT = """
+import sys
+sys.modules['{library}'] = None
+import typer
+from bridge.cli.deadletters.opening import need_extra
+typer.run(need_extra)
+"""
+
+
+def ran(program: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("library", ["sqlalchemy", "alembic"])
+def test_a_desk_command_without_its_extra_says_in_a_line_what_to_install(library: str):
+    ended = ran(WITHOUT.format(library=library))
+    assert ended.returncode == NOT_FOUND
+    assert ended.stderr.splitlines() == [
+        f"the dead-letter desk needs {library}: pip install 'celery-kafka-bridge[deadletters]'."
+    ]
+
+
+def test_the_commands_load_without_the_desks_database():
+    libraries = ("sqlalchemy", "alembic", "jsonpatch", "psycopg")
+    program = f"import bridge.cli, sys; sys.exit(str([each for each in {libraries} if each in sys.modules] or ''))"
+    assert ran(program).stderr.strip() == ""
