@@ -69,13 +69,16 @@ class Announcing:
 
     def _state(self) -> dict[str, Any]:
         pool = self._consumer.pool
+        tasks: dict[str, Any] = dict(self._app.tasks)
+        handlers = {name: task for name, task in tasks.items() if getattr(task, "source_topics", ())}
         return {
             "name": str(self._consumer.hostname),
             "group": self._group,
             "versions": versions(),
             "started": self._started,
             "queues": sorted(map(str, self._app.amqp.queues.consume_from)),
-            "handlers": sorted(name for name, task in self._app.tasks.items() if getattr(task, "source_topics", ())),
+            "handlers": sorted(handlers),
+            "handler_versions": {name: handlers[name].version for name in sorted(handlers)},
             "holds": holds(known_requests()),
             "processes": int(getattr(pool, "num_processes", None) or getattr(pool, "limit", None) or 1),
         }

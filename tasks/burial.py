@@ -5,6 +5,7 @@ the same broker, and acknowledges only then. What the child itself finds dead do
 written, in both cases, stands in tasks/settling.py (`Settling.dead`) and bridge/topics/publisher.py.
 """
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,6 +16,7 @@ from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.records.failure import Failure, cut
 from bridge.records.header import HEADER, from_header
 from bridge.records.message import Batch, Dead, Delivery
+from bridge.settings.handlers_version import handlers_version
 from tasks import observing
 from tasks.aftermath import cleared_of_losses, overran, poison_of, uncounted
 from tasks.book import Book
@@ -42,7 +44,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     except MalformedDelivery:
         logger.critical("A Celery message that carries no record was given up: %s", _shown(letter))
         return
-    dead = Dead(_reason(letter), _failure(letter))
+    dead = Dead(_reason(letter), _failure(letter), _version(self.app, batch.handler))
     try:
         book = Book.of(self.app, batch)
         settling = Settling.of(self, batch, book)
@@ -125,6 +127,12 @@ def _failure(letter: dict[str, Any]) -> Failure:
         error_traceback=str(letter.get("error_traceback") or ""),
         failed_at=int(letter.get("failed_at") or time.time() * 1000),
     )
+
+
+def _version(app: Celery, handler: str) -> str:
+    """Of the handler's code in this worker; of one that it does not know, what the environment says."""
+    task: Any = app.tasks.get(handler)
+    return task.version if isinstance(task, MessageTask) else handlers_version("", os.environ)
 
 
 def _shown(letter: dict[str, Any]) -> str:

@@ -239,7 +239,7 @@ class Execution:
                 self._settle(each.delivery)
             elif isinstance(failed, NeverPublished):
                 failure = Failure.of(failed, traceback=False)
-                dead = Dead(PERMANENT, failure)
+                dead = Dead(PERMANENT, failure, self._task.version)
                 self._dead_letters.write(each.delivery.failed(failure, spent=True), dead, failed)
             else:
                 self._waiting.unsent(each, failed)
@@ -266,7 +266,7 @@ class Execution:
                 self._halting.stop(delivery, failure, cause)
                 raise TopicHalted(f"topic {self._batch.topic!r} was halted by it: {failure}", first=True)
             case Bury(reason, why):
-                dead = Dead(reason, failure.with_why(why))
+                dead = Dead(reason, failure.with_why(why), self._task.version)
                 self._dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
 
     def _end(self) -> Any:

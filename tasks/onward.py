@@ -6,6 +6,7 @@ that died ended as that did, and would never run.
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from celery import Celery
@@ -28,7 +29,9 @@ def onward(app: Celery, batch: Batch, delivery: Delivery) -> Outgoing | None:
     if not delivery.attempts.replayed or not batch.group:
         return None
     topic, sequence = _way(app, os.getpid(), batch.group, batch.topic)
-    return _record(delivery, batch.group, sequence, topic)
+    names = (delivery.handler, *getattr(app.tasks.get(delivery.handler), "other_names", ()))
+    step = next((name for name in names if name in sequence), delivery.handler)
+    return _record(replace(delivery, handler=step), batch.group, sequence, topic)
 
 
 @lru_cache(maxsize=256)

@@ -1,5 +1,6 @@
 """The run that a process is in: what a handler's own calls to its task need to know of it."""
 
+import os
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from typing import Any, Final, Generic, Literal
 from celery import Task
 
 from bridge.records.message import Message
+from bridge.settings.handlers_version import handlers_version
 from tasks.breaker import Breaker
 from tasks.defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
@@ -44,6 +46,11 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     #: What it needs, and the names of that: its gates (bridge/records/gates.py).
     breaker: Breaker | None = None
     needs: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Of the code that it is of, as far as that is known."""
+        return handlers_version(type(self).__module__, os.environ)
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""

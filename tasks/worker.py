@@ -102,6 +102,15 @@ def check_and_count(sender: Any, **_: Any) -> None:
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, "rider": riding.NAME}
     metrics.collect_in_files()
     progress.keep_notes()
+    _look_up_versions(app)
+
+
+def _look_up_versions(app: Celery) -> None:
+    """Once, for all children: what reads all that is installed takes a while."""
+    tasks: Iterable[Any] = app.tasks.values()
+    for task in tasks:
+        if getattr(task, "source_topics", ()):
+            _ = task.version
 
 
 @worker_ready.connect(weak=False)

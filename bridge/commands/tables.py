@@ -145,7 +145,10 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         _print_bridge(console, name, state)
     for name, state in (status["workers"] or {}).items():
         queues, count = ", ".join(state["queues"]), len(state["handlers"])
-        say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers")
+        # An older version does not say which versions its handlers are of.
+        of = ", ".join(sorted({version for version in state.get("handler_versions", {}).values() if version}))
+        versions = f" (version {of})" if of else ""
+        say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers{versions}")
     if status["bridges"] is None and not status["unanswered"]:
         say(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
 

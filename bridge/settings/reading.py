@@ -74,7 +74,7 @@ def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[
     """librdkafka's properties, the variables that it does not know, and what is wrong with the others."""
     properties, ignored, wrong = {"bootstrap.servers": "localhost:9092"}, [], []
     for variable in sorted(environ):
-        if not variable.startswith("KAFKA_") or not environ[variable]:
+        if not variable.startswith("KAFKA_") or not environ[variable] or variable in EnvironmentSettings.model_fields:
             continue
         name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
         fault = faults.of_property(variable, name, environ[variable])

@@ -88,7 +88,7 @@ class Publisher:
         chosen = self._settings.of_group(group)
         topic = TopicNames.of(chosen).dead_letters(delivery.message.topic)
         for failure in dead_letter.shorter_and_shorter(dead.failure):
-            headers = dead_letter.headers(delivery, Dead(dead.reason, failure), chosen.group)
+            headers = dead_letter.headers(delivery, replace(dead, failure=failure), chosen.group)
             try:
                 self._producer.publish(topic, delivery, headers)
                 return

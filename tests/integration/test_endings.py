@@ -130,7 +130,9 @@ def endings(
     tight = NewTopic(f"{prefix}.large.dlq", 1, 1, config={"max.message.bytes": "3100"})
     admin.create_topics([tight])[tight.topic].result(30)
     handlers = "tests.handlers.endings"
-    with Stack(kafka.bootstrap_servers, redis_shared.fresh_url(), prefix, folder, handlers) as stack:
+    with Stack(
+        kafka.bootstrap_servers, redis_shared.fresh_url(), prefix, folder, handlers, KAFKA_HANDLERS_VERSION="7.1"
+    ) as stack:
         stack.bridge()
         worker = stack.worker()
         found = Endings(stack, {})
@@ -225,6 +227,7 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
         "attempts_lost",
         "attempts_postponed",
         "attempts_replayed",
+        "handlers_version",
         "reason",
         "error_class",
         "error_message",
@@ -233,6 +236,7 @@ def test_a_dead_letter_is_the_record_byte_for_byte_with_ours_behind_the_producer
         "failed_at",
     ]
     assert ours["handler"].startswith("tests.handlers.endings.")
+    assert ours["handlers_version"] == "7.1"
     assert ours["bridge_group"] == endings.stack.environ["BRIDGE_GROUP"]
     assert 0 < int(ours["origin_timestamp"]) <= int(ours["first_failed_at"]) <= int(ours["failed_at"])
 

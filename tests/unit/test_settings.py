@@ -67,6 +67,12 @@ def test_kafka_variables_are_librdkafkas_properties(read):
     }
 
 
+def test_the_version_of_the_handlers_is_no_property_of_librdkafka(read):
+    settings = read(KAFKA_HANDLERS_VERSION="1.4")
+    assert (settings.environment.KAFKA_HANDLERS_VERSION, settings.ignored, settings.misspelt) == ("1.4", (), [])
+    assert settings.kafka == {"bootstrap.servers": "localhost:9092"}
+
+
 def test_variables_that_librdkafka_does_not_know_are_left_out_and_listed(read):
     settings = read(KAFKA_PORT="tcp://10.0.0.1:9092", KAFKA_HOME="/opt/kafka")
     assert settings.ignored == ("KAFKA_HOME", "KAFKA_PORT")
