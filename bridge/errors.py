@@ -125,3 +125,7 @@ class PatchRefused(BridgeError):
 
 class PatchDoesNotApply(BridgeError):
     """A value has nothing there where a JSON Patch is to change it, or not what it is to have."""
+
+
+class FilterFault(BridgeError):
+    """What was asked of the dead letters can mean none of them, or is written wrongly."""

@@ -1,0 +1,72 @@
+"""The words by which a dead letter is found: of its error, its key, its headers, the beginning of its value (pure).
+
+Both databases are given words, and never text to cut by rules of their own: so both find the same.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.deadletters.letter import Letter
+from bridge.records.message import Header
+
+#: Most different words of a letter, and characters of a word: what a letter costs to record has an end.
+MOST: Final = 100
+LONGEST: Final = 40
+#: How many bytes of a value are read for them.
+LOOKED_AT: Final = 2_048
+
+_WORD: Final = re.compile(r"\w+")
+
+
+def words(text: str) -> Iterator[str]:
+    """The words of a text, as they are compared: without case, each cut to `LONGEST` characters."""
+    plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    return (found.group()[:LONGEST] for found in _WORD.finditer(plain))
+
+
+def of(letter: Letter) -> tuple[str, ...]:
+    """The words by which a letter is found, each once, at most `MOST`: its error's first, its value's last."""
+    return tuple(sorted(_first(letter)))
+
+
+def mark(header: Header) -> str:
+    """One word that stands for a header, name and value: no text has it."""
+    name, value = header
+    made = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"header")
+    made.update(b"\0" if value is None else b"=" + value)
+    return f"§{made.hexdigest()}"
+
+
+def _first(letter: Letter) -> set[str]:
+    found: set[str] = set()
+    for word in _all(letter):
+        found.add(word)
+        if len(found) >= MOST:
+            break
+    return found
+
+
+def _all(letter: Letter) -> Iterator[str]:
+    yield from words(letter.error_message)
+    yield from words(_text(letter.key))
+    yield from map(mark, letter.headers)
+    for name, value in letter.headers:
+        yield from words(name)
+        yield from words(_text(value))
+    yield from words(_text(letter.value))
+
+
+def _text(data: bytes | None) -> str:
+    """The beginning of a text in UTF-8; "" where it is none."""
+    beginning = (data or b"")[:LOOKED_AT]
+    if b"\0" in beginning:
+        return ""
+    try:
+        return beginning.decode()
+    except UnicodeDecodeError as error:
+        # What was cut may end within a character.
+        cut = len(beginning) == LOOKED_AT and error.start > LOOKED_AT - 4
+        return beginning[: error.start].decode() if cut else ""

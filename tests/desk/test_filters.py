@@ -1,0 +1,117 @@
+"""Filters: what a person writes of them, and how they travel."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.deadletters import written
+from bridge.deadletters.filters import MOST_IDS, Filter
+from bridge.deadletters.letter import Status
+from bridge.errors import FilterFault
+
+#: 2026-11-20T08:30:00Z.
+NOW = 1_795_163_400.0
+
+texts = st.text(max_size=8)
+some_texts = st.lists(texts, max_size=3).map(tuple)
+numbers = st.lists(st.integers(0, 2**40), max_size=3).map(tuple)
+filters = st.builds(
+    Filter,
+    ids=numbers,
+    handlers=some_texts,
+    topics=some_texts,
+    exceptions=some_texts,
+    reasons=some_texts,
+    versions=some_texts,
+    origins=some_texts,
+    statuses=st.lists(st.sampled_from(Status), max_size=2).map(tuple),
+    groups=numbers,
+    text=st.sampled_from(["", "declined", "card declined"]),
+    key=st.none() | st.binary(max_size=6),
+    headers=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
+    since=st.none() | st.integers(0, 1_000),
+    until=st.none() | st.integers(1_001, 2_000),
+)
+
+
+@given(filters)
+def test_a_filter_travels_as_json(asked):
+    assert Filter.from_data(json.loads(json.dumps(asked.to_data()))) == asked
+
+
+def test_a_filter_of_nothing_is_empty_json():
+    assert Filter().to_data() == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"handler": ["x"]}, "A filter has no handler"),
+        ({"since": "yesterday"}, "no filter"),
+        ({"statuses": ["gone"]}, "no filter"),
+        ({"key": "%"}, "no filter"),
+        ({"text": "--- !"}, "no word"),
+        ({"since": 5, "until": 5}, "No letter failed both"),
+        ({"ids": [0] * (MOST_IDS + 1)}, "one by one"),
+    ],
+)
+def test_a_filter_that_means_nothing_says_why(data, said):
+    with pytest.raises(FilterFault, match=said):
+        Filter.from_data(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-11-20T08:00", "2026-11-20T08:00:00+00:00"),
+        ("2026-11-20T08:00+01:00", "2026-11-20T07:00:00+00:00"),
+        ("2026-11-20", "2026-11-20T00:00:00+00:00"),
+        ("2h", "2026-11-20T06:30:00+00:00"),
+        ("3 d", "2026-11-17T08:30:00+00:00"),
+        ("90S", "2026-11-20T08:28:30+00:00"),
+        ("today", "2026-11-20T00:00:00+00:00"),
+        ("Yesterday", "2026-11-19T00:00:00+00:00"),
+    ],
+)
+def test_a_time_is_written_as_people_do(text, at):
+    assert written.moment(text, NOW) == written.moment(at, NOW)
+
+
+def test_a_time_is_milliseconds_since_the_epoch():
+    assert written.moment("2026-11-20T08:30:00Z", NOW) == NOW * 1000
+
+
+@pytest.mark.parametrize("text", ["", "2x", "soon", "20.11.2026"])
+def test_what_is_no_time_is_told_how_to_write_one(text):
+    with pytest.raises(FilterFault, match="is no time: write"):
+        written.moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("4711", b"4711"), ("", b""), ("0x00ff", b"\0\xff"), ("base64:AP8=", b"\0\xff"), ("text:0xcafe", b"0xcafe")],
+)
+def test_a_key_is_text_or_bytes_that_say_how_they_are_written(text, key):
+    assert written.key(text) == key
+
+
+@pytest.mark.parametrize("text", ["0xzz", "base64:%"])
+def test_a_key_that_is_not_what_it_begins_as_is_refused(text):
+    with pytest.raises(FilterFault, match="text:"):
+        written.key(text)
+
+
+def test_a_header_is_a_name_and_a_value():
+    assert written.header("tenant=a=b") == ("tenant", "a=b")
+    assert written.header("empty=") == ("empty", "")
+    for text in ("tenant", "=x"):
+        with pytest.raises(FilterFault, match="name=value"):
+            written.header(text)
+
+
+def test_a_status_that_is_none_is_told_which_there_are():
+    assert written.statuses(["Open", "archived"]) == (Status.OPEN, Status.ARCHIVED)
+    with pytest.raises(FilterFault, match="open, replaying, resolved, discarded, archived"):
+        written.statuses(["closed"])
