@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from celery import Celery, Task
 
-from bridge.errors import PublishFailed
+from bridge.errors import LedgerUnavailable, PublishFailed
 from bridge.ledger import Fate
+from bridge.ledger.own import to_run
 from bridge.records.message import Batch, Dead, Delivery
+from bridge.records.parked import Lying
 from bridge.topics.publisher import Clone, Publisher
 from lossless.transport.riding import LOOKED
 from lossless.worker.along import is_heard
@@ -142,17 +144,29 @@ class Settling:
         return failures
 
     def _were_parked(self, publisher: Publisher, deliveries: Sequence[Delivery], delays: Sequence[int]) -> list[bool]:
-        """Of each whether it lies in a retry topic from an earlier run; as for dead letters, and read at once."""
+        """Of each whether it lies in a retry topic from an earlier run, and is yet to come from there."""
+        lying = self._parked_in(publisher, deliveries, delays)
+        try:
+            coming = to_run(self._book.ledger, [record for records in lying for record in records])
+        except LedgerUnavailable as error:
+            raise PublishFailed(f"whether it is parked already is not known: {error}") from None
+        # What a delivery that began anew was parked as before has had its run, and does not come again.
+        return [any(record in coming for record in records) for records in lying]
+
+    def _parked_in(
+        self, publisher: Publisher, deliveries: Sequence[Delivery], delays: Sequence[int]
+    ) -> Sequence[Sequence[Lying]]:
+        """Where an earlier run may have parked each; as for dead letters, and read at once."""
         group = self._batch.group
         if self._comes_again:
-            return publisher.are_parked(deliveries, delays, group)
+            return publisher.parked_in(deliveries, delays, group)
         if any(delivery.message.offset in self._tried for delivery in deliveries):
-            return publisher.are_parked(deliveries, delays, group, time.time() - TRIED_BEFORE)
+            return publisher.parked_in(deliveries, delays, group, time.time() - TRIED_BEFORE)
         forgot_at = [self._book.forgot_at(delivery.message) for delivery in deliveries]
         if (latest := max((at for at in forgot_at if at is not None), default=None)) is None:
-            return [False] * len(deliveries)
-        found = publisher.are_parked(deliveries, delays, group, latest)
-        return [is_there and at is not None for is_there, at in zip(found, forgot_at, strict=True)]
+            return [()] * len(deliveries)
+        found = publisher.parked_in(deliveries, delays, group, latest)
+        return [() if at is None else records for records, at in zip(found, forgot_at, strict=True)]
 
     def ended_before(self, delivery: Delivery) -> None:
         """Mark a delivery as it ended in an earlier run, which could not tell the ledger (`delivery.ended`).

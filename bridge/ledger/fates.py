@@ -112,6 +112,16 @@ def to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False) -> bo
     return own in SETTLED or origin in (Fate.DONE, Fate.DISCARDED) or (retried and origin is Fate.DEAD)
 
 
+def is_to_run(own: Fate, *, passed: bool) -> bool:
+    """Tell whether what a record of a retry topic holds is yet to run.
+
+    Parameters:
+        own: the fate at the record's own coordinates.
+        passed: whether the group has committed it: what is open there was forgotten, and does not come again.
+    """
+    return own is Fate.HANDED or (own is Fate.OPEN and not passed)
+
+
 @lru_cache(maxsize=64)
 def _any_of(wanted: frozenset[Fate]) -> re.Pattern[bytes]:
     return re.compile(b"[" + b"".join(re.escape(bytes([fate])) for fate in sorted(wanted)) + b"]+")

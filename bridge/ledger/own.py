@@ -1,16 +1,19 @@
-"""What of retry and replay topics was handed off and has not ended: in no lag, and gone with no topic.
+"""What of retry and replay topics was handed off and has not ended: in no lag, and gone with no topic. And which of
+their records are yet to run.
 
 With ``commit="handoff"`` a record is committed as it is handed off. Where it came from stays parked until a worker has
 run it; so this is on its way, though no bridge reads it any more, and though its topic may be deleted.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
+from bridge.ledger.fates import Fate, is_to_run
 from bridge.ledger.handed import looks, steps_of
-from bridge.ledger.log_book import LogBook
+from bridge.ledger.log_book import KnownLog, LogBook
 from bridge.ledger.pages import OWN, Account
+from bridge.records.parked import Lying
 from bridge.topics.extents import Extent
 
 
@@ -34,6 +37,27 @@ def on_the_way(
         if count:
             found[account.topic] = found.get(account.topic, 0) + count
     return found
+
+
+def to_run(ledger: Ledger | None, records: Collection[Lying]) -> set[Lying]:
+    """Return those of these records of retry topics whose deliveries are yet to run.
+
+    Parameters:
+        ledger: `None` where there is no Redis for it: what was handed off has gone out.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    if ledger is None or not records:
+        return {record for record in records if is_to_run(Fate.OPEN, passed=record.passed)}
+    known = LogBook(ledger).known({(record.topic, record.partition) for record in records})
+    asked = []
+    for topic, partition, offset, _ in records:
+        # Of a log that no bridge has met nothing was handed off.
+        log = known.get((topic, partition), KnownLog(""))
+        asked.append((Account(OWN, topic, log.id, partition), offset, offset))
+    fates = ledger.fates_many(asked)
+    return {record for record, (own,) in zip(records, fates, strict=True) if is_to_run(Fate(own), passed=record.passed)}
 
 
 def _is_own(account: Account, ours: Callable[[str], bool]) -> bool:

@@ -6,7 +6,7 @@ the delivery that it was, of the one handler that it names.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bridge.kafka import Record, headers_of
 from bridge.records.added import RecordHeaders, added, apart, needed, number
@@ -54,6 +54,19 @@ class Parked:
     topic_id: str
     due: int
     failed_at: int
+
+
+class Lying(NamedTuple):
+    """A record of a retry topic.
+
+    Attributes:
+        passed: whether the group has committed it: it is not read again, unless what it holds is stuck.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    passed: bool
 
 
 def headers(

@@ -45,7 +45,7 @@ class Clone(NamedTuple):
     failure: Failure | None = None
 
 
-#: A record of a retry topic: the identity, group and number of its delivery.
+#: What a record of a retry topic holds: the identity, group and number of its delivery.
 Held = tuple[str, str, int]
 
 
@@ -63,7 +63,7 @@ class Publisher:
         self._settings = chosen
         self._producer = AcknowledgedProducer(chosen)
         self._letters: dict[tuple[str, str, int], tuple[float, set[Whose]]] = {}
-        self._parked: dict[tuple[str, str, int, tuple[int, ...]], tuple[float, set[Held]]] = {}
+        self._parked: dict[tuple[str, str, int, tuple[int, ...]], tuple[float, dict[Held, list[parked.Lying]]]] = {}
         self.retries = RetryTopics(chosen)
 
     @classmethod
@@ -171,10 +171,10 @@ class Publisher:
         """
         return self._producer.publish_all([_letter_of(whose, each) for whose, each in outgoing])
 
-    def are_parked(
+    def parked_in(
         self, deliveries: Sequence[Delivery], delays: Sequence[int], group: str, written_before: float | None = None
-    ) -> list[bool]:
-        """Of each whether it lies in a retry topic and is yet to go out, under the number that it has now.
+    ) -> list[list[parked.Lying]]:
+        """Of each the records of retry topics that hold it, under the number that it has now, be they over or not.
 
         Parameters:
             deliveries: of one partition.
@@ -187,7 +187,7 @@ class Publisher:
             return []
         message = deliveries[0].message
         place = (group, message.topic, message.partition, tuple(delays))
-        read_at, found = self._parked.get(place, (0.0, set()))
+        read_at, found = self._parked.get(place, (0.0, {}))
         if written_before is None or read_at <= written_before + 1:
             read_at = time.time()
             try:
@@ -195,18 +195,23 @@ class Publisher:
             except KafkaUnavailable as error:
                 raise PublishFailed(f"{deliveries[0]}: {error}") from None
             self._parked[place] = (read_at, found)
-        return [(delivery.identity, group, delivery.number) in found for delivery in deliveries]
+        return [found.get((delivery.identity, group, delivery.number), []) for delivery in deliveries]
 
-    def _recently_parked(self, group: str, topic: str, partition: int, delays: Sequence[int]) -> set[Held]:
+    def _recently_parked(
+        self, group: str, topic: str, partition: int, delays: Sequence[int]
+    ) -> dict[Held, list[parked.Lying]]:
         names = self.retries.existing(topic, delays, group)
         there = extents(self._settings.of_group(group), names)
         chosen = [each for each in there if each.partition == self.retries.partition(each.topic, partition)]
-        # What is committed has gone out already, and does not come again: where the ledger forgot that, the delivery
-        # began anew, and is parked anew.
-        starts = {each.place: max(each.first, each.committed or 0, each.end - JUST_WRITTEN) for each in chosen}
+        starts = {each.place: max(each.first, each.end - JUST_WRITTEN) for each in chosen}
         ends = {each.place: each.end for each in chosen}
-        read = map(parked.whose, records(self._settings.of_group(group), starts, ends))
-        return {held for held in read if held is not None}
+        committed = {each.place: each.committed or 0 for each in chosen}
+        found: dict[Held, list[parked.Lying]] = {}
+        for record in records(self._settings.of_group(group), starts, ends):
+            if (held := parked.whose(record)) is not None:
+                place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
+                found.setdefault(held, []).append(parked.Lying(*place, offset, offset < committed[place]))
+        return found
 
     def _recent(self, group: str, topic: str, partition: int) -> set[Whose]:
         """Whose the last dead letters for a partition are."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bridge.ledger import OWN, Account, Accounts, Fate, KnownLog, Ledger, LogBook, Mark
-from bridge.ledger.own import on_the_way
+from bridge.ledger.own import on_the_way, to_run
+from bridge.records.parked import Lying
 from bridge.topics.extents import Extent
 
 TIER = "orders.retry.5m"
@@ -45,3 +46,28 @@ def test_what_is_handed_off_of_a_log_that_is_no_more_counts_whole(there: tuple[A
     assert count(ledger) == {TIER: 4}
     ledger.write([Mark(before, range(4), Fate.DONE)])
     assert count(ledger) == {}
+
+
+@pytest.mark.parametrize(
+    ("fate", "ahead", "passed"),
+    [
+        (Fate.OPEN, True, False),
+        (Fate.HANDED, True, True),
+        (Fate.DONE, False, False),
+        (Fate.GAP, False, False),
+    ],
+)
+def test_what_lies_in_a_retry_topic_is_yet_to_run_where_it_is_handed_off_or_open_and_to_be_read(
+    there: tuple[Any, Ledger], fate: Fate, ahead: bool, passed: bool
+):
+    """And of a log that was made again the other's fates say nothing."""
+    _, ledger = there
+    LogBook(ledger).note((TIER, 0), KnownLog("id", 1))
+    ledger.write([Mark(Account(OWN, TIER, "id.1", 0), [3, 4], fate), Mark(NOW, [5], Fate.DONE)])
+    lying = [Lying(TIER, 0, 3, passed=False), Lying(TIER, 0, 4, passed=True), Lying(TIER, 0, 5, passed=False)]
+    assert to_run(ledger, lying) == {each for each, comes in zip(lying, (ahead, passed, True), strict=True) if comes}
+
+
+def test_without_a_ledger_what_is_committed_has_gone_out():
+    lying = [Lying(TIER, 0, 3, passed=False), Lying(TIER, 0, 2, passed=True)]
+    assert to_run(None, lying) == {lying[0]}

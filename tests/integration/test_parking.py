@@ -13,10 +13,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from bridge.ledger import Fate
+from bridge.ledger import OWN, Account, Fate, Mark
 from bridge.records import parked
 from bridge.records.attempts import Attempts
 from bridge.records.message import Delivery, Message
+from bridge.records.parked import Lying
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.publisher import Clone, Publisher
 from tests.processes import Stack, eventually, headers_of
@@ -261,15 +262,46 @@ def test_killed_after_kafka_has_the_dead_letter_and_before_the_mark_it_runs_once
     assert said.startswith("1 delivery of ")
 
 
-def test_what_was_parked_and_has_gone_out_since_is_not_what_a_delivery_that_began_anew_is_parked_as(stack: Stack):
-    """Redis was wiped: nobody else knows that it went out."""
+def test_what_was_parked_is_found_and_whether_it_has_gone_out_since(stack: Stack):
+    """Where Redis was wiped, nobody else knows that it went out."""
     stack.make_topics("orders", "orders.retry.1m")
     group, topic = stack.environ["BRIDGE_GROUP"], stack.topic("orders")
+    tier = stack.topic("orders.retry.1m")
     chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka}).of_group(group)
     delivery = Delivery(Message(topic, 0, 7, timestamp=5, origin=f"c {group} log"), "work").parked()
     assert Publisher(chosen).park([Clone(delivery, 60, 1)], group) == [None]
-    assert Publisher(chosen).are_parked([delivery], [60], group) == [True]
+    assert Publisher(chosen).parked_in([delivery], [60], group) == [[Lying(tier, 0, 0, passed=False)]]
     client = Consumer({"bootstrap.servers": stack.kafka, "group.id": group})
-    client.commit(offsets=[TopicPartition(f"{topic}.retry.1m", 0, 1)], asynchronous=False)
+    client.commit(offsets=[TopicPartition(tier, 0, 1)], asynchronous=False)
     client.close()
-    assert Publisher(chosen).are_parked([delivery], [60], group) == [False]
+    assert Publisher(chosen).parked_in([delivery], [60], group) == [[Lying(tier, 0, 0, passed=True)]]
+
+
+@pytest.mark.parametrize(
+    ("fate", "written"),
+    [(Fate.DONE, 1), (Fate.HANDED, 0), (Fate.OPEN, 0)],
+    ids=["has had its run", "is handed off", "is not due"],
+)
+def test_what_began_anew_is_parked_again_where_its_record_has_had_its_run_committed_or_not(
+    stack: Stack, fate: Fate, written: int
+):
+    """As after `bridge reset --again`, of what Redis may have forgotten: the record is older than its start."""
+    parking(stack)
+    stack.make_topics("orders", "orders.retry.5m")
+    due, yesterday = int((time.time() + 300) * 1000), int((time.time() - 86_400) * 1000)
+    with ledger(stack, "orders") as (book, there), ledger(stack, "orders.retry.5m") as (_, tier):
+        # The first is not due: nothing behind it is committed.
+        for offset in (9, 0):
+            message = Message(there.topic, 0, offset, timestamp=yesterday, origin=f"c g {there.topic_id}")
+            delivery = Delivery(message, NAME).parked()
+            stack.produce(
+                "orders.retry.5m", b"{}", headers=parked.headers(delivery, stack.environ["BRIDGE_GROUP"], due=due)
+            )
+        book.write([Mark(Account(OWN, tier.topic, tier.topic_id, 0), [1], fate)])
+    stack.produce("orders", {"fail": 9}, timestamp=yesterday)
+    stack.bridge()
+    stack.worker("-c", "1")
+    eventually(lambda: fate_of(stack) == Fate.PARKED, 30)
+    waits_in(stack, "5m", 2 + written)
+    found = audit(stack)
+    assert (found["parked"], found["unaccounted"]) == (1, 0)

@@ -19,6 +19,7 @@ from bridge.records.failure import Failure
 from bridge.records.header import HEADER, from_header, to_header
 from bridge.records.message import Batch, Dead, Delivery, Message
 from bridge.records.outgoing import Outgoing
+from bridge.records.parked import Lying
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Clone, Publisher
@@ -64,6 +65,10 @@ def charge(number: int, message: Message) -> str:
     if number == 78:
         raise RetryLater(30)
     return f"charged {number}"
+
+
+#: In a retry topic, and not due.
+LIES = Lying("orders.retry.5m", 0, 3, passed=False)
 
 
 class FakeBook:
@@ -160,8 +165,10 @@ class World:
         self.clones += clones
         return [None for _ in clones]
 
-    def are_parked(self, deliveries: Any, delays: Any, group: str, written_before: float | None = None) -> list[bool]:
-        return [(delivery.identity, delivery.number) in self.there for delivery in deliveries]
+    def parked_in(
+        self, deliveries: Any, delays: Any, group: str, written_before: float | None = None
+    ) -> list[list[Lying]]:
+        return [[LIES] if (delivery.identity, delivery.number) in self.there else [] for delivery in deliveries]
 
     def send_on(
         self, app: Any, batch: Batch, delay: float, delivery_info: Any, most: int = 1, past: Any = None

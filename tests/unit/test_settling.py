@@ -14,12 +14,15 @@ from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
 from bridge.records.header import HEADER, to_header
 from bridge.records.message import Batch, Dead, Delivery, Message, Via
+from bridge.records.parked import Lying
 from bridge.topics.publisher import Clone, Publisher
 from tasks.book import Book
 from tasks.burial import bury
 from tasks.settling import Settling, follows_a_loss
 
 DEAD = Dead("permanent", Failure("E", "m", "", 1))
+#: In a retry topic, and not due.
+LIES = Lying("orders.retry.5m", 0, 3, passed=False)
 
 
 class Acts:
@@ -32,6 +35,7 @@ class Acts:
         self.refused: set[int] = set()
         self.looked: list[float | None] = []
         self.forgotten: float | None = None
+        self.ledger: Any = None
         self.unwritten: dict[int, Fate] = {}
         monkeypatch.setattr(Publisher, "of", lambda app: self)
         monkeypatch.setattr(Book, "of", lambda app, batch: self)
@@ -56,9 +60,11 @@ class Acts:
         self.done_so_far.append(f"published {[clone.delivery.message.offset for clone in clones]}")
         return [PublishFailed("no") if clone.delivery.message.offset in self.refused else None for clone in clones]
 
-    def are_parked(self, deliveries: Any, delays: Any, group: str, written_before: float | None = None) -> list[bool]:
+    def parked_in(
+        self, deliveries: Any, delays: Any, group: str, written_before: float | None = None
+    ) -> list[list[Lying]]:
         self.looked.append(written_before)
-        return [delivery.message.offset in self.letters for delivery in deliveries]
+        return [[LIES] if delivery.message.offset in self.letters else [] for delivery in deliveries]
 
     # The ledger
 
@@ -328,6 +334,21 @@ def test_where_the_ledger_has_forgotten_it_is_looked_for_what_was_parked_before(
     acts.letters, acts.forgotten = {1}, 77.0
     assert settling(acts, one).park(clones(one), (300,)) == [None]
     assert (acts.done_so_far, acts.looked) == (["marked [1] parked at once"], [77.0])
+
+
+def test_while_it_is_not_known_whether_it_is_parked_already_it_is_not_parked(
+    acts: Acts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = batch(1)
+    acts.letters, acts.ledger = {1}, object()
+
+    def silent(*_: Any) -> None:
+        raise LedgerUnavailable("no answer")
+
+    monkeypatch.setattr("tasks.settling.to_run", silent)
+    (failed,) = settling(acts, one, redelivered=True).park(clones(one), (300,))
+    assert "no answer" in str(failed)
+    assert acts.done_so_far == []
 
 
 def test_what_is_parked_and_not_marked_travels_with_how_it_ended(acts: Acts) -> None:
