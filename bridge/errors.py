@@ -83,6 +83,10 @@ class CannotReset(BridgeError):
     """The offsets of a group cannot be moved as asked."""
 
 
+class NoMoment(BridgeError):
+    """What was given as a time or an offset of a topic is none."""
+
+
 class NothingAnswers(BridgeError):
     """Neither Kafka nor Redis could be asked."""
 

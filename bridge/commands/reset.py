@@ -1,17 +1,15 @@
 """`bridge reset`: moves the group's committed offsets; with `--again`, what was settled from there on runs again."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from bridge.commands.opened import opened
-from bridge.errors import CannotReset, KafkaUnavailable
+from bridge.errors import CannotReset, KafkaUnavailable, NoMoment
 from bridge.handlers import Routes
 from bridge.kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    OffsetSpec,
     TopicPartition,
     admin_client,
 )
@@ -21,6 +19,7 @@ from bridge.ledger.pages import PAGE
 from bridge.settings import Settings
 from bridge.topics.belonging import Belongings
 from bridge.topics.extents import Extent, extents
+from bridge.topics.moments import offsets_at
 from bridge.topics.names import TopicNames
 
 #: Seconds for one question to Kafka; its client must live until the answer is there.
@@ -59,34 +58,15 @@ def reset(settings: Settings, routes: Routes, topic: str, to: str, *, again: boo
     found = extents(settings, [topic])
     if not found:
         raise CannotReset(f"topic {topic!r} does not exist.")
-    targets = _targets(settings, found, to)
+    try:
+        targets = offsets_at(settings, found, to)
+    except NoMoment as error:
+        raise CannotReset(str(error)) from None
     _check_stopped(settings)
     # Before the offsets: moved without their fates, what is to be skipped would run, and a second try see nothing.
     _write_fates(settings, routes, topic, found, targets, again)
     _move(settings, topic, targets)
     return [Moved(extent.partition, extent.committed, targets[extent.partition]) for extent in found]
-
-
-def _targets(settings: Settings, found: list[Extent], to: str) -> dict[int, int]:
-    if to == "earliest":
-        return {extent.partition: extent.first for extent in found}
-    if to == "latest":
-        return {extent.partition: extent.end for extent in found}
-    if to.isdecimal():
-        return {extent.partition: min(max(int(to), extent.first), extent.end) for extent in found}
-    try:
-        moment = int(datetime.fromisoformat(to).astimezone().timestamp() * 1000)
-    except ValueError:
-        raise CannotReset(f"{to!r} is no offset, no time (2026-01-31T12:00), neither earliest nor latest.") from None
-    at = {TopicPartition(extent.topic, extent.partition): OffsetSpec.for_timestamp(moment) for extent in found}
-    ends = {extent.partition: extent.end for extent in found}
-    admin = admin_client(settings.kafka)
-    try:
-        answers = admin.list_offsets(at, request_timeout=ANSWER_WITHIN)
-        offsets = {place.partition: int(future.result(ANSWER_WITHIN).offset) for place, future in answers.items()}
-    except (KafkaException, TimeoutError) as error:
-        raise KafkaUnavailable(f"Kafka does not say which offsets {to} means: {error}.") from None
-    return {partition: ends[partition] if offset < 0 else offset for partition, offset in offsets.items()}
 
 
 def _check_stopped(settings: Settings) -> None:

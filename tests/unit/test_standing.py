@@ -1,0 +1,68 @@
+"""How deliveries of a range stand, and which of them a redrive sends again."""
+
+import pytest
+
+from bridge.deadletters.standing import Ground, Stand, is_sent, stands
+from bridge.ledger.fates import Fate
+
+ALL = range(100)
+
+
+def stand(fate: Fate, ground: Ground, offset: int = 10, noted: bool = True) -> Stand:
+    (found,) = stands(ground, [offset], bytes([fate]), [ALL] if noted else [])
+    return found
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("fate", [Fate.HANDED, Fate.PARKED, Fate.GAP])
+def test_what_is_on_its_way_is_left_alone_also_where_all_is_to_run_again(fate, again):
+    assert not is_sent(stand(fate, Ground(committed=50, joined=0)), again)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("committed", [None, 10])
+def test_what_was_not_read_yet_is_left_alone(committed, again):
+    found = stand(Fate.OPEN, Ground(committed, joined=0))
+    assert found is Stand.COMING
+    assert not is_sent(found, again)
+
+
+@pytest.mark.parametrize("fate", [Fate.DONE, Fate.DISCARDED])
+def test_what_has_ended_is_sent_only_where_that_is_asked_for(fate):
+    found = stand(fate, Ground(committed=50, joined=0))
+    assert not is_sent(found, again=False)
+    assert is_sent(found, again=True)
+
+
+def test_what_is_dead_is_sent():
+    assert is_sent(stand(Fate.DEAD, Ground(committed=50, joined=0)), again=False)
+
+
+def test_what_was_committed_and_is_open_is_lost_and_sent():
+    found = stand(Fate.OPEN, Ground(committed=50, joined=0))
+    assert found is Stand.LOST
+    assert is_sent(found, again=False)
+
+
+@pytest.mark.parametrize(
+    ("ground", "noted"),
+    [
+        (Ground(committed=50, joined=0), False),
+        (Ground(committed=50, joined=20), True),
+        (Ground(committed=50, joined=None), True),
+        (Ground(committed=50, joined=0, lost=30), True),
+    ],
+    ids=["its page has expired", "before the handler was there", "the handler never was", "Redis was wiped"],
+)
+def test_what_nobody_knows_of_may_be_done_and_is_sent_only_where_that_is_asked_for(ground, noted):
+    found = stand(Fate.OPEN, ground, noted=noted)
+    assert found is Stand.UNKNOWN
+    assert not is_sent(found, again=False)
+    assert is_sent(found, again=True)
+
+
+def test_many_are_told_apart_in_one_go():
+    offsets = [3, 4, 7, 8, 20, 21]
+    fates = bytes([Fate.DONE, Fate.OPEN, Fate.OPEN, Fate.DEAD, Fate.OPEN, Fate.OPEN])
+    found = list(stands(Ground(committed=21, joined=0), offsets, fates, [range(4, 6), range(20, 30)]))
+    assert found == [Stand.DONE, Stand.LOST, Stand.UNKNOWN, Stand.DEAD, Stand.LOST, Stand.COMING]
