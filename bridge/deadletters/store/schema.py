@@ -183,21 +183,25 @@ failures = Table(
     Column("letter_offset", BigInteger, nullable=False),
     # The plan whose replay failed then.
     Column("plan_id", _NUMBER),
+    # What failed then, where another value failed after it: it was mended. NULL in `value_size`: it was the same one.
+    Column("value", LargeBinary),
+    Column("value_size", BigInteger),
 )
 
-#: Values that were sent in the place of a letter's own, which stays as it is.
+#: Values that plans send in the place of a letter's own, which stays as it is until one of these fails in turn.
 edits = Table(
     "edits",
     metadata,
     _id(),
     Column("letter_id", _NUMBER, ForeignKey("letters.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("plan_id", _NUMBER, nullable=False, index=True),
+    Column("plan_id", _NUMBER, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("by", Text, nullable=False),
     # "edit", "patch" or "upgrade".
     Column("how", String(10), nullable=False),
     # NULL: a tombstone.
     Column("value", LargeBinary),
+    Index("ix_edits_plan", "plan_id", "letter_id", unique=True),
     sqlite_autoincrement=True,
 )
 

@@ -216,7 +216,7 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_edits_letter_id", "edits", ["letter_id"], unique=False)
-    op.create_index("ix_edits_plan_id", "edits", ["plan_id"], unique=False)
+    op.create_index("ix_edits_plan", "edits", ["plan_id", "letter_id"], unique=True)
     op.create_table(
         "failures",
         sa.Column("letter_id", NUMBER, autoincrement=False, nullable=False),
@@ -230,6 +230,8 @@ def upgrade() -> None:
         sa.Column("letter_partition", sa.Integer(), nullable=False),
         sa.Column("letter_offset", sa.BigInteger(), nullable=False),
         sa.Column("plan_id", NUMBER, nullable=True),
+        sa.Column("value", sa.LargeBinary(), nullable=True),
+        sa.Column("value_size", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["kind_id"], ["kinds.id"], name="fk_failures_kind_id"),
         sa.ForeignKeyConstraint(["letter_id"], ["letters.id"], name="fk_failures_letter_id", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["traceback_id"], ["tracebacks.id"], name="fk_failures_traceback_id"),
@@ -240,7 +242,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop them, with all that is in them."""
     op.drop_table("failures")
-    op.drop_index("ix_edits_plan_id", table_name="edits")
+    op.drop_index("ix_edits_plan", table_name="edits")
     op.drop_index("ix_edits_letter_id", table_name="edits")
     op.drop_table("edits")
     op.drop_table("tallies")
