@@ -1,0 +1,70 @@
+"""The audit trail: who did what and when, written with the act itself, and never deleted."""
+
+from typing import NamedTuple
+
+from sqlalchemy import Connection, insert, or_, select
+
+from bridge.deadletters.store.schema import items, trail
+
+
+class Entry(NamedTuple):
+    """What somebody did.
+
+    Attributes:
+        at: ms since the epoch.
+        what: "note", "replay", "discard", …
+        said: in words: the note, the reason, what was asked for.
+        letter: the delivery in words, for when its row is gone; empty where it was not about a single one.
+    """
+
+    id: int
+    at: int
+    by: str
+    what: str
+    said: str
+    letter_id: int | None
+    letter: str
+    group_id: int | None
+    plan_id: int | None
+
+
+def write(
+    connection: Connection,
+    at: int,
+    by: str,
+    what: str,
+    said: str,
+    *,
+    letter_id: int | None = None,
+    letter: str = "",
+    group_id: int | None = None,
+    plan_id: int | None = None,
+) -> None:
+    """Add what somebody does in this transaction: it stands in the trail if, and only if, it was done."""
+    whom = {"letter_id": letter_id, "letter": letter, "group_id": group_id, "plan_id": plan_id}
+    connection.execute(insert(trail).values(at=at, by=by, what=what, said=said, **whom))
+
+
+def of(
+    connection: Connection,
+    *,
+    letter_id: int | None = None,
+    group_id: int | None = None,
+    plan_id: int | None = None,
+    last: int = 200,
+) -> list[Entry]:
+    """What was done, oldest first: with a letter (also by plans in which it was), a group or a plan; or all.
+
+    Parameters:
+        last: how many entries at most, the latest.
+    """
+    asked = select(trail)
+    if letter_id is not None:
+        plans = select(items.c.plan_id).where(items.c.letter_id == letter_id)
+        asked = asked.where(or_(trail.c.letter_id == letter_id, trail.c.plan_id.in_(plans)))
+    if group_id is not None:
+        asked = asked.where(trail.c.group_id == group_id)
+    if plan_id is not None:
+        asked = asked.where(trail.c.plan_id == plan_id)
+    rows = connection.execute(asked.order_by(trail.c.id.desc()).limit(last)).all()
+    return [Entry(*row) for row in reversed(rows)]
