@@ -145,7 +145,7 @@ letters = Table(
     Column("letter_topic", Text, nullable=False),
     Column("letter_partition", Integer, nullable=False),
     Column("letter_offset", BigInteger, nullable=False),
-    # How often it lies there: a crash may have written it twice.
+    # How many records it has in Kafka: one a death, and one more for each that a crash has written twice.
     Column("occurrences", Integer, nullable=False),
     # How often it died: once, and again after replays (`failures` has the ones before the last).
     Column("failures", Integer, nullable=False),
@@ -181,7 +181,7 @@ failures = Table(
     Column("letter_topic", Text, nullable=False),
     Column("letter_partition", Integer, nullable=False),
     Column("letter_offset", BigInteger, nullable=False),
-    # The plan whose replay failed then.
+    # The plan that sent it back after this failure, and whose replay failed as the next one says.
     Column("plan_id", _NUMBER),
     # What failed then, where another value failed after it: it was mended. NULL in `value_size`: it was the same one.
     Column("value", LargeBinary),
@@ -209,10 +209,14 @@ edits = Table(
 positions = Table(
     "positions",
     metadata,
+    # Whose letters alone were recorded of it; "": everybody's. Groups that share a database and a topic have a place each.
+    Column("consumer_group", Text, primary_key=True),
     Column("topic", Text, primary_key=True),
     Column("topic_id", String(40), primary_key=True),
     Column("partition", Integer, primary_key=True, autoincrement=False),
     Column("next", BigInteger, nullable=False),
+    # The leader epoch that wrote the record before it, by which Kafka tells a log that went back; -1: not known.
+    Column("epoch", Integer, nullable=False),
     # Records that Kafka dropped before they were recorded (retention).
     Column("missed", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),

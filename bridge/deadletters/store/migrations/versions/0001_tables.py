@@ -61,13 +61,15 @@ def upgrade() -> None:
     op.create_index("ix_plans_state", "plans", ["state"], unique=False)
     op.create_table(
         "positions",
+        sa.Column("consumer_group", sa.Text(), nullable=False),
         sa.Column("topic", sa.Text(), nullable=False),
         sa.Column("topic_id", sa.String(length=40), nullable=False),
         sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("next", sa.BigInteger(), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("missed", sa.BigInteger(), nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", "topic_id", "partition", name="pk_positions"),
+        sa.PrimaryKeyConstraint("consumer_group", "topic", "topic_id", "partition", name="pk_positions"),
     )
     op.create_table(
         "tracebacks",
