@@ -209,7 +209,7 @@ edits = Table(
 positions = Table(
     "positions",
     metadata,
-    # Whose letters alone were recorded of it; "": everybody's. Groups that share a database and a topic have a place each.
+    # Whose letters alone were recorded of it; "": everybody's. Groups that share topic and database have a place each.
     Column("consumer_group", Text, primary_key=True),
     Column("topic", Text, primary_key=True),
     Column("topic_id", String(40), primary_key=True),
