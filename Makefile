@@ -10,11 +10,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
+FOREIGN := .kafka/foreign/classes/.compiled
 
 # Real servers are used where they are: with Java and Maven here, `make test` fetches Kafka too.
 ifeq ($(KAFKA_LIBS),)
 HAVE_MAVEN := $(shell command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1 && echo yes)
-REAL_KAFKA := $(if $(HAVE_MAVEN),$(KAFKA))
+HAVE_JDK := $(if $(HAVE_MAVEN),$(shell command -v javac >/dev/null 2>&1 && echo yes))
+REAL_KAFKA := $(if $(HAVE_MAVEN),$(KAFKA)) $(if $(HAVE_JDK),$(FOREIGN))
 endif
 
 .PHONY: help
@@ -28,6 +30,7 @@ help:
 	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
+	@echo 'make foreign       fetch Spring Kafka and Kafka Connect for the tests (needs Maven and a JDK)'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
 
@@ -47,7 +50,17 @@ $(KAFKA): tests/kafka/pom.xml
 		-DincludeScope=runtime -DoutputDirectory="$(CURDIR)/.kafka/libs"
 	touch $@
 
-.PHONY: demo test lint types check slow chaos compose-test bench kafka lock clean
+# With it goes what was compiled against other versions of them.
+$(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
+	@command -v mvn >/dev/null && command -v javac >/dev/null || { echo 'Maven and a JDK are needed to fetch Spring Kafka' \
+		'and Kafka Connect (on Debian: apt install maven default-jdk-headless).' >&2; exit 1; }
+	rm -rf .kafka/foreign
+	mvn --quiet --batch-mode --file tests/foreign/pom.xml dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory="$(CURDIR)/.kafka/foreign/libs"
+	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
+	touch $@
+
+.PHONY: demo test lint types check slow chaos compose-test bench kafka foreign lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -80,6 +93,8 @@ bench: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 kafka: $(KAFKA)
+
+foreign: $(FOREIGN)
 
 # Every extra and the development tools; the image's lock is the part of it without the tools.
 LOCK := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \

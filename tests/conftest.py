@@ -5,11 +5,13 @@ A server that cannot be started here skips its tests with the reason; with CI=tr
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.foreign import letters
+from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
 from tests.servers import redis as redis_server
 from tests.servers.kafka import KafkaServer
@@ -102,3 +104,10 @@ def new_topic(kafka: KafkaServer, topic_prefix: str) -> Callable[..., str]:
         return topic
 
     return make
+
+
+@pytest.fixture(scope="session")
+def foreign_letters(kafka: KafkaServer) -> Mapping[str, ForeignTopic]:
+    """Topics of the run's Kafka with letters of Spring Kafka and Kafka Connect: `write` says which. Read them only."""
+    need(letters.missing())
+    return letters.write(kafka, f"foreign{uuid.uuid4().hex[:10]}")

@@ -1,0 +1,63 @@
+"""Letters of a real Spring Kafka and a real Kafka Connect, read from where they lie."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bridge.kafka import headers_of
+from bridge.records import dead_letter, foreign
+from bridge.records.foreign import Foreign
+from tests.foreign.letters import HEADERS, PARTITION, ForeignTopic, letters_of
+from tests.servers.kafka import KafkaServer
+
+DECLINED = "SpringLetters$CardDeclined"
+UNDECODED = "org.springframework.kafka.support.serializer.DeserializationException"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def found(kafka: KafkaServer, foreign_letters: Mapping[str, ForeignTopic]) -> Any:
+    def read(name: str) -> dict[int | None, Foreign]:
+        records = letters_of(kafka, foreign_letters[name].topic)
+        assert [dead_letter.read(record) for record in records] == [None] * foreign_letters[name].letters
+        read = [foreign.read(headers_of(record)) for record in records]
+        assert {(one.topic, one.partition) for one in read} == {(foreign_letters[name].source, PARTITION)}
+        assert {one.theirs for one in read} == {HEADERS}
+        return {one.offset: one for one in read}
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("name", "messages", "error_class", "attempts"),
+    [
+        ("plain", ["declined: visa", "declined: master"], DECLINED, 0),
+        ("counted", ["declined: visa"], DECLINED, 3),
+        ("retried", ["declined: visa"], DECLINED, 3),
+        ("typed", ["failed to deserialize"] * 3, UNDECODED, 0),
+    ],
+)
+def test_letters_that_spring_kafka_writes_say_where_they_come_from_and_why(
+    found: Any, name: str, messages: list[str], error_class: str, attempts: int
+):
+    letters = found(name)
+    assert set(letters) == set(range(len(messages)))
+    for offset, message in enumerate(messages):
+        letter = letters[offset]
+        assert (letter.origin, letter.group, letter.attempts) == (foreign.SPRING, "billing", attempts)
+        assert (letter.error_class, letter.reason) == (error_class, "")
+        assert letter.error_message.endswith(message)
+        assert f"{error_class}: {message}\n\tat " in letter.error_traceback
+        assert letter.timestamp is not None
+
+
+def test_letters_that_kafka_connect_writes_say_where_they_come_from_and_why(found: Any):
+    letters = found("sink")
+    assert {(letter.origin, letter.group) for letter in letters.values()} == {(foreign.CONNECT, "warehouse")}
+    assert (letters[0].reason, letters[1].reason) == ("VALUE_CONVERTER", "TASK_PUT")
+    assert letters[0].error_class == "org.apache.kafka.connect.errors.DataException"
+    assert letters[0].error_message.startswith("Converting byte[] to Kafka Connect data failed")
+    assert letters[1].error_class == "java.lang.IllegalArgumentException"
+    assert letters[1].error_message == "the table has no column for {amount=3}"
+    assert "\n\tat RefusingSink$Refusal.put(RefusingSink.java:" in letters[1].error_traceback
