@@ -72,6 +72,8 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             breaker: a `Breaker`: what it needs; while that is down its deliveries wait.
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
+            upgrade: a function of the decoded value, called where that does not validate, for values that were written
+                for an older model; it gives the value for today's.
             give_up_after: seconds from the first failure; no retry starts later.
             aliases: names that the handler had before: what is under way under them is taken.
 

@@ -7,67 +7,149 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
 from tasks.errors import HandlerError, RetryLater, Undecodable
+from tasks.upgrade import Upgrade, check_upgrade, upgraded
 
 Codec = type[bytes] | type[str] | Callable[[bytes], Any] | None
 _read_json = json.JSONDecoder().decode
 Decode = Callable[[bytes | None], Any]
+#: What no other value would mend (a schema registry that is down): it is no fault of the value.
+NOT_ITS_FAULT: Final = (OSError, RetryLater, MemoryError)
 
 
-def decoder(codec: Codec, annotation: Any = None) -> Decode:
-    """The function that decodes and validates a handler's values.
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The way from bytes to the value that a handler is given.
+
+    Attributes:
+        read: from bytes to what the codec gives.
+        validate: from that to an instance of the model; `None` where the annotation is none.
+        whole: both at once.
+        upgrade: from what the codec gives, where it does not validate, to what does.
+    """
+
+    read: Callable[[bytes], Any]
+    validate: Callable[[Any], Any] | None
+    whole: Callable[[bytes], Any]
+    upgrade: Upgrade | None = None
+
+
+def steps(codec: Codec, annotation: Any = None, upgrade: Any = None) -> Steps:
+    """The way that a handler's values take.
 
     Parameters:
         codec: `None` for JSON, `bytes` to leave values as they are, `str` for UTF-8 text, or a callable.
         annotation: the type that the handler's first parameter is annotated with; a pydantic model, a
             dataclass or a TypedDict (also inside `list[...]` or `... | None`) validates.
-
-    Returns:
-        a function that raises `Undecodable` for what does not decode or validate, gives `None` for `None`,
-        and lets pass what no other value would mend: `OSError` and `RetryLater` of a callable codec (a
-        schema registry that is down).
+        upgrade: a function of what the codec gives, called where that does not validate.
 
     Raises:
-        HandlerError: the codec is none of these.
+        HandlerError: the codec, or the function, is none that could be called.
     """
     if codec is not None and not callable(codec):
         raise HandlerError(f"codec takes bytes, str or a callable; it was given {codec!r}.")
     if inspect.iscoroutinefunction(codec) or inspect.iscoroutinefunction(getattr(codec, "__call__", None)):  # noqa: B004
         raise HandlerError("codec is async, and is called before the handler's event loop runs: it must not be.")
-    adapter: TypeAdapter[Any] | None = TypeAdapter(_validatable(annotation)) if _validates(annotation) else None
+    validates = _validates(annotation)
+    upgrade = check_upgrade(upgrade, validates=validates)
+    read = _reader(codec)
+    if not validates:
+        return Steps(read, None, read)
+    adapter = TypeAdapter[Any](_validatable(annotation))
     if codec is None:
-        return _guarded(_json if adapter is None else adapter.validate_json)
-    if codec is bytes:
-        read: Callable[[bytes], Any] = bytes
-    elif codec is str:
-        read = _utf8
-    else:
-        read = codec
-    if adapter is None:
-        return _guarded(read)
+        return Steps(read, _as_json(adapter), adapter.validate_json, upgrade)
     validate = adapter.validate_python
-    return _guarded(lambda value: validate(read(value)))
+    return Steps(read, validate, lambda value: validate(read(value)), upgrade)
 
 
-def _guarded(decode: Callable[[bytes], Any]) -> Decode:
+def decoder(codec: Codec, annotation: Any = None, upgrade: Any = None) -> Decode:
+    """The function that decodes and validates a handler's values (`decode`), for what `steps` takes."""
+    return decode(steps(codec, annotation, upgrade))
+
+
+def decode(way: Steps) -> Decode:
+    """The function that takes values this way.
+
+    Returns:
+        a function that raises `Undecodable` for what does not decode or validate, gives `None` for `None`,
+        and lets pass what no other value would mend: `OSError` and `RetryLater` of a callable codec or of `upgrade`.
+    """
+    whole, upgrade = way.whole, way.upgrade
+
     def guarded(value: bytes | None) -> Any:
         if value is None:
             return None
         try:
-            return decode(value)
-        except (OSError, RetryLater, MemoryError):
+            return whole(value)
+        except NOT_ITS_FAULT:
             raise
         except ValidationError as error:
-            raise Undecodable(_problems(error)) from None
+            if upgrade is None or not is_read(error):
+                raise Undecodable(problems(error)) from None
+            refused = problems(error)
         except Exception as error:
             raise Undecodable(f"{type(error).__name__}: {error}") from error
+        return _upgraded(way, value, refused)
 
     return guarded
+
+
+def _upgraded(way: Steps, value: bytes, refused: str) -> Any:
+    """What is given for a value that did not validate.
+
+    Parameters:
+        refused: why it did not.
+    """
+    assert way.upgrade is not None
+    assert way.validate is not None
+    try:
+        return way.validate(upgraded(way.upgrade, way.read(value)))
+    except NOT_ITS_FAULT:
+        raise
+    except Exception as error:
+        raise Undecodable(both_reasons(refused, error)) from (None if isinstance(error, ValidationError) else error)
+
+
+def both_reasons(refused: str, error: BaseException) -> str:
+    """Why a value does not validate, and why it does not after its upgrade either."""
+    if isinstance(error, ValidationError):
+        return f"{refused}; after upgrade: {problems(error)}"
+    return f"{refused}; its upgrade raised {type(error).__name__}: {error}"
+
+
+def is_read(error: ValidationError) -> bool:
+    """Whether a value that does not validate could be read at all."""
+    return not any(each["type"] == "json_invalid" for each in error.errors(include_input=False, include_url=False))
+
+
+def _reader(codec: Codec) -> Callable[[bytes], Any]:
+    if codec is None:
+        return _json
+    if codec is bytes:
+        return bytes
+    return _utf8 if codec is str else codec
+
+
+def _as_json(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+    """Validates what was read of JSON as JSON is validated, where a strict model takes text for a date.
+
+    What JSON has no form for, an instance of the model for one, is validated as it is.
+    """
+
+    def validate(value: Any) -> Any:
+        try:
+            written = json.dumps(value)
+        except (TypeError, ValueError):
+            return adapter.validate_python(value)
+        return adapter.validate_json(written)
+
+    return validate
 
 
 def _json(value: bytes) -> Any:
@@ -82,7 +164,7 @@ def _utf8(value: bytes) -> str:
     return value.decode("utf-8")
 
 
-def _problems(error: ValidationError) -> str:
+def problems(error: ValidationError) -> str:
     """Without the input: it lies in the dead letter whole, and a log is no place for payloads."""
     lines = (
         f"{'.'.join(str(part) for part in problem['loc']) or 'value'}: {problem['msg']}"

@@ -10,7 +10,7 @@ from celery.local import Proxy
 
 from bridge.topics.names import topic_fault
 from tasks.breaker import Breaker
-from tasks.codec import decoder
+from tasks.codec import decode, steps
 from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
 from tasks.options import NEEDED, check_limits, check_names, take_policy_options
@@ -73,7 +73,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
     parameters = parameters_of(name, function, bound=bool(options.get("bind")))
     annotation = annotation_of(name, function, parameters.value)
     try:
-        decode = decoder(codec := options.pop("codec", None), annotation)
+        way = steps(codec := options.pop("codec", None), annotation, options.pop("upgrade", None))
     except HandlerError as error:
         raise HandlerError(f"{name}: {error}") from None
     return {
@@ -86,7 +86,8 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         "policy": policy,
         "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
         "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
-        "decode": staticmethod(decode),
+        "way": way,
+        "decode": staticmethod(decode(way)),
         "value_wanted": parameters.value is not None,
         "message_name": parameters.message,
         "message_first": parameters.message_first,

@@ -19,7 +19,8 @@ from bridge.records.header import HEADER
 from bridge.records.message import Message
 from tasks import execution
 from tasks.awaiting import finished
-from tasks.codec import Codec, Decode, decoder
+from tasks.checking import Validated, check
+from tasks.codec import Codec, Decode, Steps, decoder, steps
 from tasks.defaults import P, R_co
 from tasks.errors import DeadLettered, HandlerError, RetryAsked, fault_in_delay
 from tasks.limits import Limits
@@ -44,6 +45,8 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     throws = (DeadLettered,)
 
     codec: Codec = None
+    #: From bytes to the value: each step, and all of them as one function.
+    way: Steps = steps(None)
     decode: Decode = staticmethod(decoder(None))
     value_wanted: bool = True
     message_name: str | None = None
@@ -73,6 +76,14 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         with Run(self):
             result: R_co = finished(self.run(*args, **kwargs)) if header is None else execution.execute(self, header)
         return result
+
+    def check_value(self, value: bytes | None) -> Validated:
+        """Whether this handler would be given a value, as it is or after its `upgrade`; it does not run. Never raises.
+
+        Parameters:
+            value: as in Kafka; `None` is a tombstone.
+        """
+        return check(self.way, value)
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""

@@ -14,6 +14,7 @@ from tasks.errors import HandlerError
 from tasks.handler import HandlerTask
 from tasks.policy_options import POLICY_OPTIONS, RETRY_OPTIONS
 from tasks.retry_when import RetryWhen
+from tasks.upgrade import Upgrade
 
 _Errors = type[BaseException] | Iterable[type[BaseException]]
 
@@ -29,6 +30,7 @@ class Options(TypedDict, total=False):
     breaker: Breaker | None
     give_up_after: float | None
     codec: Codec
+    upgrade: Upgrade | None
     batch: int | Literal["auto"]
     batch_seconds: float
     aliases: Sequence[str]

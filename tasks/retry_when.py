@@ -65,7 +65,7 @@ def _answer(function: RetryWhen, given: object) -> Answer:
     return Answer(seconds=float(given))
 
 
-def named(function: RetryWhen) -> str:
+def named(function: Callable[..., Any]) -> str:
     """A function's qualified name: `orders.retries.by_status`."""
     inner: Any = function
     while hasattr(inner, "func") and not hasattr(inner, "__qualname__"):

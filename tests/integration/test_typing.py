@@ -64,6 +64,14 @@ def asks_too(order: Order) -> None: ...
 def asks_three(order: Order) -> None: ...
 
 
+def from_cents(value: dict[str, int]) -> dict[str, int]:
+    return {"id": value["number"]}
+
+
+@handler("orders", upgrade=from_cents)
+def upgrades(order: Order) -> None: ...
+
+
 async def right(message: Message) -> None:
     number: int = charge(Order(id=1))
     notify({"id": number}, message)
@@ -72,7 +80,8 @@ async def right(message: Message) -> None:
     charge.delay(Order(id=1))
     seconds: float | None = outcome(charge, {"id": 1}, attempt=3).delay
     reason: str | None = outcome_of(asks, ConnectionError(), attempt=13).reason
-    print(text, value, seconds, reason, charge.name)
+    taken: bool | None = upgrades.check_value(b"{}").ok
+    print(text, value, seconds, reason, charge.name, taken)
 
 
 async def wrong(message: Message) -> None:
@@ -91,6 +100,10 @@ async def wrong(message: Message) -> None:
 
 @handler("orders", retry_backof=1)  # error: call-overload, untyped-decorator
 def misspelt(order: Any) -> None: ...
+
+
+@handler("orders", upgrade="from_cents")  # error: call-overload, untyped-decorator
+def upgraded_by_a_name(order: Any) -> None: ...
 
 
 @handler("orders", max_retries="5")  # error: call-overload, untyped-decorator

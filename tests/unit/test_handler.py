@@ -24,6 +24,7 @@ from tasks.errors import DeadLetter, HandlerError, RetryAsked, Undecodable
 from tasks.handler import HandlerTask
 from tasks.limits import Limits
 from tasks.policy import Again, Bury, Policy
+from tasks.testing import outcome
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -750,3 +751,18 @@ def test_a_limit_of_the_settings_is_a_handlers_too_and_under_a_second_it_goes_on
     assert charge.one_by_one == "its time limit is 0.4 s"
     assert notify.one_by_one == ""
     assert (Limits.of(charge), Limits.of(notify)) == (Limits(0.4, 0.8), Limits(5, 9))
+
+
+def test_a_handler_says_whether_it_would_take_a_value_and_upgrades_what_it_is_given(handler):
+    class Order(BaseModel):
+        id: int
+
+    def charge(order: Order):
+        return order.id
+
+    made = handler("orders", upgrade=lambda value: {"id": value["number"]})(charge)
+    assert made.check_value(b'{"number": 5}').after == '{"id": 5}'
+    assert outcome(made, {"number": 5}).returned == 5
+    assert str(outcome(made, {"n": 5})) == "dead: undecodable"
+    with pytest.raises(HandlerError, match=r"charge: upgrade takes a function"):
+        handler("orders", upgrade=5, name="charge")(charge)
