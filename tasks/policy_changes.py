@@ -6,12 +6,13 @@ them nobody has asked for. Classes of exceptions are names: what a worker has no
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from bridge.records.failure import kind_name
+from tasks.courses import Course, course, exception_classes
 from tasks.errors import HandlerError
 from tasks.policy import Errors, Policy
 from tasks.policy_options import policy_from
@@ -104,6 +105,10 @@ class Changing(NamedTuple):
             if option in idle:
                 raise HandlerError(f"{self.name}: {option} has no effect beside {mend}.")
 
+    def course(self, policy: Policy, error_class: str, real: Callable[[float], float]) -> Course:
+        """What a policy makes of a delivery that always fails with such an error: `tasks.courses`."""
+        return course(policy, error_class, real)
+
     def shown(self, policy: Policy) -> dict[str, Any]:
         """A policy of this handler by its options, as JSON values; what has no effect is `None`."""
         listed, fixed = policy.delays is not None, policy.fixed_delay is not None
@@ -191,18 +196,12 @@ def _class_name(name: str) -> str:
     found = getattr(sys.modules.get(module or "builtins"), attribute, None)
     if isinstance(found, type) and issubclass(found, BaseException):
         return kind_name(found)
-    known = {kind_name(kind) for kind in _exceptions(BaseException)}
+    known = {kind_name(kind) for kind in exception_classes()}
     if name in known:
         return name
     same = sorted(each for each in known if each.rpartition(".")[2] == attribute)
     near = " or ".join(same[:3] or get_close_matches(name, sorted(known), 1))
     raise ValueError(f"exception classes that are imported{f' (is {near} meant?)' if near else ''}")
-
-
-def _exceptions(kind: type[BaseException]) -> Iterator[type[BaseException]]:
-    yield kind
-    for each in type.__subclasses__(kind):
-        yield from _exceptions(each)
 
 
 _NONE: Final = ("none", "null")

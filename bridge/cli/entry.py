@@ -24,7 +24,6 @@ cli = typer.Typer(
     invoke_without_command=True,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
