@@ -133,3 +133,15 @@ class PatchDoesNotApply(BridgeError):
 
 class FilterFault(BridgeError):
     """What was asked of the dead letters can mean none of them, or is written wrongly."""
+
+
+class CopyRefused(BridgeError):
+    """Letters cannot be copied to where it was asked."""
+
+
+class EditRefused(BridgeError):
+    """A letter cannot be sent back with the value that it was given; nothing was sent."""
+
+
+class RedriveRefused(BridgeError):
+    """A range of a topic cannot be sent again as asked; nothing was sent."""

@@ -1,0 +1,56 @@
+"""Another Kafka, for copies: where its address and its password come from, and where the password never goes."""
+
+import pytest
+
+from bridge.deadletters.target import Target
+from bridge.errors import CopyRefused
+
+SECRET = {"TARGET_KAFKA_SASL_PASSWORD": "s3cret", "TARGET_KAFKA_SASL_USERNAME": "me"}
+
+
+@pytest.mark.parametrize("said", ["sandbox:9092", "one:9092,two:9092", "SASL_SSL://one:9092", "[::1]:9092"])
+def test_an_address_says_which_kafka_and_the_environment_how_to_get_in(said):
+    target = Target.read(said)
+    assert target.properties(SECRET) == {"bootstrap.servers": said, "sasl.password": "s3cret", "sasl.username": "me"}
+    assert "s3cret" not in repr(target)
+
+
+def test_a_file_of_properties_says_both(tmp_path):
+    file = tmp_path / "sandbox.properties"
+    file.write_text("# the sandbox\nbootstrap.servers = one:9092\n\nsasl.password=s3=cret\n")
+    target = Target.read(str(file))
+    assert target.properties({}) == {"bootstrap.servers": "one:9092", "sasl.password": "s3=cret"}
+    assert "s3=cret" not in repr(target)
+
+
+def test_what_is_set_for_our_own_kafka_is_not_used_for_another():
+    assert Target.read("one:9092").properties({"KAFKA_SASL_PASSWORD": "ours"}) == {"bootstrap.servers": "one:9092"}
+
+
+@pytest.mark.parametrize("said", ["me:s3cret@one:9092", "s3cret", "/no/such/s3cret.properties", ""])
+def test_what_is_neither_is_refused_without_being_said_again(said):
+    with pytest.raises(CopyRefused, match="neither addresses") as refused:
+        Target.read(said)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sasl.password=s3cret", "no bootstrap.servers"),
+        ("s3cret", "Line 1"),
+        ("bootstrap.servers=one:9092\nsecurity.protocol=s3cret", "does not take 'security.protocol'"),
+        ("bootstrap.servers=one:9092\nno.such=s3cret", "does not take 'no.such'"),
+    ],
+)
+def test_a_file_that_says_nothing_of_use_is_refused_by_name_and_line_and_no_value(tmp_path, text, why):
+    file = tmp_path / "wrong.properties"
+    file.write_text(text)
+    with pytest.raises(CopyRefused, match=why) as refused:
+        Target.read(str(file)).properties({})
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_where_a_plan_is_taken_up_is_named(tmp_path):
+    with pytest.raises(CopyRefused, match="cannot be read here"):
+        Target(file=str(tmp_path / "gone.properties")).properties({})
