@@ -4,7 +4,8 @@ from celery import Celery
 from pydantic import BaseModel
 
 from bridge.deadletters.validating import verdict
-from tasks import handler
+from tasks.declaring import declare
+from tasks.defaults import DEFAULTS
 
 
 class Order(BaseModel):
@@ -16,13 +17,13 @@ def lifted(order: dict[str, object]) -> dict[str, object]:
 
 
 def app_with(**options: object) -> Celery:
-    app = Celery("shop", set_as_current=True)
+    app = Celery("shop", set_as_current=False)
+    app.conf.update(DEFAULTS)
 
-    @handler("orders", name="shop.charge", **options)
     def charge(order: Order) -> None:
         raise AssertionError("it runs")
 
-    app.tasks.register(charge)
+    declare(app, ("orders",), {"name": "shop.charge", **options})(charge)
     return app
 
 
