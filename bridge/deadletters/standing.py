@@ -83,6 +83,10 @@ def stands(ground: Ground, offsets: Sequence[int], fates: bytes, noted: Sequence
         yield ground.of_open(offset, noted=offset in run)
 
 
-def is_sent(stand: Stand, again: bool) -> bool:
-    """Whether a redrive sends what stands so."""
-    return stand in SENT or (again and stand in SENT_AGAIN)
+def sent(*, again: bool) -> frozenset[Stand]:
+    """How a delivery stands that a redrive sends.
+
+    Parameters:
+        again: whether what is done, or may be, is to run a second time.
+    """
+    return SENT | SENT_AGAIN if again else SENT
