@@ -180,6 +180,17 @@ def test_what_others_write_is_recognised_by_their_headers(headers: dict[str, byt
     assert foreign.read([*PRODUCERS, *headers.items()]) == expected
 
 
+def test_a_letter_of_spring_without_a_cause_names_the_exception_itself():
+    headers = [header for header in REAL["spring plain"] if header[0] != "kafka_dlt-exception-cause-fqcn"]
+    wrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
+    assert said(headers, "error_class") == (wrapper,)
+
+
+@pytest.mark.parametrize("name", ["springDeserializerExceptionKey", "springDeserializerExceptionValue"])
+def test_what_springs_consumer_leaves_on_a_record_is_not_sent_back_to_its_source(name: str):
+    assert said([*REAL["spring both"], (name, b"\xac\xed")], "theirs") == (PRODUCERS,)
+
+
 def test_of_a_letter_that_died_again_the_last_death_counts():
     again = [
         *REAL["connect value converter"],
