@@ -145,3 +145,11 @@ class EditRefused(BridgeError):
 
 class RedriveRefused(BridgeError):
     """A range of a topic cannot be sent again as asked; nothing was sent."""
+
+
+class NoSuchPlan(BridgeError):
+    """The desk has no plan of that number."""
+
+
+class PlanRefused(BridgeError):
+    """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
