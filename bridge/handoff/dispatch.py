@@ -116,8 +116,8 @@ class Dispatch:
             )
         ]
         for kind in {isinstance(partition, ParkedPartition) for partition in partitions}:
-            of_kind = (shares if kind else portions).items()
-            self._holds[kind] = any(portion.spent for name, portion in of_kind if name not in kept.down)
+            of_kind, waiting = (shares, kept.parked) if kind else (portions, kept.down)
+            self._holds[kind] = any(portion.spent for name, portion in of_kind.items() if name not in waiting)
         return taken
 
     def _send(self, packed: Sequence[Packed]) -> None:
@@ -200,7 +200,7 @@ def _kept_of(partition: Partition, kept: Kept) -> Iterable[str]:
     """The handlers of which nothing of a partition goes out. In a retry topic each record is of one handler alone: what
     is due while its handler may not run would fill the broker, however many there are.
     """
-    return kept.down if isinstance(partition, ParkedPartition) else kept.of(partition.handlers)
+    return kept.parked if isinstance(partition, ParkedPartition) else kept.of(partition.handlers)
 
 
 def _ready(partitions: Iterable[Partition]) -> dict[str, int]:

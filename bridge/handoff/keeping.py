@@ -13,14 +13,15 @@ class Kept(NamedTuple):
     """Which they are.
 
     Attributes:
-        down: where all handlers of a partition are among these, nothing of it is handed off: it waits in Kafka. So does
-            what was parked of each, whoever else has some there.
+        down: where all handlers of a partition are among these, nothing of it is handed off: it waits in Kafka.
         full: nothing of these is handed off, also where others of the partition go on. What is handed off of the rest
             waits in the broker: records are read on, and those others do not wait.
+        parked: nothing is handed off of what was parked of these, whoever else has some there.
     """
 
     down: frozenset[str] = NOBODY
     full: frozenset[str] = NOBODY
+    parked: frozenset[str] = NOBODY
 
     def of(self, handlers: Iterable[Handler]) -> frozenset[str]:
         """Those of a partition's handlers of which nothing is handed off."""

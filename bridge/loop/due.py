@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bridge.handlers import Routes
+from bridge.handoff.keeping import Kept
 from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
@@ -16,7 +17,7 @@ def due(
     queue_of: Callable[[str], str],
     *,
     halted: Collection[str] = (),
-    held: Collection[str] = (),
+    kept: Kept = Kept(),  # noqa: B008
 ) -> dict[str, dict[str, float]]:
     """Deliveries that could run now if they were handed off, by queue and handler (pure).
 
@@ -24,12 +25,13 @@ def due(
         unread: records of each partition of a source that were not read yet.
         ripe: of partitions of retry topics, up to which offset records are due.
         halted: topics of which nothing runs.
-        held: handlers of which nothing runs.
+        kept: handlers of which nothing is handed off, and where.
     """
     found: dict[str, dict[str, float]] = {}
     for partition in partitions:
         if partition.source in halted:
             continue
+        held = kept.parked if isinstance(partition, ParkedPartition) else kept.down
         for handler, count in _of(partition, unread, ripe, routes).items():
             if count and handler not in held:
                 queue = found.setdefault(queue_of(handler), {})

@@ -126,9 +126,9 @@ class Parts:
     def due(self) -> dict[str, dict[str, float]]:
         """Deliveries that could run now if they were handed off, by queue and handler."""
         before, unread = self.before, self.unread
-        halted, held = before.decided.halts, self.needs.kept.down
+        halted, kept = before.decided.halts, self.needs.kept
         partitions, ripe, queue_of = self.assignment.partitions, before.kafka.ripe, before.broker.queue_of
-        return due(partitions, unread, ripe, before.routes, queue_of, halted=halted, held=held)
+        return due(partitions, unread, ripe, before.routes, queue_of, halted=halted, kept=kept)
 
     @classmethod
     def of(cls, before: Before) -> "Parts":

@@ -65,7 +65,9 @@ class Needs:
         aside = self._bring_in_line(known)
         down = {name for name, each in known.items() if waits(each, None if aside is None else aside[name].fresh)}
         full = {name for name in down if aside is None or sum(aside[name]) >= MOST_ASIDE}
-        self.kept = Kept(self._needing(down), self._needing(full))
+        # What was parked has failed before: it is tried with no sooner than what waits and has failed, too.
+        parked = {name for name, each in known.items() if waits(each, None if aside is None else sum(aside[name]))}
+        self.kept = Kept(self._needing(down), self._needing(full), self._needing(parked))
 
     def _needing(self, dependencies: set[str]) -> frozenset[str]:
         return frozenset(handler.name for handler in self._routes if dependencies.intersection(handler.needs))
@@ -99,15 +101,15 @@ class Needs:
             logger.warning("gate %s is open again: no handler names it any more, and what waited there goes on.", name)
 
 
-def waits(known: Known, fresh: int | None) -> bool:
+def waits(known: Known, there: int | None) -> bool:
     """Whether nothing is handed off that needs it (pure).
 
-    As long as nothing is there to try it with that has not failed, something is handed off.
+    As long as nothing is there to try it with, something is handed off.
 
     Parameters:
-        fresh: how many messages wait for it in the broker that have not failed; `None`: it has no gates, and workers
+        there: how many messages wait for it in the broker that are tried before; `None`: it has no gates, and workers
             put them off.
     """
     if known.state in ("closed", "ramping"):
         return False
-    return bool(fresh) or (known.allowed == 0 and (fresh is None or known.state == "probing"))
+    return bool(there) or (known.allowed == 0 and (there is None or known.state == "probing"))

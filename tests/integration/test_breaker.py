@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from bridge.records.message import Delivery, Message
+from bridge.records.parked import headers
 from lossless.transport.gates import Gates
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, command, json_of
+from tests.promises import all_settled, choose, command, json_of, ledger
 
 HANDLERS = "tests.handlers.needy"
 
@@ -191,6 +193,32 @@ def test_a_handler_that_needs_nothing_goes_on_beside_one_that_waits(stack: Stack
     bank(True)
     eventually(lambda: ran("charge") == 12_000, 40)
     assert ran("mail") == 12_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("live", [6, 0])
+def test_what_comes_due_while_nothing_but_what_failed_waits_stays_in_kafka_and_goes_on_at_the_end(
+    stack: Stack, bank: Callable[[bool], None], live: int
+):
+    """No live record comes any more that could try it."""
+    stack.make_topics("orders.retry.1m")
+    stack.produce("orders", *[{"live": n} for n in range(live)])
+    with ledger(stack, "orders") as (_, there):
+        for offset in range(1_000, 5_000):
+            message = Message(there.topic, 0, offset, timestamp=5, origin=f"c g {there.topic_id}")
+            clone = Delivery(message, "charge", number=1, runs=1)
+            said = headers(clone, stack.environ["BRIDGE_GROUP"], due=int((time.time() + 10) * 1000))
+            stack.producer.produce(stack.topic("orders.retry.1m"), b"{}", headers=said)
+        assert stack.producer.flush(30) == 0
+    bank(False)
+    bridge, worker = stack.bridge(), stack.worker("-c", "2")
+    worker.says("bank is held to be down")
+    tier = stack.topic("orders.retry.1m")
+    eventually(lambda: bridge.metric("bridge_parked_late_seconds", tier=tier) > 10, 30)
+    assert bridge.metric("bridge_deliveries_handed_off_total", topic=tier) < 1_000
+    bank(True)
+    eventually(lambda: len(set(stack.done("charge"))) == 4_000 + live, 60)
+    assert stack.dead_letters("orders") == []
 
 
 @pytest.mark.slow

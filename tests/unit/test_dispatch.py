@@ -133,7 +133,7 @@ def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and
     of = Of("orders", TopicSettings(), "bridge", "cluster")
     partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
     partition.receive([parked(n, handler) for n, handler in enumerate((CHARGE, NOTIFY, CHARGE))], {"own": bytes(3)})
-    kept = Kept(down=frozenset({CHARGE}))
+    kept = Kept(parked=frozenset({CHARGE}))
     assert [world.dispatch.hand_out([partition], kept) for _ in range(2)] == [1, 0]
     assert not world.dispatch.holds, "the next turn need not hurry"
     assert partition.ready == {CHARGE: 2}

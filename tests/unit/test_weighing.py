@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.handlers import Routes
 from bridge.handoff.depth import reckoned
+from bridge.handoff.keeping import Kept
 from bridge.loop.due import due
 from bridge.topics.asking import END, Asking
 from bridge.upkeep.backlog import Backlog, backlogs, shown, total
@@ -105,7 +106,7 @@ def test_what_is_due_is_what_was_read_and_what_was_not_for_each_handler_that_may
         Routes({}),
         lambda handler: f"queue of {handler}",
         halted=["halted"],
-        held=["mail"],
+        kept=Kept(down=frozenset({"mail"}), parked=frozenset({"charge"})),
     )
     assert found == {"queue of charge": {"charge": 12}}
 
