@@ -147,9 +147,9 @@ class RedriveRefused(BridgeError):
     """A range of a topic cannot be sent again as asked; nothing was sent."""
 
 
-class NoSuchPlan(BridgeError):
-    """The desk has no plan of that number."""
+class NoExport(BridgeError):
+    """A file is no export of dead letters, or a line of it cannot be read; or it is of another Kafka."""
 
 
-class PlanRefused(BridgeError):
-    """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
+class NotArchived(BridgeError):
+    """What was to leave the dead letters' database could not be written to its archive, and has not left it."""

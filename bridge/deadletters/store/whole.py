@@ -1,0 +1,82 @@
+"""Letters with all that the database has of them, for export and archive."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, select
+
+from bridge.deadletters.store.schema import edits, failures, groups, kinds, letters, tracebacks, trail
+from bridge.deadletters.tracebacks import with_message
+
+#: What letters have in common, as a letter says it.
+_KIND: Final = (
+    kinds.c.handler,
+    kinds.c.topic,
+    kinds.c.origin,
+    kinds.c.consumer_group,
+    kinds.c.reason,
+    kinds.c.error_class,
+    kinds.c.version,
+    groups.c.place,
+)
+#: Numbers of this database's own, which say nothing elsewhere.
+_OWN: Final = frozenset({"kind_id", "traceback_id", "letter_id"})
+
+Row = dict[str, Any]
+
+
+def whole(connection: Connection, ids: Sequence[int]) -> list[Row]:
+    """Letters by their ids, ascending; one that is gone is left out.
+
+    Returns:
+        of each its columns, what it has in common with others, `traceback`, and lists: `history` (how it failed before
+        its last failure), `edits`, `trail`.
+    """
+    history = _of_failures(connection, ids)
+    changed = _lists(connection, edits, ids)
+    said = _lists(connection, trail, ids)
+    columns = [each for each in letters.c if each.name not in _OWN]
+    statement = (
+        select(*columns, *_KIND, tracebacks.c.text.label("traceback"))
+        .join(kinds, kinds.c.id == letters.c.kind_id)
+        .join(groups, groups.c.id == kinds.c.group_id)
+        .outerjoin(tracebacks, tracebacks.c.id == letters.c.traceback_id)
+        .where(letters.c.id.in_(ids))
+        .order_by(letters.c.id)
+    )
+    found = [_with_traceback(dict(row)) for row in connection.execute(statement).mappings()]
+    return [
+        {**row, "history": history[row["id"]], "edits": changed[row["id"]], "trail": said[row["id"]]} for row in found
+    ]
+
+
+def _of_failures(connection: Connection, ids: Sequence[int]) -> dict[int, list[Row]]:
+    columns = [each for each in failures.c if each.name not in _OWN]
+    statement = (
+        select(failures.c.letter_id, *columns, *_KIND, tracebacks.c.text.label("traceback"))
+        .join(kinds, kinds.c.id == failures.c.kind_id)
+        .join(groups, groups.c.id == kinds.c.group_id)
+        .outerjoin(tracebacks, tracebacks.c.id == failures.c.traceback_id)
+        .where(failures.c.letter_id.in_(ids))
+        .order_by(failures.c.letter_id, failures.c.number)
+    )
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in connection.execute(statement).mappings():
+        told = dict(row)
+        found[told.pop("letter_id")].append(_with_traceback(told))
+    return found
+
+
+def _lists(connection: Connection, table: Any, ids: Sequence[int]) -> dict[int, list[Row]]:
+    columns: list[Column[Any]] = [each for each in table.c if each.name not in (*_OWN, "id", "letter", "group_id")]
+    statement = select(table.c.letter_id, *columns).where(table.c.letter_id.in_(ids)).order_by(table.c.id)
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in connection.execute(statement).mappings():
+        told = dict(row)
+        found[told.pop("letter_id")].append(told)
+    return found
+
+
+def _with_traceback(row: Row) -> Row:
+    return {**row, "traceback": with_message(row["traceback"] or "", row["error_message"])}
