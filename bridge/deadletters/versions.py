@@ -1,5 +1,8 @@
 """Versions of the handlers' code, compared (pure)."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from packaging.version import InvalidVersion, Version
 
 
@@ -19,10 +22,15 @@ def has(version: str, fixed_in: str) -> bool:
         return version == fixed_in
 
 
-def has_order(version: str) -> bool:
-    """Whether others can be later than it."""
-    try:
-        Version(version)
-    except InvalidVersion:
-        return False
-    return True
+def ready(handler: str, fixed_in: str, workers: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether every living worker that knows a handler has what was mended: what is sent back may reach any of them.
+
+    Parameters:
+        workers: what each announces; one of an older release does not say which version it has.
+    """
+    found = [worker for worker in workers if handler in worker.get("handlers", ())]
+    return bool(found) and all(has(_version(worker, handler), fixed_in) for worker in found)
+
+
+def _version(worker: Mapping[str, Any], handler: str) -> str:
+    return str(worker.get("handler_versions", {}).get(handler) or "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.versions import has, has_order
+from bridge.deadletters.versions import has, ready
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,23 @@ def test_the_version_itself_and_later_ones_have_what_was_mended_in_it(version, f
     assert has(version, fixed_in) is mended
 
 
-def test_a_commit_has_no_order():
-    assert has_order("1.4.2")
-    assert not has_order("3f2c1ab")
+def worker(version: str | None, *handlers: str) -> dict[str, object]:
+    said = {} if version is None else {"handler_versions": dict.fromkeys(handlers, version)}
+    return {"handlers": list(handlers), **said}
+
+
+@pytest.mark.parametrize(
+    ("workers", "may"),
+    [
+        ([worker("2", "charge")], True),
+        ([worker("2", "charge"), worker("3", "charge", "notify")], True),
+        ([worker("2", "charge"), worker("1", "charge")], False),
+        ([worker("2", "charge"), worker("1", "notify")], True),
+        ([worker("2", "notify")], False),
+        ([worker(None, "charge")], False),
+        ([], False),
+    ],
+    ids=["one", "all", "an older one is left", "an older one of others", "of others", "an old release", "none lives"],
+)
+def test_letters_go_back_once_every_worker_that_may_get_them_has_what_was_mended(workers, may):
+    assert ready("charge", "2", workers) is may
