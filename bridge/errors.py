@@ -153,3 +153,11 @@ class NoExport(BridgeError):
 
 class NotArchived(BridgeError):
     """What was to leave the dead letters' database could not be written to its archive, and has not left it."""
+
+
+class NoSuchPlan(BridgeError):
+    """The desk has no plan of that number."""
+
+
+class PlanRefused(BridgeError):
+    """A plan of the desk cannot be made so, or not be done now: why, and what to do."""

@@ -7,6 +7,7 @@ from typing import Self
 
 from celery import Celery
 
+from bridge.deadletters.plans import Plans
 from bridge.deadletters.store.database import Database
 from bridge.handlers import Routes
 from bridge.settings import Settings
@@ -39,3 +40,8 @@ class Desk:
             yield cls(app, settings, routes, database)
         finally:
             database.close()
+
+    @property
+    def plans(self) -> Plans:
+        """What is done with many letters at once: replayed, discarded, archived."""
+        return Plans(self.settings, self.routes, self.database)
