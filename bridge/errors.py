@@ -161,3 +161,11 @@ class NoSuchPlan(BridgeError):
 
 class PlanRefused(BridgeError):
     """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
+
+
+class NoSuchLetter(BridgeError):
+    """The desk has no dead letter of this number."""
+
+
+class NoSuchGroup(BridgeError):
+    """The desk has no group of this number."""

@@ -7,8 +7,11 @@ from typing import Self
 
 from celery import Celery
 
+from bridge.deadletters.groups import Groups
+from bridge.deadletters.letters import Letters
 from bridge.deadletters.plans import Plans
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.totals import Totals
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -40,6 +43,21 @@ class Desk:
             yield cls(app, settings, routes, database)
         finally:
             database.close()
+
+    @property
+    def letters(self) -> Letters:
+        """Dead letters looked at."""
+        return Letters(self.database)
+
+    @property
+    def groups(self) -> Groups:
+        """Dead letters that are one thing to mend."""
+        return Groups(self.database)
+
+    @property
+    def totals(self) -> Totals:
+        """All of them in figures."""
+        return Totals(self.database)
 
     @property
     def plans(self) -> Plans:

@@ -3,7 +3,7 @@
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from bridge.deadletters.letter import Status
 from bridge.deadletters.words import mark, words
@@ -14,6 +14,33 @@ MOST_IDS: Final = 10_000
 
 _NUMBERS: Final = ("ids", "groups")
 _TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins")
+
+
+class Cursor(NamedTuple):
+    """A letter, as the end of one page of a list and the beginning of the next: letters are listed newest first.
+
+    Attributes:
+        failed_at: ms since the epoch.
+    """
+
+    failed_at: int
+    id: int
+
+    def __str__(self) -> str:
+        """`1795163400000-42`, for an address."""
+        return f"{self.failed_at}-{self.id}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """What `str` made of one.
+
+        Raises:
+            FilterFault: it is none.
+        """
+        failed_at, _, letter = text.partition("-")
+        if not (failed_at.isdecimal() and letter.isdecimal()):
+            raise FilterFault(f"{text!r} is no end of a page.")
+        return cls(int(failed_at), int(letter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +115,10 @@ class Filter:
             return cls(**{name: _read(name, value) for name, value in data.items()})
         except (TypeError, ValueError) as error:
             raise FilterFault(f"This is no filter: {error}.") from None
+
+
+#: All dead letters.
+EVERYTHING: Final = Filter()
 
 
 def _read(name: str, value: Any) -> Any:

@@ -9,8 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from bridge.deadletters.letter import Letter
-from bridge.records.message import Header
+from bridge.records.message import Header, Headers
 
 #: Most different words of a letter, and characters of a word: what a letter costs to record has an end.
 MOST: Final = 100
@@ -27,9 +26,14 @@ def words(text: str) -> Iterator[str]:
     return (found.group()[:LONGEST] for found in _WORD.finditer(plain))
 
 
-def of(letter: Letter) -> tuple[str, ...]:
-    """The words by which a letter is found, each once, at most `MOST`: its error's first, its value's last."""
-    return tuple(sorted(_first(letter)))
+def of(error_message: str, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
+    """The words by which a letter is found, each once, at most `MOST`: its headers' marks first, its value's last."""
+    found: dict[str, None] = {}
+    for word in _all(error_message, key, headers, value):
+        found[word] = None
+        if len(found) >= MOST:
+            break
+    return tuple(found)
 
 
 def mark(header: Header) -> str:
@@ -40,23 +44,15 @@ def mark(header: Header) -> str:
     return f"§{made.hexdigest()}"
 
 
-def _first(letter: Letter) -> set[str]:
-    found: set[str] = set()
-    for word in _all(letter):
-        found.add(word)
-        if len(found) >= MOST:
-            break
-    return found
-
-
-def _all(letter: Letter) -> Iterator[str]:
-    yield from words(letter.error_message)
-    yield from words(_text(letter.key))
-    yield from map(mark, letter.headers)
-    for name, value in letter.headers:
+def _all(error_message: str, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[str]:
+    # What a filter of headers goes by must not be crowded out by a long message.
+    yield from map(mark, headers)
+    yield from words(_text(key))
+    yield from words(error_message)
+    for name, said in headers:
         yield from words(name)
-        yield from words(_text(value))
-    yield from words(_text(letter.value))
+        yield from words(_text(said))
+    yield from words(_text(value))
 
 
 def _text(data: bytes | None) -> str:

@@ -1,0 +1,119 @@
+"""A filter as conditions of SQL."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    LargeBinary,
+    Select,
+    and_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from bridge.deadletters.filters import Cursor, Filter
+from bridge.deadletters.letter import key_digest, packed
+from bridge.deadletters.store import searching
+from bridge.deadletters.store.schema import kinds, letters
+
+Condition = ColumnElement[bool]
+
+
+def matching(asked: Filter) -> Select[tuple[int, int]]:
+    """Every letter that is meant: its id, and how often it has died; in no order, and however many they are."""
+    return select(letters.c.id, letters.c.failures).where(*conditions(asked))
+
+
+def conditions(asked: Filter) -> list[Condition]:
+    """What a row of `letters` must fulfil."""
+    found = [*standing(asked), *within(asked, None), *carried(asked)]
+    if asked.words:
+        found.append(letters.c.id.in_(searching.having(asked.words)))
+    return found
+
+
+def standing(asked: Filter) -> Iterator[Condition]:
+    """Of what it is, and where it stands."""
+    if asked.ids:
+        yield one_of(letters.c.id, asked.ids)
+    if of_kinds := [*kind_conditions(asked)]:
+        yield letters.c.kind_id.in_(select(kinds.c.id).where(*of_kinds))
+    if asked.statuses:
+        yield letters.c.status.in_(asked.statuses)
+
+
+def carried(asked: Filter) -> Iterator[Condition]:
+    """Of its key and its headers, byte for byte; a word of the index stands for a header and might for another."""
+    if asked.key is not None:
+        yield letters.c.key_digest == key_digest(asked.key)
+        yield letters.c.key == asked.key
+    for name, value in asked.headers:
+        pair = packed([(name, value.encode("utf-8", "surrogateescape"))])
+        yield Contains(letters.c.headers, literal(pair, LargeBinary))
+
+
+def kind_conditions(asked: Filter) -> Iterator[Condition]:
+    """What a row of `kinds` must fulfil."""
+    texts: tuple[tuple[Column[Any], Sequence[str]], ...] = (
+        (kinds.c.handler, asked.handlers),
+        (kinds.c.topic, asked.topics),
+        (kinds.c.reason, asked.reasons),
+        (kinds.c.version, asked.versions),
+        (kinds.c.origin, asked.origins),
+    )
+    yield from (column.in_(values) for column, values in texts if values)
+    if asked.groups:
+        yield one_of(kinds.c.group_id, asked.groups)
+    if asked.exceptions:
+        yield or_(*map(_named, asked.exceptions))
+
+
+def within(asked: Filter, before: Cursor | None) -> Iterator[Condition]:
+    """Of the time at which it failed last, and of what comes behind a letter in the list."""
+    if asked.since is not None:
+        yield letters.c.failed_at >= asked.since
+    if asked.until is not None:
+        yield letters.c.failed_at < asked.until
+    if before is not None:
+        # The first is what SQLite looks up in an index.
+        yield letters.c.failed_at <= before.failed_at
+        yield tuple_(letters.c.failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
+
+
+def one_of(column: Column[Any], ids: Sequence[int]) -> Condition:
+    """Written into the statement: there may be more than a database takes as parameters."""
+    return column.in_(bindparam(None, list(ids), expanding=True, literal_execute=True))
+
+
+def _named(exception: str) -> Condition:
+    """A class by its full name, or its last part; LIKE would not tell a from A in SQLite."""
+    name = kinds.c.error_class
+    end = func.substr(name, func.length(name) - len(exception))
+    return or_(name == exception, and_(func.length(name) > len(exception), end == f".{exception}"))
+
+
+class Contains(FunctionElement[bool]):
+    """Whether some bytes have others in them."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(Contains, "sqlite")
+def _in_sqlite(element: Contains, compiler: Any, **options: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **options)}) > 0"
+
+
+@compiles(Contains, "postgresql")
+def _in_postgresql(element: Contains, compiler: Any, **options: Any) -> str:
+    whole, part = (compiler.process(each, **options) for each in element.clauses)
+    return f"position(CAST({part} AS bytea) IN {whole}) > 0"

@@ -1,0 +1,140 @@
+"""Letters found by words: an index beside them, of PostgreSQL's tsvector or SQLite's FTS5.
+
+It stands in a table of its own: a letter's status changes often, its words hardly ever. The step 0002 makes it, and the
+schema does not have it: the two databases have nothing in common here but what this file says.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    bindparam,
+    column,
+    literal,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from bridge.deadletters.letter import unpacked
+from bridge.deadletters.store.schema import letters
+from bridge.deadletters.words import of
+
+#: How many letters at once get their words by the step that makes the index.
+_AT_ONCE: Final = 1_000
+
+#: `rowid` is a letter's id.
+index: Final = table("words", column("rowid", BigInteger), column("lexemes", Text))
+
+_MAKE: Final = {
+    "sqlite": (
+        # Words come as Python has cut them: of ASCII what `\w` is, and all else, is of a word. Which letters have one
+        # is all that is asked, not where in them.
+        """CREATE VIRTUAL TABLE words USING fts5(lexemes, tokenize = "ascii tokenchars '_'", detail = none)""",
+        "CREATE TRIGGER words_end AFTER DELETE ON letters BEGIN DELETE FROM words WHERE rowid = old.id; END",
+    ),
+    "postgresql": (
+        "CREATE TABLE words (rowid BIGINT NOT NULL CONSTRAINT pk_words PRIMARY KEY, lexemes TSVECTOR NOT NULL, "
+        "CONSTRAINT fk_words_rowid FOREIGN KEY (rowid) REFERENCES letters (id) ON DELETE CASCADE)",
+        "CREATE INDEX ix_words_lexemes ON words USING gin (lexemes)",
+    ),
+}
+_DROP: Final = {"sqlite": ("DROP TRIGGER words_end", "DROP TABLE words"), "postgresql": ("DROP TABLE words",)}
+_ADD: Final = {
+    "sqlite": "INSERT OR REPLACE INTO words (rowid, lexemes) VALUES (:id, :words)",
+    "postgresql": "INSERT INTO words (rowid, lexemes) VALUES (:id, array_to_tsvector(string_to_array(:words, ' '))) "
+    "ON CONFLICT (rowid) DO UPDATE SET lexemes = excluded.lexemes",
+}
+
+
+def make(connection: Connection) -> None:
+    """Make the index, and bring into it the letters that are there."""
+    for statement in _MAKE[connection.dialect.name]:
+        connection.execute(text(statement))
+    last = 0
+    while rows := connection.execute(_unindexed(last)).all():
+        add(connection, [(row.id, of(row.error_message, row.key, unpacked(row.headers), row.value)) for row in rows])
+        last = rows[-1].id
+
+
+def drop(connection: Connection) -> None:
+    """Drop the index."""
+    for statement in _DROP[connection.dialect.name]:
+        connection.execute(text(statement))
+
+
+def add(connection: Connection, rows: Iterable[tuple[int, Sequence[str]]]) -> None:
+    """Have letters found by these words, and by no others; of letters that are deleted the index forgets them itself.
+
+    Parameters:
+        rows: ids of letters, each once, and their words by `bridge.deadletters.words.of`.
+    """
+    found = [{"id": letter, "words": " ".join(words)} for letter, words in rows]
+    if found:
+        connection.execute(text(_ADD[connection.dialect.name]), found)
+
+
+def having(words: Sequence[str]) -> Select[tuple[int]]:
+    """The ids of all letters that have all of these words, by the index."""
+    return select(index.c.rowid).where(_Indexed(index.c.lexemes, *_queries(words)))
+
+
+def among(ids: Sequence[int], words: Sequence[str]) -> Select[tuple[int]]:
+    """Which of some letters have all of these words, looked at one by one: what takes as long for a common word."""
+    # Materialized: PostgreSQL would ask its index for all that have them.
+    some = select(index).where(index.c.rowid.in_(bindparam(None, list(ids), expanding=True, literal_execute=True)))
+    near = some.cte("near").prefix_with("MATERIALIZED")
+    return select(near.c.rowid).where(_Seen(near.c.lexemes, *_queries(words)))
+
+
+def _queries(words: Sequence[str]) -> Iterator[ColumnElement[str]]:
+    """For words, what PostgreSQL is asked, what FTS5 is asked, and each word as it stands among those of a row."""
+    yield literal(" & ".join(f"'{word}'" for word in words))
+    yield literal(" AND ".join(f'"{word}"' for word in words))
+    yield from (literal(f" {word} ") for word in words)
+
+
+class _Indexed(FunctionElement[bool]):
+    """Whether a row has all words, by the index."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+class _Seen(FunctionElement[bool]):
+    """Whether a row has all words, by what stands in it."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(_Indexed, "postgresql")
+@compiles(_Seen, "postgresql")
+def _in_postgresql(element: FunctionElement[bool], compiler: Any, **options: Any) -> str:
+    lexemes, query = (compiler.process(each, **options) for each in list(element.clauses)[:2])
+    return f"{lexemes} @@ CAST({query} AS tsquery)"
+
+
+@compiles(_Indexed, "sqlite")
+def _indexed_in_sqlite(element: _Indexed, compiler: Any, **options: Any) -> str:
+    lexemes, _, query, *_ = element.clauses
+    return f"{compiler.process(lexemes, **options)} MATCH {compiler.process(query, **options)}"
+
+
+@compiles(_Seen, "sqlite")
+def _seen_in_sqlite(element: _Seen, compiler: Any, **options: Any) -> str:
+    lexemes, _, _, *words = (compiler.process(each, **options) for each in element.clauses)
+    return " AND ".join(f"instr(' ' || {lexemes} || ' ', {word}) > 0" for word in words)
+
+
+def _unindexed(last: int) -> Select[Any]:
+    found = select(letters.c.id, letters.c.error_message, letters.c.key, letters.c.headers, letters.c.value)
+    return found.where(letters.c.id > last).order_by(letters.c.id).limit(_AT_ONCE)
