@@ -21,6 +21,8 @@ class What(StrEnum):
 class State(StrEnum):
     """How far a plan is."""
 
+    MAKING = "making"
+    """What it is about is being written down; if the process that did it died, it stays so and is never applied."""
     PLANNED = "planned"
     APPLYING = "applying"
     """Somebody does it, or is to: what a process left that died, another takes up."""
@@ -64,11 +66,17 @@ class Options:
         rate: letters a second at most; `None`: as fast as it goes.
         canary: in waves, each only if the one before ended well (bridge.deadletters.canary).
         all_handlers: to every handler of the topic whose delivery is not done, not only to the one that failed.
+        again: deliveries run although they are done; each once for this plan.
+        logs: of a redrive, by partition the id of the log that its offsets are of.
+        target: of a copy, the topic and which Kafka (bridge.deadletters.target); nothing of it is secret.
     """
 
     rate: float | None = None
     canary: bool = False
     all_handlers: bool = False
+    again: bool = False
+    logs: Mapping[str, str] = field(default_factory=dict)
+    target: Mapping[str, str] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,6 +102,8 @@ class Counts:
         foreign: of other programs: they go to their source topic.
         unknown_handlers: by handlers that neither the app nor a worker knows: they are skipped.
         replayed: how many have already failed after so many replays.
+        stands: of a redrive, by handler how many deliveries of the range stood how (bridge.deadletters.standing).
+        edits: of letters that go back with another value, how many, and why others do not.
         warnings: for who approves it, a sentence each.
     """
 
@@ -106,6 +116,8 @@ class Counts:
     foreign: int = 0
     unknown_handlers: Mapping[str, int] = field(default_factory=dict)
     replayed: Mapping[str, int] = field(default_factory=dict)
+    stands: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    edits: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
@@ -153,7 +165,7 @@ class Plan:
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come of it unless somebody goes on with it: all that was sent has ended."""
-        return self.state not in (State.PLANNED, State.APPLYING) and not self.count(*UNDER_WAY)
+        return self.state not in (State.MAKING, State.PLANNED, State.APPLYING) and not self.count(*UNDER_WAY)
 
     @property
     def is_good(self) -> bool:
