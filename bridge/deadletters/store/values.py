@@ -1,0 +1,68 @@
+"""Letters' values, some at a time, for who asks their handlers what they are worth."""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.schema import items, kinds, letters
+
+
+class Valued(NamedTuple):
+    """A letter's value, and where the record lies that has it.
+
+    Attributes:
+        size: in bytes; -1: a tombstone.
+        value: `None` for a tombstone, and for what is too large for the database.
+    """
+
+    id: int
+    handler: str
+    size: int
+    value: bytes | None
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the database has it."""
+        return self.value is not None or self.size < 0
+
+
+_COLUMNS = (
+    letters.c.id,
+    kinds.c.handler,
+    letters.c.value_size,
+    letters.c.value,
+    letters.c.letter_topic,
+    letters.c.letter_partition,
+    letters.c.letter_offset,
+)
+
+
+def matching_after(connection: Connection, asked: Filter, after: int, limit: int) -> list[Valued]:
+    """The next letters that a filter means, by their ids."""
+    these = matching(asked).with_only_columns(letters.c.id)
+    found = select(*_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id)
+    found = found.where(letters.c.id > after, letters.c.id.in_(these)).order_by(letters.c.id).limit(limit)
+    return [_valued(*row) for row in connection.execute(found)]
+
+
+def of_plan_after(connection: Connection, plan_id: int, after: int, limit: int) -> list[tuple[int, Valued]]:
+    """The next letters of a plan, each with its position."""
+    asked = (
+        select(items.c.position, *_COLUMNS)
+        .join(letters, letters.c.id == items.c.letter_id)
+        .join(kinds, kinds.c.id == letters.c.kind_id)
+        .where(items.c.plan_id == plan_id, items.c.position > after, items.c.state == "waiting")
+        .order_by(items.c.position)
+        .limit(limit)
+    )
+    return [(position, _valued(*rest)) for position, *rest in connection.execute(asked)]
+
+
+def _valued(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> Valued:
+    # Drivers of PostgreSQL may give a view of memory.
+    return Valued(id_, handler, size, None if value is None else bytes(value), *place)
