@@ -115,6 +115,26 @@ class DeskUnavailable(BridgeError):
     """The dead letters' database could not be opened, or did not do what it was asked."""
 
 
+class DeskRefused(DeskUnavailable):
+    """The dead letters' database answers, and does not take what it was given: trying again does not help."""
+
+
+class DeskOfAnotherKafka(DeskUnavailable):
+    """The dead letters' database holds those of another Kafka cluster."""
+
+
+class RecordedByAnother(BridgeError):
+    """Another recorder has recorded these partitions further meanwhile; nothing was written.
+
+    Parameters:
+        logs: which, each as its `str` names it.
+    """
+
+    def __init__(self, logs: Sequence[object]) -> None:
+        self.logs = tuple(logs)
+        super().__init__(f"another recorder has recorded {', '.join(map(str, logs))} further meanwhile")
+
+
 class DeskDatabaseNewer(DeskUnavailable):
     """The dead letters' database was brought to a step that this version does not know."""
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from bridge.deadletters.store import migrating
-from bridge.errors import DeskDatabaseNewer, DeskUnavailable
+from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable
 
 #: The databases that the desk is tested on.
 DIALECTS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
@@ -19,6 +19,9 @@ CONNECT_WITHIN: Final = 5
 LOCKED_FOR: Final = 30
 #: Seconds after which PostgreSQL gives up a statement: a database that hangs must be noticed.
 STATEMENT_WITHIN: Final = 60
+
+#: Classes of SQLSTATE that are about the values: data, constraints, more than the database's limits take.
+_REFUSALS: Final = ("22", "23", "54")
 
 _ADVICE: Final = (
     ("database or disk is full", "its disk is full: make room; nothing is recorded until then"),
@@ -92,6 +95,7 @@ class Database:
 
         Raises:
             DeskUnavailable: the database did not do it; whether a commit that was under way happened is not known.
+            DeskRefused: it does not take what it was given.
         """
         with self._explained("written"), self._engine.connect() as connection:
             connection = connection.execution_options(desk_writes=True)
@@ -102,8 +106,8 @@ class Database:
     def _explained(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, OSError, sqlite3.Error) as error:
-            raise DeskUnavailable(
+        except (SQLAlchemyError, OSError, sqlite3.Error, OverflowError, UnicodeError) as error:
+            raise (DeskRefused if _is_refusal(error) else DeskUnavailable)(
                 f"The dead letters' database ({self.name}, DEADLETTERS_DATABASE_URL) could not be {doing}: "
                 f"{said(error)}."
             ) from error
@@ -115,6 +119,14 @@ def said(error: BaseException) -> str:
     line = " ".join(str(original).split())[:300].rstrip(". ") or type(original).__name__
     advice = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
     return f"{line}; {advice}"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether it is what was written that the database does not take, and not the database that does not work."""
+    if not isinstance(error, DBAPIError):
+        # A number or a text that the driver cannot pass on, before the database has seen it.
+        return isinstance(error, (OverflowError, UnicodeError, sqlite3.DataError))
+    return str(getattr(error.orig, "sqlstate", None))[:2] in _REFUSALS or isinstance(error, (DataError, IntegrityError))
 
 
 def _checked(url: str) -> URL:

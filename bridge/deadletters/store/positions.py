@@ -1,0 +1,109 @@
+"""How far dead-letter topics are recorded, changed in the transaction that records: so no record counts twice."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bridge.deadletters.store.schema import positions
+from bridge.errors import RecordedByAnother
+
+
+class Log(NamedTuple):
+    """A partition of a dead-letter topic, for one group.
+
+    Attributes:
+        consumer_group: whose letters alone are recorded; "": everybody's.
+        topic_id: a topic that is made again has another.
+    """
+
+    consumer_group: str
+    topic: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Reached(NamedTuple):
+    """How far a log is recorded.
+
+    Attributes:
+        next: the offset of the next record.
+        epoch: the leader epoch of the record before it; -1 if it is not known.
+    """
+
+    next: int
+    epoch: int
+
+
+class Step(NamedTuple):
+    """A log goes from one place to another.
+
+    Attributes:
+        before: where it was; `None`: nothing was recorded of it.
+        missed: records that Kafka had dropped before they could be recorded.
+    """
+
+    log: Log
+    before: int | None
+    after: Reached
+    missed: int = 0
+
+
+_KEY: Final = tuple(positions.c[name] == bindparam(f"of_{name}") for name in Log._fields)
+_MOVE: Final = (
+    update(positions)
+    .where(*_KEY, positions.c.next == bindparam("before"))
+    .values(
+        next=bindparam("to_next"),
+        epoch=bindparam("to_epoch"),
+        missed=positions.c.missed + bindparam("more_missed"),
+        at=bindparam("now"),
+    )
+)
+_BEGIN: Final = {
+    "sqlite": sqlite.insert(positions).on_conflict_do_nothing(),
+    "postgresql": postgresql.insert(positions).on_conflict_do_nothing(),
+}
+
+
+def known(connection: Connection, groups: Iterable[str], topics: Iterable[str]) -> dict[Log, Reached]:
+    """How far the logs of these topics are recorded, those of topics that were deleted among them."""
+    asked = select(positions).where(positions.c.consumer_group.in_(set(groups)), positions.c.topic.in_(set(topics)))
+    return {
+        Log(row.consumer_group, row.topic, row.topic_id, row.partition): Reached(row.next, row.epoch)
+        for row in connection.execute(asked)
+    }
+
+
+def topics(connection: Connection, group: str) -> list[str]:
+    """The topics of which letters of this group, and of it alone, were ever recorded."""
+    asked = select(positions.c.topic).where(positions.c.consumer_group == group).distinct()
+    return sorted(connection.execute(asked).scalars())
+
+
+def move(connection: Connection, steps: Sequence[Step], at: int) -> None:
+    """Note how far logs are recorded now, each only if it is where it was expected.
+
+    Parameters:
+        at: ms since the epoch.
+
+    Raises:
+        RecordedByAnother: some are not, another recorder has come there meanwhile; the transaction must be rolled back.
+    """
+    # In one order: two recorders that wait for each other's row would both be undone.
+    overtaken = [step.log for step in sorted(steps, key=lambda step: step.log) if not _move(connection, step, at)]
+    if overtaken:
+        raise RecordedByAnother(overtaken)
+
+
+def _move(connection: Connection, step: Step, at: int) -> bool:
+    if step.before is None:
+        row = {**step.log._asdict(), **step.after._asdict(), "missed": step.missed, "at": at}
+        return connection.execute(_BEGIN[connection.dialect.name], row).rowcount == 1
+    values = {f"of_{name}": value for name, value in step.log._asdict().items()}
+    values |= {"before": step.before, "to_next": step.after.next, "to_epoch": step.after.epoch}
+    return connection.execute(_MOVE, {**values, "more_missed": step.missed, "now": at}).rowcount == 1

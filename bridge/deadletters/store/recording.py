@@ -1,0 +1,183 @@
+"""Letters are written: new ones, and what is new of those that are known, counted in the same transaction."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from bridge.deadletters.deaths import Known, News, news
+from bridge.deadletters.letter import Letter, Status, key_digest, packed
+from bridge.deadletters.store import tallies, times
+from bridge.deadletters.store.ids import AT_ONCE, Ids
+from bridge.deadletters.store.schema import failures, letters
+from bridge.deadletters.tracebacks import without_message
+
+#: What is read of a letter that is known: what its history gets, and by what its news are told.
+_READ: Final = (
+    *(letters.c.id, letters.c.digest, letters.c.kind_id, letters.c.status, letters.c.status_at, letters.c.number),
+    *(letters.c.failed_at, letters.c.error_message, letters.c.traceback_id, letters.c.runs, letters.c.letter_topic),
+    *(letters.c.letter_partition, letters.c.letter_offset, letters.c.failures, letters.c.plan_id),
+)
+_ADD: Final = insert(letters)
+_ADD_FAILURE: Final = insert(failures)
+_COUNT: Final = (
+    update(letters).where(letters.c.id == bindparam("of")).values(occurrences=letters.c.occurrences + bindparam("more"))
+)
+
+
+class Recording:
+    """One transaction's letters.
+
+    Parameters:
+        connection: a transaction that writes.
+        at: ms since the epoch.
+        largest_value: bytes; of a larger one the size alone is kept.
+    """
+
+    def __init__(self, connection: Connection, ids: Ids, at: int, largest_value: int) -> None:
+        self._connection, self._ids, self._at, self._largest = connection, ids, at, largest_value
+        self._tallies: Counter[tuple[int, str]] = Counter()
+        self._hours: Counter[tuple[int, int]] = Counter()
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def record(self, found: Sequence[Letter]) -> list[News]:
+        """Write these letters, in their order; return what each was."""
+        told = [each for some in _once_each(found) for each in self._round(some)]
+        tallies.add(self._connection, self._tallies)
+        times.add(self._connection, self._hours)
+        times.see(self._connection, self._seen)
+        return told
+
+    def _round(self, found: Mapping[bytes, Letter]) -> list[News]:
+        """Letters of which each is another delivery's."""
+        rows = _known(self._connection, found)
+        told = {each: _news(rows.get(each), letter) for each, letter in found.items()}
+        deaths = {each: found[each] for each, what in told.items() if what in (News.NEW, News.AGAIN)}
+        written = dict(zip(deaths, self._rows(deaths), strict=True))
+        self._add([row for each, row in written.items() if told[each] is News.NEW])
+        self._add_again([(rows[each], row) for each, row in written.items() if told[each] is News.AGAIN])
+        again = sorted(rows[each]["id"] for each, what in told.items() if what is News.DUPLICATE)
+        if again:
+            self._connection.execute(_COUNT, [{"of": id_, "more": 1} for id_ in again])
+        return list(told.values())
+
+    def _rows(self, found: Mapping[bytes, Letter]) -> Iterator[dict[str, Any]]:
+        """A row for each letter that died, which is counted."""
+        connection = self._connection
+        kinds = self._ids.of_kinds(connection, {letter.kind: letter.failed_at for letter in found.values()})
+        texts = [without_message(letter.traceback, letter.error_message) for letter in found.values()]
+        text_ids = self._ids.of_texts(connection, sorted({text for text in texts if text}))
+        for (each, letter), text in zip(found.items(), texts, strict=True):
+            kind_id, group_id = kinds[letter.kind]
+            self._count(kind_id, group_id, letter.failed_at)
+            yield _row(letter, each, kind_id, text_ids.get(text), self._at, self._largest)
+
+    def _count(self, kind_id: int, group_id: int, failed_at: int) -> None:
+        self._tallies[kind_id, str(Status.OPEN)] += 1
+        self._hours[kind_id, failed_at // times.HOUR] += 1
+        first, last = self._seen.get(group_id, (failed_at, failed_at))
+        self._seen[group_id] = (min(first, failed_at), max(last, failed_at))
+
+    def _add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            self._connection.execute(_ADD, list(rows))
+
+    def _add_again(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        """These died again: what was known of the last time goes to the history, and they are open."""
+        for before, row in sorted(pairs, key=lambda pair: int(pair[0]["id"])):
+            self._tallies[before["kind_id"], before["status"]] -= 1
+            self._connection.execute(_ADD_FAILURE, self._failure(before, row))
+            kept = {"status_at": before["status_at"]} if before["status"] == Status.OPEN else {}
+            changed = {**row, **kept, "failures": before["failures"] + 1, "first_failed_at": letters.c.first_failed_at}
+            changed["occurrences"] = letters.c.occurrences + 1
+            del changed["recorded_at"]
+            self._connection.execute(update(letters).where(letters.c.id == before["id"]).values(changed))
+
+    def _failure(self, before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+        names = ("kind_id", "failed_at", "error_message", "traceback_id", "runs")
+        where = ("letter_topic", "letter_partition", "letter_offset")
+        # A plan's replay has a higher number; what began anew is no plan's.
+        plan_id = before["plan_id"] if row["number"] > before["number"] else None
+        had = self._connection.execute(
+            select(letters.c.value, letters.c.value_size).where(letters.c.id == before["id"])
+        ).one()
+        same = (had.value, had.value_size) == (row["value"], row["value_size"])
+        return {
+            **{name: before[name] for name in (*names, *where)},
+            "letter_id": before["id"],
+            "number": before["failures"],
+            "plan_id": plan_id,
+            "value": None if same else had.value,
+            "value_size": None if same else had.value_size,
+        }
+
+
+def _once_each(found: Sequence[Letter]) -> Iterator[dict[bytes, Letter]]:
+    """In their order, in rounds in which no delivery comes twice, of as many as a statement takes."""
+    some: dict[bytes, Letter] = {}
+    for letter in found:
+        digest = letter.identity.digest
+        if digest in some or len(some) == AT_ONCE:
+            yield some
+            some = {}
+        some[digest] = letter
+    if some:
+        yield some
+
+
+def _known(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, dict[str, Any]]:
+    """What there is of these letters, nobody else's to change until the transaction ends."""
+    asked = select(*_READ).where(letters.c.digest.in_(bindparam("digests", expanding=True)))
+    # In one order: two transactions that wait for each other's row would both be undone.
+    found = connection.execute(asked.order_by(letters.c.id).with_for_update(), {"digests": list(digests)})
+    rows = {row["id"]: dict(row) for row in found.mappings()}
+    places = {
+        row["id"]: {(row["letter_topic"], row["letter_partition"], row["letter_offset"])} for row in rows.values()
+    }
+    if rows:
+        where = failures.c.letter_id, failures.c.letter_topic, failures.c.letter_partition, failures.c.letter_offset
+        for id_, *place in connection.execute(select(*where).where(failures.c.letter_id.in_(sorted(rows)))):
+            places[id_].add(tuple(place))
+    return {row["digest"]: {**row, "places": frozenset(places[id_])} for id_, row in rows.items()}
+
+
+def _news(row: Mapping[str, Any] | None, letter: Letter) -> News:
+    if row is None:
+        return News.NEW
+    known = Known(Status(row["status"]), row["status_at"], row["number"], row["failed_at"], row["places"])
+    return news(known, letter)
+
+
+def _row(
+    letter: Letter, digest: bytes, kind_id: int, traceback_id: int | None, at: int, largest: int
+) -> dict[str, Any]:
+    size = letter.value_size
+    return {
+        "digest": digest,
+        "kind_id": kind_id,
+        "status": str(Status.OPEN),
+        "status_at": at,
+        "topic_id": letter.identity.topic_id,
+        "partition": letter.identity.partition,
+        "offset": letter.identity.offset,
+        "timestamp": letter.timestamp,
+        "key": letter.key,
+        "key_digest": key_digest(letter.key),
+        "value": letter.value if size <= largest else None,
+        "value_size": size,
+        "headers": packed(letter.headers),
+        "number": letter.number,
+        "runs": letter.runs,
+        **letter.attempts._asdict(),
+        "error_message": letter.error_message,
+        "traceback_id": traceback_id,
+        "first_failed_at": letter.first_failed_at,
+        "failed_at": letter.failed_at,
+        "recorded_at": at,
+        "letter_topic": letter.topic,
+        "letter_partition": letter.partition,
+        "letter_offset": letter.offset,
+        "occurrences": 1,
+        "failures": 1,
+    }
