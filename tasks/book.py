@@ -59,6 +59,7 @@ class Book:
         self._ledger = ledger
         replays = batch.via is not None and batch.via.topic == replay_topic
         self._retried = {each.message.offset for each in batch.deliveries if each.retried(replays=replays)}
+        self._again = {each.message.offset for each in batch.deliveries if each.again}
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
         self._others = [Account(name, batch.topic, batch.topic_id, batch.partition) for name in other_names]
         #: Where the records by which they came have fates of their own, and at which offset each.
@@ -133,7 +134,7 @@ class Book:
             offset: Fate(fate)
             for fates in origins
             for offset, fate in zip(offsets, fates, strict=True)
-            if to_skip(Fate.OPEN, Fate(fate), retried=offset in self._retried)
+            if to_skip(Fate.OPEN, Fate(fate), retried=offset in self._retried, again=offset in self._again)
         }
 
     def over(self, offsets: Sequence[int]) -> set[int]:
@@ -149,7 +150,7 @@ class Book:
 
     def _is_on_its_way(self, offset: int) -> bool:
         """Whether a delivery was done here a moment ago: the main process may not have had Redis mark it yet."""
-        at = self._along.get((self._account, offset))
+        at = None if offset in self._again else self._along.get((self._account, offset))
         return at is not None and time.monotonic() - at < ALONG_WITHIN
 
     def _note_along(self, offset: int) -> None:

@@ -41,14 +41,15 @@ def _origins(held: Sequence[Held]) -> list[int]:
 
 def _rest(partition: ParkedPartition, group: Group, held: list[Held], found: bytes, marks: list[Mark]) -> Taken | None:
     fates = dict(zip(_origins(held), map(Fate, found), strict=True))
-    ended = [
-        each.offset
-        for each in held
-        if to_skip(Fate.OPEN, fates[each.origin], retried=each.delivery.retried(replays=partition.replays))
-    ]
+    ended = [each.offset for each in held if _is_over(each, fates[each.origin], replays=partition.replays)]
     if not ended:
         return partition, group, held
     partition.settle(OWN, ended, Fate.DONE)
     marks.append(Mark(partition.account, ended, Fate.DONE))
     rest = [each for each in held if each.offset not in set(ended)]
     return (partition, Group(group.handler, [each.offset for each in rest], group.why), rest) if rest else None
+
+
+def _is_over(held: Held, origin: Fate, *, replays: bool) -> bool:
+    delivery = held.delivery
+    return to_skip(Fate.OPEN, origin, retried=delivery.retried(replays=replays), again=bool(delivery.again))

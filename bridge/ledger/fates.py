@@ -98,7 +98,7 @@ def runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
         yield range(*match.span())
 
 
-def to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False) -> bool:
+def to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False, again: bool = False) -> bool:
     """Tell whether a worker skips a delivery: its record is settled in any way, its origin done or discarded.
 
     A parked origin is what a retry is for, and a dead one what a replay is for, so these do not count. But a retry
@@ -108,8 +108,11 @@ def to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False) -> bo
         own: the fate at the record's own coordinates.
         origin: the one at its origin's (a record on a source topic is its own origin).
         retried: whether its record has waited on a retry topic, and no person has ever sent it back.
+        again: whether a person asked that it run whatever has become of its origin: only its own fate counts.
     """
-    return own in SETTLED or origin in (Fate.DONE, Fate.DISCARDED) or (retried and origin is Fate.DEAD)
+    if own in SETTLED or again:
+        return own in SETTLED
+    return origin in (Fate.DONE, Fate.DISCARDED) or (retried and origin is Fate.DEAD)
 
 
 def is_to_run(own: Fate, *, passed: bool) -> bool:

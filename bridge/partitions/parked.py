@@ -96,7 +96,7 @@ class ParkedPartition(Partition):
         self._may_pass = False
         self._held: dict[int, Held] = {}
         self._ripe = Ripe()
-        #: By identity and number, the offset of the record that is held. One that was handed off counts no more: where
+        #: By work and number, the offset of the record that is held. One that was handed off counts no more: where
         #: Redis was wiped, or a person asks for it, a delivery begins anew, and is parked under the same number again.
         self._offsets: dict[tuple[str, int], int] = {}
 
@@ -131,20 +131,20 @@ class ParkedPartition(Partition):
     def _fits(self, record: Record, parked: Parked) -> bool:
         """Hold a record, unless it is the second of a delivery, or enough is held."""
         offset, delivery = record.offset() or 0, parked.delivery
-        if (delivery.identity, delivery.number) in self._offsets:
+        if (delivery.work, delivery.number) in self._offsets:
             return True
         held = Held(offset, parked, size_of(record))
         if not self._due.take_in(offset, parked.due / 1000, held.size, self._clock()):
             return False
         self._held[offset] = held
         self._passing.holds(delivery.handler)
-        self._offsets[delivery.identity, delivery.number] = offset
+        self._offsets[delivery.work, delivery.number] = offset
         return True
 
     def _passes(self, record: Record, parked: Parked) -> bool:
         """Whether a record is passed over: it is due, and of its handler nothing goes out."""
         offset, delivery = record.offset() or 0, parked.delivery
-        if (delivery.identity, delivery.number) in self._offsets or not self._passing.passes(delivery.handler):
+        if (delivery.work, delivery.number) in self._offsets or not self._passing.passes(delivery.handler):
             return False
         if parked.due / 1000 > self._clock() + AHEAD:
             return False
@@ -172,7 +172,7 @@ class ParkedPartition(Partition):
         """It is held no more."""
         if (held := self._held.pop(offset, None)) is not None:
             self._due.gone(held.size)
-            del self._offsets[held.delivery.identity, held.delivery.number]
+            del self._offsets[held.delivery.work, held.delivery.number]
         return held
 
     # What goes out

@@ -18,7 +18,7 @@ from bridge.records.attempts import NONE
 from bridge.records.columns import Parts, columns_of, from_columns, offsets_in
 from bridge.records.message import Batch, Dead, Delivery, Header, Message, Via
 from bridge.records.more import Told, attempts_in, delivery_of, with_dead
-from bridge.records.naming import origin
+from bridge.records.naming import origin, work_of
 from bridge.records.row import Row
 from lossless.transport.joining import JOINED, joined, joining
 
@@ -197,7 +197,9 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
             timestamp,
             runs + 1,
             attempts,
-            f"{start}{offset}:{handler}",
+            work_of(f"{start}{offset}:{handler}", str(more["again"]))
+            if more and "again" in more
+            else f"{start}{offset}:{handler}",
             log,
         )
         known = more or via is not None

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bridge.records.attempts import NONE, Attempts
 from bridge.records.failure import Failure, cut
-from bridge.records.naming import batch_id
+from bridge.records.naming import batch_id, work_of
 from bridge.records.outgoing import Outbox, Outgoing
 
 #: Longest text of a failure that travels with a delivery that runs again.
@@ -27,7 +27,8 @@ class Message:
         timestamp: milliseconds since the epoch, or `None` if the record has none.
         attempt: 1 for the first run of the handler, counted over every kind of retry.
         attempts: what became of the runs before: `failed`, `lost`, `postponed`, `replayed`.
-        delivery: the identity of the delivery, where a handler was given this message.
+        delivery: the identity of the delivery, where a handler was given this message; and by what it was asked for
+            again, where it was though it is done.
         origin: what tells that identity from the same one of another Kafka or group, or of a topic that was
             deleted and made again.
         outbox: what the handler sends (`publish`), where it does.
@@ -168,6 +169,11 @@ class Delivery:
     def identity(self) -> str:
         """`orders-3-1234:orders.handlers.charge`; the same through every retry, park and replay."""
         return f"{self.message.coordinates}:{self.handler}"
+
+    @property
+    def work(self) -> str:
+        """What is to be done once: the identity, and by what it was asked for again, where it was."""
+        return work_of(self.identity, self.again)
 
     @property
     def task_id(self) -> str:

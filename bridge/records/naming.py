@@ -19,6 +19,11 @@ def batch_id(topic: str, partition: int, offsets: Sequence[int], handler: str) -
     return f"{topic}-{partition}-{offsets[0]}..{offsets[-1]}:{handler}"
 
 
+def work_of(identity: str, again: str) -> str:
+    """What a delivery is known by where its work is to be done once: once more for each time that it was asked for."""
+    return f"{identity} again {again}" if again else identity
+
+
 def label(topic: str, partition: int, offsets: Sequence[int]) -> str:
     """What Flower and the logs show as a task's arguments, so that Flower's search for a record's coordinates finds it.
 

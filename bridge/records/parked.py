@@ -13,7 +13,7 @@ from bridge.records.added import RecordHeaders, added, apart, needed, number
 from bridge.records.dead_letter import attempts_read, attempts_said
 from bridge.records.failure import Failure, cut
 from bridge.records.message import ERROR_LENGTH, Delivery, Header, Message, Via
-from bridge.records.naming import batch_id, origin
+from bridge.records.naming import batch_id, origin, work_of
 from bridge.records.origin import OFFSETS, PARTITIONS, Origin
 
 #: Longest `error_message` of a record that waits, in characters; its dead letter will have one of its own.
@@ -134,9 +134,9 @@ def origin_of(record: Record) -> Origin | None:
 
 
 def whose(record: Record) -> tuple[str, str, int] | None:
-    """The identity, group and number of the delivery that a record holds, for whoever looks whether it is there."""
+    """The work, group and number of the delivery that a record holds, for whoever looks whether it is there."""
     held = read(record, "", "")
-    return None if held is None else (held.delivery.identity, held.group, held.delivery.number)
+    return None if held is None else (held.delivery.work, held.group, held.delivery.number)
 
 
 def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: str) -> Parked | None:
@@ -158,7 +158,7 @@ def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: st
         number(ours, "origin_timestamp") if "origin_timestamp" in ours else None,
         runs + 1,
         attempts,
-        batch_id(topic, partition, (offset,), handler),
+        work_of(batch_id(topic, partition, (offset,), handler), ours.get("replay_again", "")),
         origin(cluster, group, source_id),
     )
     due, until = number(ours, "retry_timestamp"), number(ours, "retry_until")

@@ -45,7 +45,7 @@ class Clone(NamedTuple):
     failure: Failure | None = None
 
 
-#: What a record of a retry topic holds: the identity, group and number of its delivery.
+#: What a record of a retry topic holds: the work, group and number of its delivery.
 Held = tuple[str, str, int]
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from bridge.ledger import OWN, Account, Fate, Ledger, LogBook
 from bridge.records.attempts import Attempts
+from bridge.records.origin import Origin
+from bridge.records.replayed import replayed
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, ledger, letters, send_back
+from tests.promises import all_settled, choose, json_of, ledger, letters, send_back
 
 COMPLETION = {"commit": "completion"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
@@ -118,3 +120,42 @@ def test_in_a_sequence_what_dies_further_on_has_a_letter_of_its_own_from_which_i
     send_back(stack, "steps", second, b"{}")
     eventually(lambda: dead in stack.done("third"), 20)
     all_settled(stack, "steps", done=3, letters=2)
+
+
+def test_what_is_asked_to_run_again_runs_though_it_is_done_and_once_for_each_time(stack: Stack):
+    start(stack, "keyed", **PARKS)
+    (done,) = stack.produce("keyed", {"n": 1}, key=b"k")
+    eventually(lambda: stack.done("keyed") == [done], 20)
+    with ledger(stack, "keyed") as (fates, account):
+        eventually(lambda: fate(fates, account, 0) is Fate.DONE, 10)
+        origin = Origin(account.topic, account.topic_id, 0, 0, "keyed", stack.environ["BRIDGE_GROUP"])
+    # The first is skipped, as ever. The last waits in a retry topic on its way.
+    for value, again in ((b"{}", ""), (b"{}", "plan-1"), (b'{"fail": 2}', "plan-2")):
+        headers = replayed(origin, (), timestamp=None, runs=1, again=again)
+        stack.produce("keyed.replay", value, key=b"k", headers=headers)
+    eventually(lambda: stack.done("keyed") == [done] * 3, 40)
+    eventually(lambda: [fate_of_replay(stack, "keyed", offset) for offset in range(3)] == [Fate.DONE] * 3, 10)
+    all_settled(stack, "keyed", done=1)
+    assert stack.dead_letters("keyed") == []
+
+
+def test_what_is_asked_to_run_again_and_fails_is_a_dead_letter_of_what_is_done_still(stack: Stack):
+    start(stack, "keyed")
+    (done,) = stack.produce("keyed", {"n": 1}, key=b"k")
+    eventually(lambda: stack.done("keyed") == [done], 20)
+    with ledger(stack, "keyed") as (fates, account):
+        eventually(lambda: fate(fates, account, 0) is Fate.DONE, 10)
+        origin = Origin(account.topic, account.topic_id, 0, 0, "keyed", stack.environ["BRIDGE_GROUP"])
+    asked = replayed(origin, (), timestamp=None, again="plan-1")
+    stack.produce("keyed.replay", b'{"dead": true}', key=b"k", headers=asked)
+    (letter,) = letters(stack, "keyed", 1)
+    assert (letter.again, letter.origin, letter.attempts) == ("plan-1", origin, Attempts(1, replayed=1))
+    eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 10)
+    found = all_settled(stack, "keyed", done=1, letters=1)
+    assert (found["clean"], found["deaths"]) == (True, [])
+    assert not [problem for problem in json_of(stack, "status")["problems"] if "dead" in problem]
+    (delivery,) = json_of(stack, "find", done)["deliveries"]
+    assert delivery["fate"] == "done"
+    # Its letter is sent back as it was asked for, or it would be skipped.
+    send_back(stack, "keyed", letter, b"{}", again="plan-2")
+    eventually(lambda: stack.done("keyed") == [done] * 2, 20)

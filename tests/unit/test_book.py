@@ -1,11 +1,13 @@
 """The worker's side of two fates: that of a record of a retry topic, and that of its origin."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.ledger.fates import follow
 from bridge.records.attempts import Attempts
 from bridge.records.message import Batch, Delivery, Message, Via
 from tasks.book import Book
@@ -66,6 +68,35 @@ def test_what_a_person_sent_back_runs_though_it_is_dead_and_so_does_what_of_it_i
     replayed = retried.holding([replace(one, attempts=Attempts(failed=1, replayed=1))])
     assert book(ledger, replayed).settled([7]) == set()
     assert book(ledger, retried).settled([7]) == {7}
+
+
+@pytest.mark.parametrize("origin", [Fate.DONE, Fate.DISCARDED, Fate.DEAD])
+def test_what_was_asked_to_run_again_runs_once_whatever_its_origin_and_that_stays_as_it_is(origin: Fate) -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(OWNS, [8, 9], Fate.HANDED), Mark(ORIGIN, [6, 7], origin)])
+    batch = came((6, 8), (7, 9))
+    one, two = batch.deliveries
+    asked = batch.holding([replace(one, again="plan-7"), replace(two, again="plan-7")])
+    found = book(ledger, asked)
+    assert found.settled([6, 7]) == set()
+    found.mark_all([6], Fate.DEAD)
+    found.mark_all([7], Fate.PARKED)
+    assert (fates(ledger, ORIGIN, 6, 7), fates(ledger, OWNS, 8, 9)) == (
+        [follow(origin, Fate.DEAD), origin],
+        [Fate.DONE] * 2,
+    )
+    # It comes again, as its message was not acknowledged.
+    assert book(ledger, asked).settled([6, 7]) == {6, 7}
+
+
+def test_what_was_done_here_a_moment_ago_runs_again_where_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(OWNS, [9], Fate.HANDED)])
+    monkeypatch.setattr(Book, "_along", {(ORIGIN, 7): time.monotonic()})
+    batch = came((7, 9))
+    (one,) = batch.deliveries
+    assert book(ledger, batch.holding([replace(one, again="plan-7")])).settled([7]) == set()
+    assert book(ledger, batch).settled([7]) == {7}
 
 
 def test_what_was_done_under_another_name_of_the_handler_is_skipped() -> None:

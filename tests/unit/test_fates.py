@@ -59,6 +59,13 @@ def test_a_retry_of_what_has_ended_is_skipped_and_of_what_is_dead_unless_a_perso
     assert to_skip(Fate.HANDED, origin, retried=True) is (ended or origin is Fate.DEAD)
 
 
+@pytest.mark.parametrize("retried", [False, True])
+@pytest.mark.parametrize("origin", Fate)
+@pytest.mark.parametrize("own", Fate)
+def test_what_a_person_asked_to_run_again_is_skipped_for_its_own_fate_alone(own: Fate, origin: Fate, retried: bool):
+    assert to_skip(own, origin, retried=retried, again=True) is (own in SETTLED)
+
+
 @given(_FATES)
 def test_packing_and_unpacking_gives_the_same(some: bytes) -> None:
     even = some[: len(some) // 2 * 2]

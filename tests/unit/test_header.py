@@ -44,12 +44,16 @@ def batches(draw: st.DrawFn) -> Batch:
             runs=draw(st.integers(0, 1000)),
             attempts=draw(st.builds(Attempts, *[st.integers(0, 1000)] * 4)),
             first_failed_at=draw(st.none() | milliseconds),
-            dead=draw(st.none() | st.builds(Dead, st.sampled_from(["exhausted", "poison"]), failures)),
+            dead=draw(
+                st.none()
+                | st.builds(Dead, st.sampled_from(["exhausted", "poison"]), failures, st.sampled_from(["", "1.4"]))
+            ),
             publish_tries=draw(st.integers(0, 1000)),
             ended=draw(st.sampled_from(["", "done", "dead"])),
             due=draw(st.none() | st.floats(1, 1e12)),
             via=None if via is None else via._replace(offset=draw(st.integers(0, 2**63 - 1))),
             after=draw(st.none() | st.integers(0, 2**63 - 1)),
+            again=draw(st.sampled_from(["", "plan-7"])),
         )
         for offset in sorted(offsets)
     )
@@ -79,7 +83,7 @@ def test_a_batch_survives_its_way_through_celery(batch):
     for delivery in travelled.deliveries:
         assert delivery.message.attempt == delivery.runs + 1
         assert delivery.message.attempts == delivery.attempts
-        assert delivery.message.delivery == delivery.identity
+        assert delivery.message.delivery == delivery.work
 
 
 @given(batches())

@@ -59,7 +59,7 @@ theirs = st.lists(st.tuples(st.sampled_from([*sorted(parked._NAMES), "trace", ""
 def deliveries(draw: st.DrawFn) -> Delivery:
     group, log, runs, attempts = draw(names), draw(names), draw(counts), draw(st.builds(Attempts, *[counts] * 4))
     topic, partition, offset = draw(names), draw(st.integers(0, 2**31 - 1)), draw(st.integers(0, 2**63 - 1))
-    handler = draw(names)
+    handler, again = draw(names), draw(st.sampled_from(["", "plan-7"]))
     message = Message(
         topic,
         partition,
@@ -70,7 +70,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         draw(st.none() | st.integers(0, 2**53)),
         runs + 1,
         attempts,
-        f"{topic}-{partition}-{offset}:{handler}",
+        f"{topic}-{partition}-{offset}:{handler}{' again plan-7' if again else ''}",
         f"cluster {group} {log}",
     )
     return Delivery(
@@ -83,6 +83,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         error=draw(st.sampled_from(["", "shop.Declined", "OSError: no: really"])),
         via=VIA,
         after=draw(st.none() | st.integers(0, 2**53)),
+        again=again,
     )
 
 
