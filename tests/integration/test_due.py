@@ -120,12 +120,12 @@ def test_of_twins_in_two_retry_topics_what_ends_first_ends_both(stack: Stack):
     choose(stack, {"odd": COMPLETION}, **PARKS)
     stack.make_topics("odd", "odd.retry.1s", "odd.retry.2s")
     stack.worker()
+    stack.bridge()
     values = {7: b'{"n": 1}', 8: b'{"odd": {"dead": true}}', 9: b'{"odd": {"fail": 2}}'}
     due = time.time()
     for offset, value in values.items():
         park(stack, "odd.retry.1s", stack.topic("odd") + f"-0-{offset}", "odd", due, value=value)
         park(stack, "odd.retry.2s", stack.topic("odd") + f"-0-{offset}", "odd", due + 6, value=value)
-    stack.bridge()
     done, dead, failing = (stack.topic("odd") + f"-0-{offset}" for offset in values)
     eventually(lambda: {done, failing} <= set(stack.done("odd")), 30)
     eventually(lambda: stack.committed("odd.retry.2s") == 3, 30, "the others are over")
