@@ -1,6 +1,6 @@
 """Hands out what partitions have ready to the Celery broker, through the ledger: what is open goes out once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bridge.handoff.broker import Broker
 from bridge.handoff.keeping import Kept
@@ -14,7 +14,6 @@ from bridge.ledger import Account, Fate, Ledger, Mark, Push
 from bridge.ledger.fates import OVERWRITES
 from bridge.ledger.riding import place_of
 from bridge.metrics import BridgeMetrics
-from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import Partition
 from bridge.partitions.turns import Portion
 
@@ -55,17 +54,18 @@ class Dispatch:
         """
         return any(self._holds.values())
 
-    def hand_out(self, partitions: Sequence[Partition], kept: Kept = Kept()) -> int:  # noqa: B008
+    def hand_out(self, partitions: Sequence[Partition], kept: Kept = Kept(), *, parked: bool = False) -> int:  # noqa: B008
         """Hand off what is ready; return how many deliveries went out.
 
         Parameters:
+            partitions: of sources; or of retry and replay topics (`parked`), which have room of their own.
             kept: handlers of which nothing goes out now, and where.
 
         Raises:
             HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
         """
         self._marks.tell()
-        taken = self._take(partitions, kept)
+        taken = self._take(partitions, kept, parked)
         packed: list[Packed] = []
         sent = 0
         try:
@@ -94,31 +94,32 @@ class Dispatch:
             raise
         return sum(len(each.group.offsets) for each in packed)
 
-    def _take(self, partitions: Sequence[Partition], kept: Kept) -> list[Taken]:
+    def _take(self, partitions: Sequence[Partition], kept: Kept, parked: bool) -> list[Taken]:
         """What is ready, as far as there is room for it: from another partition on each time."""
-        in_turn = {
-            parked: turns.of(each for each in partitions if isinstance(each, ParkedPartition) == parked)
-            for parked, turns in self._turns.items()
-        }
-        live, parked = _ready(in_turn[False]), _ready(in_turn[True])
-        if self.holds or sum(live.values()) + sum(parked.values()) > 1:
+        in_turn = self._turns[parked].of(partitions)
+        ready = _ready(in_turn)
+        if self.holds or sum(ready.values()) > 1:
             self._sizes.look()
-        portions = self._sizes.portions(live)
-        shares = self._shares.portions(parked) if parked else {}
+        portions = self._portions(ready, parked)
         taken = [
             (partition, *group)
-            for partition in (*in_turn[False], *in_turn[True])
+            for partition in in_turn
             for group in partition.take(
                 {
-                    **(shares if isinstance(partition, ParkedPartition) else portions),
-                    **{name: Portion(1, 1, room=0) for name in _kept_of(partition, kept)},
+                    **portions,
+                    **{name: Portion(1, 1, room=0) for name in _kept_of(partition, kept, parked)},
                 }
             )
         ]
-        for kind in {isinstance(partition, ParkedPartition) for partition in partitions}:
-            of_kind, waiting = (shares, kept.parked) if kind else (portions, kept.down)
-            self._holds[kind] = any(portion.spent for name, portion in of_kind.items() if name not in waiting)
+        waiting = kept.parked if parked else kept.down
+        self._holds[parked] = any(portion.spent for name, portion in portions.items() if name not in waiting)
         return taken
+
+    def _portions(self, ready: Mapping[str, int], parked: bool) -> dict[str, Portion]:
+        if not parked:
+            return self._sizes.portions(ready)
+        # The queues are looked at for what is due alone.
+        return self._shares.portions(ready) if ready else {}
 
     def _send(self, packed: Sequence[Packed]) -> None:
         if self._ledger is not None and self._one_step:
@@ -196,11 +197,11 @@ class Dispatch:
             self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
 
 
-def _kept_of(partition: Partition, kept: Kept) -> Iterable[str]:
+def _kept_of(partition: Partition, kept: Kept, parked: bool) -> Iterable[str]:
     """The handlers of which nothing of a partition goes out. In a retry topic each record is of one handler alone: what
     is due while its handler may not run would fill the broker, however many there are.
     """
-    return kept.parked if isinstance(partition, ParkedPartition) else kept.of(partition.handlers)
+    return kept.parked if parked else kept.of(partition.handlers)
 
 
 def _ready(partitions: Iterable[Partition]) -> dict[str, int]:

@@ -152,7 +152,7 @@ class Loop:
         partitions = [each for each in parts.assignment.partitions if each.source not in halts]
         parked = {partition.place for partition in parts.assignment.parked}
         sent = self._hand_off_live([each for each in partitions if each.place not in parked], parked)
-        if parked and not parts.rests.left:
+        if not parts.rests.left:
             sent += self._hand_off_parked([each for each in partitions if each.place in parked], parked)
         self._looks.handed_off(sent)
 
@@ -175,7 +175,7 @@ class Loop:
             self._take_in(held)
         for partition in parts.assignment.parked:
             partition.more = len(parts.held.records.get(partition.place, ()))
-        sent = parts.dispatch.hand_out(partitions, parts.needs.kept)
+        sent = parts.dispatch.hand_out(partitions, parts.needs.kept, parked=True)
         if held or sent:
             parts.rests.spent(self._clock() - begun)
         self._subscription.tell_strange()

@@ -134,10 +134,10 @@ def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and
     partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
     partition.receive([parked(n, handler) for n, handler in enumerate((CHARGE, NOTIFY, CHARGE))], {"own": bytes(3)})
     kept = Kept(parked=frozenset({CHARGE}))
-    assert [world.dispatch.hand_out([partition], kept) for _ in range(2)] == [1, 0]
+    assert [world.dispatch.hand_out([partition], kept, parked=True) for _ in range(2)] == [1, 0]
     assert not world.dispatch.holds, "the next turn need not hurry"
     assert partition.ready == {CHARGE: 2}
-    assert world.dispatch.hand_out([partition]) == 1
+    assert world.dispatch.hand_out([partition], parked=True) == 1
     assert partition.ready == {CHARGE: 1}
 
 
@@ -146,11 +146,14 @@ def test_what_waits_for_its_share_still_does_after_live_records_went_out() -> No
     of = Of("orders", TopicSettings(), "bridge", "cluster")
     partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
     partition.receive([parked(n, CHARGE) for n in range(5)], {"own": bytes(5)})
-    assert world.dispatch.hand_out([partition]) < 5
+    assert world.dispatch.hand_out([partition], parked=True) < 5
     assert world.dispatch.holds
     world.receive(*(Record(topic="orders", partition=0, offset=n, value=b"{}") for n in range(3)))
     assert world.hand_out() == 3
     assert world.dispatch.holds
+    # Its source is halted: nothing of it waits for room.
+    assert world.dispatch.hand_out([], parked=True) == 0
+    assert not world.dispatch.holds
 
 
 def test_what_could_not_be_sent_goes_out_in_the_order_in_which_it_stood() -> None:
@@ -163,6 +166,6 @@ def test_what_could_not_be_sent_goes_out_in_the_order_in_which_it_stood() -> Non
         raise HandoffFailed("no answer")
 
     with patch.object(world.broker, "publish", refuses), pytest.raises(HandoffFailed):
-        world.dispatch.hand_out([partition])
-    assert world.dispatch.hand_out([partition]) == 2
+        world.dispatch.hand_out([partition], parked=True)
+    assert world.dispatch.hand_out([partition], parked=True) == 2
     assert world.broker.published == [[100], [101]]
