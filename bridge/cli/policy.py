@@ -1,12 +1,12 @@
 """`bridge policy` and its commands."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
-from typer.core import TyperGroup
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, end_decided, fail, loaded, print_found
+from bridge.cli.defaulting import Defaulting
 from bridge.cli.options import ByOption, said
 from bridge.commands import decision_tables as tables
 from bridge.commands.halt import who
@@ -17,16 +17,7 @@ from bridge.errors import NotDecided, PolicyRefused, UnknownHandler
 Answer = TypeVar("Answer")
 
 
-class _Policy(TyperGroup):
-    """`bridge policy` with what is none of its commands shows policies."""
-
-    def parse_args(self, context: Any, args: list[str]) -> list[str]:
-        """Click's, with the command that is meant."""
-        known = {*self.commands, *self.get_help_option_names(context)}
-        return super().parse_args(context, args if args and args[0] in known else ["show", *args])
-
-
-policy = typer.Typer(cls=_Policy, no_args_is_help=False)
+policy = typer.Typer(cls=Defaulting, no_args_is_help=False)
 HandlerArgument = Annotated[str, typer.Argument(help="A handler, by its whole name.")]
 PolicyWhyOption = Annotated[str, typer.Option("--why", help="For the history, and for whoever is on call next.")]
 

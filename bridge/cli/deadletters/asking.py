@@ -17,7 +17,7 @@ from bridge.deadletters import written
 from bridge.deadletters.filters import Filter
 from bridge.errors import FilterFault
 
-_PANEL = "Which dead letters (all that are said must fit; an option that is repeated: one of them)"
+_PANEL = "Which dead letters (all of it must fit; of what is repeated, one)"
 _TIME = "2026-11-20T08:00 (UTC), 2h, 3d, today, yesterday."
 
 IdsArgument = Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)]

@@ -5,8 +5,22 @@ from typing import Any, Final
 
 import typer
 
+from bridge.cli.deadletters.ending import archive, discard
+from bridge.cli.deadletters.fixing import fixed
+from bridge.cli.deadletters.listing import groups, list_letters, stats
+from bridge.cli.deadletters.planning import plans
+from bridge.cli.deadletters.replaying import replay
+
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
-COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {}
+COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "list": list_letters,
+    "groups": groups,
+    "replay": replay,
+    "discard": discard,
+    "archive": archive,
+    "fixed": fixed,
+    "stats": stats,
+}
 
 deadletters = typer.Typer(no_args_is_help=True)
 
@@ -21,3 +35,4 @@ def deadletters_group() -> None:
 
 for name, command in COMMANDS.items():
     deadletters.command(name)(command)
+deadletters.add_typer(plans, name="plans")

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from bridge.cli.answers import NOT_FOUND, fail, loaded
-from bridge.errors import DeskUnavailable
+from bridge.cli.answers import FAULTS, NOT_FOUND, fail, loaded
+from bridge.errors import (
+    DeskUnavailable,
+    FilterFault,
+    KafkaUnavailable,
+    LedgerUnavailable,
+    NoSuchGroup,
+    NoSuchLetter,
+    NoSuchPlan,
+    PlanRefused,
+)
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
@@ -18,14 +27,20 @@ EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch")
 
 @contextmanager
 def opened(context: typer.Context) -> "Iterator[Desk]":
-    """The desk of the app that `-A` names; where there is none, why is printed, and the command ends with 2."""
+    """The desk of the app that `-A` names.
+
+    What cannot be asked or done is printed, and ends the command: with 2 where a server or the database does not
+    answer, with 1 where what was asked for is wrong.
+    """
     need_extra()
     from bridge.deadletters.desk import Desk
 
     try:
         with Desk.opened(*loaded(context.obj)) as desk:
             yield desk
-    except DeskUnavailable as error:
+    except (FilterFault, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused) as error:
+        fail(str(error), FAULTS)
+    except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
 
 

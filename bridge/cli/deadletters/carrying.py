@@ -1,0 +1,96 @@
+"""A plan carried out before a person's eyes: how far it is, what Ctrl-C leaves, and how it ended."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bridge.cli.answers import OK, console, print_found
+from bridge.cli.deadletters.confirming import errors
+from bridge.commands.halt import who
+from bridge.commands.printing import say
+from bridge.deadletters.plan import UNENDED, ItemState, Plan, State
+
+if TYPE_CHECKING:
+    from bridge.deadletters.desk import Desk
+
+#: Exit codes: outcomes are bad, or the canary stopped; and a person's Ctrl-C, as shells have it.
+BAD, INTERRUPTED = 3, 130
+#: How many were come to, of those that a plan has.
+_COME_TO: Final = tuple(state for state in ItemState if state is not ItemState.WAITING)
+
+
+def carry_out(desk: "Desk", plan: Plan, by: str, wait: bool, as_json: bool) -> None:
+    """Apply a plan, wait for its outcomes if asked to, say how it stands, and end the command with its code."""
+    try:
+        with _shown(plan) as heard:
+            plan = desk.plans.apply(plan.id, by, heard)
+            if wait and not plan.is_over:
+                plan = desk.plans.wait(plan.id, heard)
+    except KeyboardInterrupt:
+        _interrupted(desk, plan.id)
+    found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
+    if wait:
+        found["outcomes"] = dict(plan.outcomes)
+    print_found(found, as_json, lambda: print_plan(console, plan, wait))
+    raise typer.Exit(code(plan, wait))
+
+
+def code(plan: Plan, wait: bool) -> int:
+    """3 where it was stopped, or of what was waited for something ended badly."""
+    return BAD if plan.state in (State.STOPPED, State.FAILED) or (wait and not plan.is_good) else OK
+
+
+def print_plan(to: Console, plan: Plan, wait: bool = True) -> None:
+    """How a plan stands, and what can be done with it."""
+    said = ", ".join(f"{count:,} {state}" for state, count in plan.outcomes.items()) or "nothing yet"
+    say(to, f"plan {plan.id} is {plan.state}: {said}")
+    if plan.stopped:
+        say(to, f"  it stopped: {plan.stopped}", "red")
+    if plan.state in (State.STOPPED, State.PLANNED):
+        say(to, f"  {_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
+    if plan.count(ItemState.DEAD):
+        say(to, "  what died again is open again, with its new failure: bridge deadletters list --status open", "red")
+    if not wait and plan.count(ItemState.SENT, ItemState.CLAIMED):
+        say(to, f"  how they end: bridge deadletters plans show {plan.id}")
+
+
+def _left(plan: Plan) -> int:
+    return plan.count(ItemState.WAITING)
+
+
+@contextmanager
+def _shown(plan: Plan) -> Iterator[Callable[[Plan], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    columns = (
+        TextColumn("plan {task.fields[plan]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[how]}"),
+    )
+    with Progress(*columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("", total=plan.counts.letters, plan=plan.id, how="")
+
+        def heard(now: Plan) -> None:
+            ended = now.count(*_COME_TO) - now.count(*UNENDED[1:])
+            progress.update(task, completed=now.count(*_COME_TO), how=f"{ended:,} ended")
+
+        yield heard
+
+
+def _interrupted(desk: "Desk", plan_id: int) -> Any:
+    """Nobody else goes on with it by themselves: a person has interrupted it."""
+    plan = desk.plans.stop(plan_id, who(), "interrupted (Ctrl-C)")
+    sent = plan.count(*_COME_TO) - plan.count(ItemState.SKIPPED, ItemState.REFUSED)
+    say(
+        errors,
+        f"interrupted: {sent:,} of {plan.counts.letters:,} were sent, and go their way; {_left(plan):,} were not.",
+    )
+    say(
+        errors,
+        f"go on: bridge deadletters plans apply {plan.id}; how they end: bridge deadletters plans show {plan.id}",
+    )
+    raise typer.Exit(INTERRUPTED)

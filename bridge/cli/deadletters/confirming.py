@@ -1,0 +1,62 @@
+"""What many letters are about is asked for first, with its counts: of a person, or by `--yes` in a script."""
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bridge.cli.answers import NOT_FOUND, fail
+from bridge.commands.printing import say
+from bridge.deadletters.plan import Counts, What
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")]
+
+#: Questions and progress go there: the output is the answer's.
+errors = Console(stderr=True, highlight=False)
+
+
+def need_somebody(yes: bool) -> None:
+    """Refuse to begin what must be asked for where nobody can be asked."""
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        fail("nobody can be asked here, there is no terminal: look with `list`, then say --yes.", NOT_FOUND)
+
+
+def confirmed(yes: bool, what: What, counts: Counts) -> bool:
+    """Say what a plan is about, and ask whether to do it."""
+    if yes:
+        return True
+    print_counts(errors, counts)
+    return typer.confirm(f"{what} {letters(counts.letters)}?", err=True)
+
+
+def print_counts(console: Console, counts: Counts) -> None:
+    """How many letters a plan has, of which handlers and reasons, and what is to be known of them."""
+    for handler, reasons in counts.handlers.items():
+        say(console, f"  {handler or 'letters of other programs'}: {_said(reasons)}")
+    for count, words in (
+        (counts.done, "are done by now, as the ledger has it: they are skipped"),
+        (counts.replaying, "were asked for too, and are on their way already"),
+        (counts.too_large, "are larger than the topic takes to which they would go"),
+        (counts.too_old, "were too large for the database, and Kafka has dropped them"),
+        (counts.foreign, "are of other programs: they go to their source topic, where all of its groups read them"),
+    ):
+        if count:
+            say(console, f"  {count:,} {words}", "yellow")
+    for handler, count in counts.unknown_handlers.items():
+        say(console, f"  {count:,} are of {handler}, which nobody knows: they are skipped", "yellow")
+    if again := {times: count for times, count in counts.replayed.items() if str(times) != "0"}:
+        times = ", ".join(f"{count:,} {times} times" for times, count in again.items())
+        say(console, f"  failed after a replay before: {times}", "yellow")
+    for warning in counts.warnings:
+        say(console, f"  {warning}", "yellow")
+
+
+def _said(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+
+
+def letters(count: int) -> str:
+    """`1 letter`, `1,234 letters`."""
+    return f"{count:,} letter{'' if count == 1 else 's'}"

@@ -1,0 +1,68 @@
+"""`bridge deadletters discard` and `archive`: what nobody will send back."""
+
+from typing import Annotated
+
+import typer
+
+from bridge.cli.answers import FAULTS, fail
+from bridge.cli.deadletters.asking import filtered
+from bridge.cli.deadletters.carrying import carry_out
+from bridge.cli.deadletters.confirming import YesOption, confirmed, errors, need_somebody
+from bridge.cli.deadletters.opening import opened
+from bridge.cli.options import ByOption, said
+from bridge.commands.halt import who
+from bridge.commands.printing import say
+from bridge.deadletters.filters import EVERYTHING, Filter
+from bridge.deadletters.plan import Options, What
+
+EveryOption = Annotated[bool, typer.Option("--all", help="Every letter, where no filter is given.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")]
+
+
+@filtered
+def discard(
+    context: typer.Context,
+    chosen: Filter,
+    why: Annotated[str, typer.Option("--why", callback=said, help="For the trail: why nobody needs them.")],
+    every: EveryOption = False,
+    yes: YesOption = False,
+    by: ByOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Give dead letters up, with a reason: the ledger has their deliveries as discarded from then on.
+
+    Example: bridge deadletters discard --handler orders.handlers.charge --key test-7 --why "a load test's"
+    """
+    _end(context, What.DISCARD, chosen, why, every, yes, by, as_json)
+
+
+@filtered
+def archive(
+    context: typer.Context,
+    chosen: Filter,
+    why: Annotated[str, typer.Option("--why", help="For the trail.")] = "",
+    every: EveryOption = False,
+    yes: YesOption = False,
+    by: ByOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Put dead letters aside: they are listed with --status archived alone, and can be sent back no more.
+
+    Example: bridge deadletters archive --until 2026-01-01 --yes
+    """
+    _end(context, What.ARCHIVE, chosen, why, every, yes, by, as_json)
+
+
+def _end(
+    context: typer.Context, what: What, chosen: Filter, why: str, every: bool, yes: bool, by: str, as_json: bool
+) -> None:
+    if chosen == EVERYTHING and not every:
+        fail(f"say which letters to {what}, or --all.", FAULTS)
+    need_somebody(yes)
+    who_by = by or who()
+    with opened(context) as desk:
+        plan = desk.plans.make(what, chosen, Options(), who_by, why)
+        if not confirmed(yes, plan.what, plan.counts):
+            say(errors, "nothing was changed.")
+            raise typer.Exit(FAULTS)
+        carry_out(desk, plan, who_by, True, as_json)

@@ -1,0 +1,33 @@
+"""`bridge deadletters fixed`."""
+
+from typing import Annotated
+
+import typer
+
+from bridge.cli.answers import FAULTS, console, fail, print_found
+from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.tables import groups as print_groups
+from bridge.cli.options import ByOption
+from bridge.commands.halt import who
+
+
+def fixed(
+    context: typer.Context,
+    group: Annotated[int, typer.Argument(help="A group, by its id.")],
+    version: Annotated[str | None, typer.Argument(help="Of the handlers' code.", show_default=False)] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="It is not fixed: take that back.")] = False,
+    by: ByOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the group as it is now, as JSON.")] = False,
+) -> None:
+    """Say that a group is mended in a version: its letters go back by themselves once workers report that version.
+
+    A canary goes first. The group opens again, as a regression, if it fails in that version. `record` must run.
+
+    Example: bridge deadletters fixed 7 1.4.2
+    """
+    if (version is None) != undo:
+        fail("say the version in which it is mended, or --undo.", FAULTS)
+    with opened(context) as desk:
+        who_by = by or who()
+        found = desk.groups.not_fixed(group, who_by) if version is None else desk.groups.fixed(group, version, who_by)
+    print_found(found.to_data(), as_json, lambda: print_groups(console, [found]))

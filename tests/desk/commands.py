@@ -1,0 +1,33 @@
+"""The desk's commands, run as a user runs them."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bridge.cli.deadletters import opening
+from bridge.cli.entry import cli
+from bridge.handlers import Routes
+from bridge.settings import Settings
+from bridge.settings.values import EnvironmentSettings, FileSettings
+
+
+class Commands:
+    """`bridge deadletters …` on one database, for an app without handlers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+        environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url)
+        settings = Settings(FileSettings(), environment, "memory://", {"bootstrap.servers": "localhost:1"})
+        monkeypatch.setattr(opening, "loaded", lambda name: (None, settings, Routes({})))
+        monkeypatch.setenv("COLUMNS", "80")
+
+    def run(self, *words: str | int, answer: str | None = None) -> Result:
+        """What a command printed, and its code."""
+        return CliRunner().invoke(cli, ["deadletters", *map(str, words)], input=answer)
+
+    def given(self, *words: str | int) -> Any:
+        """What it gave as JSON; it must have succeeded."""
+        ended = self.run(*words, "--json")
+        assert ended.exit_code == 0, ended.output
+        return json.loads(ended.stdout)

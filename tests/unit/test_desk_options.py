@@ -1,0 +1,79 @@
+"""The options by which people say which dead letters are meant."""
+
+from datetime import UTC, datetime
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bridge.cli.answers import FAULTS
+from bridge.cli.deadletters.asking import filtered
+from bridge.deadletters.filters import EVERYTHING, Filter
+from bridge.deadletters.letter import Status
+
+
+def asked(*words: str) -> tuple[Filter, bool]:
+    """What a command is given that takes a filter, and an option of its own."""
+    found = []
+
+    @filtered
+    def command(context: typer.Context, chosen: Filter, quick: bool = False) -> None:
+        found.append((chosen, quick))
+
+    app = typer.Typer()
+    app.command()(command)
+    ended = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return found[0]
+
+
+def test_without_an_option_every_letter_is_meant():
+    assert asked() == (EVERYTHING, False)
+
+
+def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_own():
+    found, quick = asked(
+        *("17", "18", "--quick", "--handler", "a", "--handler", "b", "--topic", "orders", "--exception", "KeyError"),
+        *("--reason", "poison", "--text", "no bank", "--key", "0x00ff", "--header", "tenant=a=b", "--group", "7"),
+        *("--since", "2026-11-20T08:00", "--until", "2026-11-21", "--status", "open", "--version", "1.4"),
+        *("--origin", "spring"),
+    )
+    assert quick
+    assert found == Filter(
+        ids=(17, 18),
+        handlers=("a", "b"),
+        topics=("orders",),
+        exceptions=("KeyError",),
+        reasons=("poison",),
+        versions=("1.4",),
+        origins=("spring",),
+        statuses=(Status.OPEN,),
+        groups=(7,),
+        text="no bank",
+        key=b"\x00\xff",
+        headers=(("tenant", "a=b"),),
+        since=int(datetime(2026, 11, 20, 8, tzinfo=UTC).timestamp() * 1000),
+        until=int(datetime(2026, 11, 21, tzinfo=UTC).timestamp() * 1000),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--status", "closed"), "There is no status 'closed'"),
+        (("--since", "soon"), "is no time: write"),
+        (("--key", "0xzz"), "text:"),
+        (("--header", "tenant"), "name=value"),
+        (("--since", "today", "--until", "yesterday"), "earlier than the other"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_line_and_asks_nothing(words, said):
+    def command(context: typer.Context, chosen: Filter) -> None:
+        raise AssertionError("it was asked")
+
+    app = typer.Typer()
+    app.command()(filtered(command))
+    ended = CliRunner().invoke(app, list(words))
+    assert ended.exit_code == FAULTS
+    assert said in ended.output
+    assert len(ended.output.splitlines()) == 1
