@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
@@ -94,6 +95,20 @@ def second(order: Any, message: Message) -> None:
 @handler(topic("steps"), batch=BATCH, **RETRIES)
 def third(order: Any, message: Message) -> None:
     act("third", order, message)
+
+
+class Numbered(BaseModel):
+    id: int
+
+
+def _to_today(value: Any) -> Any:
+    return {"id": value["number"]}
+
+
+@handler(topic("modelled"), name="modelled", upgrade=_to_today if "TEST_UPGRADE" in os.environ else None)
+def modelled(order: Numbered, message: Message) -> None:
+    """Of a model whose `id` was called `number` once."""
+    note("modelled", message, order.id)
 
 
 @handler(topic("payments"), retry_delays=(0.3, 0.3, 0.3))

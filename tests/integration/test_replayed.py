@@ -109,6 +109,46 @@ def test_in_a_sequence_it_goes_on_from_there_with_the_value_that_was_sent(stack:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["the handler has succeeded", "Kafka has the next"])
+def test_in_a_sequence_it_goes_on_also_where_the_worker_is_killed_between_two_steps(stack: Stack, step: str):
+    choose(stack, {"steps": TOPICS["steps"]})
+    stack.make_topics("steps")
+    worker = stack.worker(wait=False)
+    stack.bridge()
+    (dead,) = stack.produce("steps", {"second": {"dead": True}}, key=b"k")
+    (letter,) = letters(stack, "steps", 1)
+    worker.kill()
+    killed = stack.worker(HANDLERS="tests.handlers.replay_killed", TEST_KILL_AFTER=step)
+    send_back(stack, "steps", letter, b"{}")
+    killed.says("kills itself")
+    killed.kill()
+    stack.worker()
+    eventually(lambda: dead in stack.done("third"), 60)
+    all_settled(stack, "steps", done=3, letters=1)
+    counted = {step: stack.done(step).count(dead) for step in ("first", "second", "third")}
+    assert counted == {"first": 1, "second": 2, "third": 1}
+
+
+def test_a_letter_of_an_older_model_is_taken_once_its_handler_upgrades_it(stack: Stack):
+    choose(stack, {"modelled": COMPLETION})
+    stack.make_topics("modelled")
+    worker = stack.worker(wait=False)
+    stack.bridge()
+    (old,) = stack.produce("modelled", {"number": 5})
+    (letter,) = letters(stack, "modelled", 1)
+    assert (letter.reason, letter.error_message) == ("undecodable", "1 fault(s) in the value: id: Field required")
+    worker.terminate()
+    stack.worker(TEST_UPGRADE="1")
+    send_back(stack, "modelled", letter)
+    eventually(lambda: old in stack.done("modelled"), 20)
+    (new,) = stack.produce("modelled", {"number": 6})
+    eventually(lambda: new in stack.done("modelled"), 20, "also what comes live")
+    stack.produce("modelled", {"n": 7})
+    (*_, last) = letters(stack, "modelled", 2)
+    assert last.error_message == "1 fault(s) in the value: id: Field required; its upgrade raised KeyError: 'number'"
+
+
 def test_in_a_sequence_what_dies_further_on_has_a_letter_of_its_own_from_which_it_goes_on(stack: Stack):
     start(stack, "steps", **PARKS)
     (dead,) = stack.produce("steps", {"first": {"dead": True}}, key=b"k")
