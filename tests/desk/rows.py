@@ -71,3 +71,8 @@ def counted(connection: Connection, kind_id: int) -> dict[str, int]:
     table = schema.tallies
     rows = connection.execute(select(table.c.status, table.c.count).where(table.c.kind_id == kind_id))
     return {row[0]: row[1] for row in rows if row[1]}
+
+
+def group_of(connection: Connection, kind_id: int) -> int:
+    """The group of a kind."""
+    return int(connection.execute(select(kinds.c.group_id).where(kinds.c.id == kind_id)).scalar_one())

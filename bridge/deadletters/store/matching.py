@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
-    Boolean,
     Column,
     ColumnElement,
     LargeBinary,
@@ -104,7 +103,6 @@ def _named(exception: str) -> Condition:
 class Contains(FunctionElement[bool]):
     """Whether some bytes have others in them."""
 
-    type = Boolean()
     inherit_cache = True
 
 

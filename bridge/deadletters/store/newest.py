@@ -67,17 +67,22 @@ def merged(
     """The newest letters of some ranges, newest first."""
     kept = _newest(found, most)
     if connection.dialect.name == "postgresql":
-        return [Cursor(row.failed_at, row.id) for row in connection.execute(_laterally(kept, asked, before, most))]
+        found_in = side_by_side(kept, _plain(asked, before, most))
+        newest = found_in.order_by(*(column.desc() for column in found_in.selected_columns)).limit(most)
+        return [Cursor(row.failed_at, row.id) for row in connection.execute(newest)]
     return nlargest(most, _each(connection, kept, asked, before, most))
 
 
 def walked(connection: Connection, asked: Filter, before: Cursor | None, most: int) -> list[Cursor]:
     """The newest letters of all kinds, of the filter's statuses and time; newest first."""
-    plain = _plain(asked, before, most)
-    each = [plain.where(letters.c.status == status) for status in asked.statuses] or [plain]
-    return nlargest(
-        most, (Cursor(row.failed_at, row.id) for statement in each for row in connection.execute(statement))
-    )
+    each = by_status(asked, _plain(asked, before, most))
+    rows = (row for statement in each for row in connection.execute(statement))
+    return nlargest(most, (Cursor(row.failed_at, row.id) for row in rows))
+
+
+def by_status(asked: Filter, plain: Select[Any]) -> list[Select[Any]]:
+    """A statement on letters for each status that a filter names; or one for all."""
+    return [plain.where(letters.c.status == status) for status in sorted(set(asked.statuses))] or [plain]
 
 
 def _newest(found: Sequence[Range], most: int) -> list[Range]:
@@ -103,18 +108,15 @@ def _each(
             yield Cursor(row.failed_at, row.id)
 
 
-def _laterally(found: Sequence[Range], asked: Filter, before: Cursor | None, most: int) -> Select[Any]:
-    pairs = func.unnest(
-        cast([each.kind_id for each in found], ARRAY(BigInteger)), cast([each.status for each in found], ARRAY(String))
-    ).table_valued("kind_id", "status")
-    newest = (
-        _plain(asked, before, most)
-        .where(letters.c.kind_id == pairs.c.kind_id, letters.c.status == pairs.c.status)
-        .lateral("newest")
+def side_by_side(found: Sequence[Range], plain: Select[Any]) -> Select[Any]:
+    """A bounded statement on letters, for each of some ranges, in one statement; PostgreSQL alone has such."""
+    pairs = (
+        func.unnest(
+            cast([each.kind_id for each in found], ARRAY(BigInteger)),
+            cast([each.status for each in found], ARRAY(String)),
+        )
+        .table_valued("kind_id", "status")
+        .render_derived()
     )
-    return (
-        select(newest.c.failed_at, newest.c.id)
-        .select_from(pairs.join(newest, true()))
-        .order_by(newest.c.failed_at.desc(), newest.c.id.desc())
-        .limit(most)
-    )
+    of_each = plain.where(letters.c.kind_id == pairs.c.kind_id, letters.c.status == pairs.c.status).lateral("of_each")
+    return select(*of_each.c).select_from(pairs.join(of_each, true()))

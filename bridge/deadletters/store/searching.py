@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     ColumnElement,
     Connection,
     Select,
@@ -105,14 +104,12 @@ def _queries(words: Sequence[str]) -> Iterator[ColumnElement[str]]:
 class _Indexed(FunctionElement[bool]):
     """Whether a row has all words, by the index."""
 
-    type = Boolean()
     inherit_cache = True
 
 
 class _Seen(FunctionElement[bool]):
     """Whether a row has all words, by what stands in it."""
 
-    type = Boolean()
     inherit_cache = True
 
 
@@ -125,8 +122,8 @@ def _in_postgresql(element: FunctionElement[bool], compiler: Any, **options: Any
 
 @compiles(_Indexed, "sqlite")
 def _indexed_in_sqlite(element: _Indexed, compiler: Any, **options: Any) -> str:
-    lexemes, _, query, *_ = element.clauses
-    return f"{compiler.process(lexemes, **options)} MATCH {compiler.process(query, **options)}"
+    _, _, query, *_ = element.clauses
+    return f"words MATCH {compiler.process(query, **options)}"
 
 
 @compiles(_Seen, "sqlite")

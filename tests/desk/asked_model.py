@@ -1,0 +1,135 @@
+"""Letters made at random, in the database and as plain values; and what a filter means, said in Python."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from sqlalchemy import Connection
+
+from bridge.deadletters import words
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.letter import Status, key_digest, packed
+from bridge.deadletters.store import searching
+from bridge.records.message import Headers
+from tests.desk import rows
+
+HANDLERS: Final = ("orders.handlers.charge", "orders.handlers.notify", "")
+TOPICS: Final = ("orders", "refunds")
+EXCEPTIONS: Final = (
+    "builtins.ValueError",
+    "bank.CardDeclined",
+    "shop.CardDeclined",
+    "bank.carddeclined",
+    "TimeoutError",
+)
+REASONS: Final = ("exhausted", "permanent")
+VERSIONS: Final = ("", "1.4.1", "1.4.2")
+ORIGINS: Final = ("bridge", "spring")
+KEYS: Final = (None, b"", b"4711", b"\x00\xff", "schlüssel".encode())
+HEADERS: Final[tuple[Headers, ...]] = (
+    (),
+    (("tenant", b"blue"),),
+    (("tenant", b"green"), ("trace", b"a-1")),
+    (("tenant", None), ("trace", b"\xff")),
+    (("tenant", b""),),
+)
+MESSAGES: Final = (
+    "card declined",
+    "the bank's host timed out",
+    "Überweisung abgelehnt_1",
+    "",
+    "card declined by bank 4711",
+)
+VALUES: Final = (b'{"id": 4711, "name": "Zo\xc3\xab"}', b"\x00card", b"\xff\xfe", None, "naïve ﬁne".encode())
+TEXTS: Final = ("card", "Card DECLINED", "4711", "überweisung", "zoë", "fine", "timed host", "blue", "nowhere", "1")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A letter, with what filters ask for."""
+
+    id: int
+    handler: str
+    topic: str
+    exception: str
+    reason: str
+    version: str
+    origin: str
+    group: int
+    status: Status
+    key: bytes | None
+    headers: Headers
+    words: frozenset[str]
+    failed_at: int
+
+
+def make(connection: Connection, count: int, seed: int) -> list[Made]:
+    """Letters of many kinds, with words in the index; several of them failed in the same millisecond."""
+    random = Random(seed)
+    return [_one(connection, random, offset) for offset in range(count)]
+
+
+def _one(connection: Connection, random: Random, offset: int) -> Made:
+    pick = random.choice
+    kind = {
+        "handler": pick(HANDLERS),
+        "topic": pick(TOPICS),
+        "error_class": pick(EXCEPTIONS),
+        "reason": pick(REASONS),
+        "version": pick(VERSIONS),
+        "origin": pick(ORIGINS),
+    }
+    status, key, headers, message = pick(list(Status)), pick(KEYS), pick(HEADERS), pick(MESSAGES)
+    value, failed_at = pick(VALUES), random.randrange(1_000, 1_200)
+    kind_id = rows.kind(connection, **kind)
+    made = {"key": key, "key_digest": key_digest(key), "headers": packed(headers), "error_message": message}
+    id_ = rows.letter(connection, kind_id, offset, status, value=value, failed_at=failed_at, **made)
+    found = words.of(message, key, headers, value)
+    searching.add(connection, [(id_, found)])
+    return Made(
+        id_,
+        kind["handler"],
+        kind["topic"],
+        kind["error_class"],
+        kind["reason"],
+        kind["version"],
+        kind["origin"],
+        rows.group_of(connection, kind_id),
+        status,
+        key,
+        headers,
+        frozenset(found),
+        failed_at,
+    )
+
+
+def meant(asked: Filter, letters: list[Made]) -> list[int]:
+    """The ids of the letters that a filter means, newest first."""
+    found = [each for each in letters if _fits(asked, each)]
+    return [each.id for each in sorted(found, key=lambda each: (-each.failed_at, -each.id))]
+
+
+def _fits(asked: Filter, letter: Made) -> bool:
+    one_of = (
+        (asked.ids, letter.id),
+        (asked.handlers, letter.handler),
+        (asked.topics, letter.topic),
+        (asked.reasons, letter.reason),
+        (asked.versions, letter.version),
+        (asked.origins, letter.origin),
+        (asked.groups, letter.group),
+        (asked.statuses, letter.status),
+    )
+    return (
+        all(not values or value in values for values, value in one_of)
+        and (not asked.exceptions or any(_named(letter.exception, name) for name in asked.exceptions))
+        and (asked.key is None or asked.key == letter.key)
+        and all((name, value.encode()) in letter.headers for name, value in asked.headers)
+        and set(words.words(asked.text)) <= letter.words
+        and (asked.since is None or letter.failed_at >= asked.since)
+        and (asked.until is None or letter.failed_at < asked.until)
+    )
+
+
+def _named(exception: str, name: str) -> bool:
+    return exception == name or exception.endswith(f".{name}")

@@ -1,0 +1,108 @@
+"""What a filter finds: the same as a filter of plain Python, whichever way it is looked for, page by page."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.deadletters.filters import EVERYTHING, Cursor, Filter
+from bridge.deadletters.letter import Status
+from bridge.deadletters.letters import Letters
+from bridge.deadletters.store import counting, pages
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.matching import matching
+from tests.desk import asked_model as model
+from tests.desk.asked_model import Made
+
+
+def some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(values), max_size=2).map(tuple)
+
+
+seldom = st.sampled_from([False, False, False, True])
+times = st.none() | st.integers(990, 1_210)
+headers = st.sampled_from([("tenant", "blue"), ("tenant", "green"), ("trace", "a-1"), ("tenant", ""), ("no", "thing")])
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> Filter:
+    since, until = draw(times), draw(times)
+    if since is not None and until is not None and since >= until:
+        since, until = None, since
+    return Filter(
+        ids=tuple(draw(st.lists(st.integers(1, 450), max_size=40))) if draw(seldom) else (),
+        handlers=draw(some(model.HANDLERS)) if draw(seldom) else (),
+        topics=draw(some(model.TOPICS)) if draw(seldom) else (),
+        exceptions=draw(some((*model.EXCEPTIONS, "CardDeclined", "Declined"))) if draw(seldom) else (),
+        reasons=draw(some(model.REASONS)) if draw(seldom) else (),
+        versions=draw(some(model.VERSIONS)) if draw(seldom) else (),
+        origins=draw(some(model.ORIGINS)) if draw(seldom) else (),
+        statuses=draw(some(tuple(Status))) if draw(seldom) else (),  # type: ignore[arg-type]
+        groups=tuple(draw(st.lists(st.integers(1, 16), max_size=3))) if draw(seldom) else (),
+        text=draw(st.sampled_from(model.TEXTS)) if draw(seldom) else "",
+        key=draw(st.sampled_from(model.KEYS)) if draw(seldom) else None,
+        headers=tuple(draw(st.lists(headers, max_size=2))) if draw(seldom) else (),
+        since=since,
+        until=until,
+    )
+
+
+class World:
+    def __init__(self, database: Database, letters: list[Made]) -> None:
+        self.database = database
+        self.letters = letters
+
+    def __repr__(self) -> str:
+        return "the world"
+
+
+@pytest.fixture
+def world(database: Database, monkeypatch: pytest.MonkeyPatch) -> World:
+    # Of few letters as of a million: each way has an end, and goes on from there.
+    for name, small in (("FIRST", 5), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
+        monkeypatch.setattr(pages, name, small)
+    monkeypatch.setattr(counting, "STRIDE", 17)
+    monkeypatch.setattr(counting, "MOST", 30)
+    with database.writing() as connection:
+        made = model.make(connection, 400, 11)
+    return World(database, made)
+
+
+def every_page(letters: Letters, asked: Filter, limit: int) -> list[int]:
+    found: list[int] = []
+    before: Cursor | None = None
+    while True:
+        page = letters.page(asked, limit, before)
+        assert len(page.letters) <= limit
+        found += [each.id for each in page.letters]
+        if page.next is None:
+            return found
+        assert before is None or page.next < before
+        before = page.next
+
+
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(asked=filters(), limit=st.sampled_from([4, 25, 100]))
+def test_pages_plans_and_counts_have_what_a_filter_of_plain_python_has(world, asked, limit):
+    expected = model.meant(asked, world.letters)
+    letters = Letters(world.database)
+    assert every_page(letters, asked, limit) == expected
+    with world.database.reading() as connection:
+        assert {row.id for row in connection.execute(matching(asked))} == set(expected)
+    counted = letters.count(asked)
+    assert counted.number == len(expected) if counted.exact else counted.number <= len(expected)
+
+
+def test_the_letters_of_a_filter_are_taken_one_after_another_as_many_as_are_wanted(world):
+    found = Letters(world.database).each(EVERYTHING)
+    assert [next(found).id for _ in range(7)] == model.meant(EVERYTHING, world.letters)[:7]
+
+
+def test_counts_of_what_is_tallied_are_exact_however_many_there_are(world):
+    asked = Filter(handlers=("orders.handlers.charge",))
+    counted = Letters(world.database).count(asked)
+    assert counted.exact
+    assert counted.number == len(model.meant(asked, world.letters)) > 30
+
+
+def test_a_count_that_stops_says_so(world):
+    assert str(Letters(world.database).count(Filter(since=0))) == "30+"

@@ -1,0 +1,74 @@
+"""Letters are found by words: which those are, and that the index is made for letters that are there."""
+
+import pytest
+from sqlalchemy import delete
+
+from bridge.deadletters import words
+from bridge.deadletters.filters import EVERYTHING, Filter
+from bridge.deadletters.letters import Letters
+from bridge.deadletters.store import migrating, searching
+from bridge.deadletters.store.schema import letters
+from tests.desk import asked_model as model
+
+
+def of(message: str = "", key: bytes | None = None, headers: object = (), value: bytes | None = None) -> set[str]:
+    return {word for word in words.of(message, key, headers, value) if not word.startswith("§")}  # type: ignore[arg-type]
+
+
+def test_words_are_what_separates_them_aside_and_have_no_case():
+    assert of("Card DECLINED: order_id=4711 (Straße)") == {"card", "declined", "order_id", "4711", "strasse"}
+
+
+def test_a_letter_is_found_by_its_key_its_headers_and_its_value():
+    headers = [("tenant", b"blue"), ("trace", b"\xff"), ("gone", None)]
+    assert of("", b"k-1", headers, b'{"name": "Zo\xc3\xab"}') == {
+        *("k", "1", "tenant", "blue", "trace", "gone", "name", "zoë"),
+    }
+
+
+@pytest.mark.parametrize("value", [b"\xff\xfe1", b"text\x00", None])
+def test_what_is_no_text_has_no_words(value):
+    assert of(value=value) == set()
+
+
+def test_a_value_that_is_cut_within_a_character_has_its_words_all_the_same():
+    assert "ok" in of(value=b"ok " + b"x" * (words.LOOKED_AT - 4) + "ë".encode() + b"more")
+
+
+def test_a_letter_has_no_more_words_than_it_may_cost():
+    assert len(words.of(" ".join(map(str, range(500))), b"k", (), b"v")) == words.MOST
+
+
+def test_a_header_is_found_however_long_the_message_is():
+    found = words.of(" ".join(map(str, range(500))), None, (("tenant", b"blue"),), None)
+    assert words.mark(("tenant", b"blue")) in found
+
+
+def test_the_index_is_made_of_the_letters_that_are_there(database, monkeypatch):
+    monkeypatch.setattr(searching, "_AT_ONCE", 7)
+    with database.writing() as connection:
+        made = model.make(connection, 60, 5)
+        migrating.migrate(connection, "0001")
+    database.migrate()
+    for text in model.TEXTS:
+        asked = Filter(text=text)
+        assert [each.id for each in Letters(database).each(asked)] == model.meant(asked, made)
+
+
+def test_a_letter_that_is_deleted_is_found_no_more(database):
+    asked = Filter(text="card")
+    with database.writing() as connection:
+        made = model.make(connection, 60, 5)
+        gone = model.meant(asked, made)[0]
+        connection.execute(delete(letters).where(letters.c.id == gone))
+        assert gone not in connection.execute(searching.having(asked.words)).scalars().all()
+    assert len([*Letters(database).each(EVERYTHING)]) == 59
+
+
+def test_a_letter_that_gets_other_words_is_found_by_them_alone(database):
+    with database.writing() as connection:
+        (made,) = model.make(connection, 1, 5)
+        searching.add(connection, [(made.id, ["first"])])
+        searching.add(connection, [(made.id, ["second"])])
+        assert connection.execute(searching.having(["first"])).all() == []
+        assert connection.execute(searching.having(["second"])).scalars().all() == [made.id]
