@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
+from bridge.deadletters import words
 from bridge.deadletters.deaths import Known, News, news
 from bridge.deadletters.letter import Letter, Status, key_digest, packed
-from bridge.deadletters.store import tallies, times
+from bridge.deadletters.store import searching, tallies, times
 from bridge.deadletters.store.ids import AT_ONCE, Ids
 from bridge.deadletters.store.schema import failures, letters
 from bridge.deadletters.tracebacks import without_message
@@ -57,6 +58,7 @@ class Recording:
         written = dict(zip(deaths, self._rows(deaths), strict=True))
         self._add([row for each, row in written.items() if told[each] is News.NEW])
         self._add_again([(rows[each], row) for each, row in written.items() if told[each] is News.AGAIN])
+        self._index(deaths)
         again = sorted(rows[each]["id"] for each, what in told.items() if what is News.DUPLICATE)
         if again:
             self._connection.execute(_COUNT, [{"of": id_, "more": 1} for id_ in again])
@@ -94,6 +96,13 @@ class Recording:
             del changed["recorded_at"]
             self._connection.execute(update(letters).where(letters.c.id == before["id"]).values(changed))
 
+    def _index(self, deaths: Mapping[bytes, Letter]) -> None:
+        """Have them found by what they say now."""
+        if deaths:
+            asked = select(letters.c.id, letters.c.digest).where(letters.c.digest.in_(list(deaths)))
+            rows = self._connection.execute(asked.order_by(letters.c.id)).all()
+            searching.add(self._connection, [(row.id, _words(deaths[row.digest])) for row in rows])
+
     def _failure(self, before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
         names = ("kind_id", "failed_at", "error_message", "traceback_id", "runs")
         where = ("letter_topic", "letter_partition", "letter_offset")
@@ -111,6 +120,10 @@ class Recording:
             "value": None if same else had.value,
             "value_size": None if same else had.value_size,
         }
+
+
+def _words(letter: Letter) -> tuple[str, ...]:
+    return words.of(letter.error_message, letter.key, letter.headers, letter.value)
 
 
 def _once_each(found: Sequence[Letter]) -> Iterator[dict[bytes, Letter]]:
