@@ -60,6 +60,20 @@ def place(traceback: str, handler: str = "") -> str:
     return (_python(lines, handler) or _java(lines))[-LONGEST:]
 
 
+def is_users(line: str, handler: str = "") -> bool:
+    """Whether a line of a traceback is a frame of the user's code.
+
+    Parameters:
+        handler: as for `place`.
+    """
+    if _is_frame(line):
+        frames = list(_frames([line]))
+        root = _root(frames, handler)
+        return any(_is_users(_shortened(frame.path, root, handler), frame, handler) for frame in frames)
+    frame = _java_frame(line)
+    return bool(frame) and not frame.startswith(_NOT_THEIRS)
+
+
 def _python(lines: Sequence[str], handler: str) -> str:
     frames = next((found for part in _exceptions(lines) if (found := list(_frames(part)))), [])
     if not frames:

@@ -2,18 +2,20 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from bridge.cli.answers import console, print_found
+from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
 from bridge.cli.deadletters import tables
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.opening import opened
 from bridge.commands.printing import say
 from bridge.deadletters.filters import Filter
+from bridge.deadletters.in_topics import LAST, look
+from bridge.errors import FilterFault, KafkaUnavailable
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
@@ -32,17 +34,47 @@ def list_letters(
     context: typer.Context,
     chosen: Filter,
     limit: LimitOption = None,
+    from_topic: Annotated[bool, typer.Option("--from-topic", help="From Kafka, without a database.")] = False,
+    topics: Annotated[list[str] | None, typer.Option(help="With --from-topic: other dead-letter topics.")] = None,
+    last: Annotated[int, typer.Option(min=1, help="With --from-topic: records of a partition, the latest.")] = LAST,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a letter.")] = False,
 ) -> None:
     """List dead letters, newest first.
 
+    With --from-topic no database is needed, and the letters have neither ids nor statuses.
+
     Example: bridge deadletters list --handler orders.handlers.charge --since 2h --status open
     """
+    if from_topic:
+        list_topics(context, chosen, limit, topics or (), last, as_json)
+        return
     with opened(context) as desk:
         if as_json:
             print_list(each.to_data() for each in islice(desk.letters.each(chosen), limit or None))
         else:
             _print(desk, chosen, SHOWN if limit is None else limit)
+
+
+def list_topics(
+    context: typer.Context, chosen: Filter, limit: int | None, topics: Sequence[str], last: int, as_json: bool
+) -> None:
+    """The letters in dead-letter topics; what was not looked through is said beside them."""
+    _, settings, routes = loaded(context.obj)
+    most = (None if as_json else SHOWN) if limit is None else limit or None
+    try:
+        looked = look(settings, routes, chosen, last, most, topics)
+    except FilterFault as error:
+        fail(str(error), FAULTS)
+    except KafkaUnavailable as error:
+        fail(str(error), NOT_FOUND)
+    if as_json:
+        print_list(each.to_data() | dict.fromkeys(("id", "status", "group")) for each in looked.letters)
+    else:
+        tables.letters(console, looked.letters, standing=False)
+    for topic in looked.missing:
+        print(f"there is no topic {topic}.", file=sys.stderr)
+    for (topic, partition), first in looked.looked_from.items():
+        print(f"{topic}-{partition} was looked through from offset {first} on (--last).", file=sys.stderr)
 
 
 def _print(desk: "Desk", chosen: Filter, limit: int) -> None:

@@ -1,0 +1,49 @@
+"""What happened to a letter, in the order in which it did (pure)."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bridge.deadletters.letter import Status
+from bridge.deadletters.shown import Shown
+
+
+class Event(NamedTuple):
+    """Something that happened.
+
+    Attributes:
+        at: ms since the epoch.
+        bad: whether it failed then.
+    """
+
+    at: int
+    said: str
+    bad: bool = False
+
+
+def timeline(letter: Shown) -> list[Event]:
+    """From the record's making to where it stands now; of the same millisecond, in the order of their causes."""
+    return sorted(_events(letter), key=lambda event: event.at)
+
+
+def _events(letter: Shown) -> Iterator[Event]:
+    now = letter.listed
+    if letter.timestamp is not None:
+        yield Event(letter.timestamp, "the record was produced")
+    if letter.first_failed_at < min([now.failed_at, *(each.failed_at for each in letter.history)]):
+        yield Event(letter.first_failed_at, "failed for the first time", True)
+    for each in letter.history:
+        yield Event(each.failed_at, _death(each.reason, each.error_class, each.runs), True)
+    yield Event(now.failed_at, _death(now.reason, now.error_class, now.runs), True)
+    for act in (*letter.plans, *letter.edits, *letter.trail):
+        if act.at is not None:
+            plan = f", plan {act.plan}" if act.plan is not None else ""
+            state = f": {act.state}" if act.state else ""
+            said = f": {act.said}" if act.said else ""
+            yield Event(act.at, f"{act.what} by {act.by}{plan}{state}{said}")
+    if now.status in (Status.RESOLVED, Status.REPLAYING):
+        yield Event(letter.status_at, str(now.status))
+
+
+def _death(reason: str, error_class: str, runs: int) -> str:
+    attempts = f", after {runs:,} attempt{'' if runs == 1 else 's'}" if runs else ""
+    return f"died: {reason or error_class or 'nobody says why'}{attempts}"

@@ -1,0 +1,129 @@
+"""`bridge deadletters list`, `show`, `groups` and `stats`, as a user runs them, on both databases."""
+
+import json
+
+import pytest
+
+from bridge.cli.answers import FAULTS, NOT_FOUND
+from bridge.deadletters.letter import Status
+from bridge.deadletters.store import statuses, trail
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.recording import Recording
+from tests.desk.commands import Commands
+from tests.desk.letters import letter
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/app/orders/handlers.py", line 12, in charge
+    bank.pay(order)
+  File "/usr/lib/python3.11/site-packages/requests/api.py", line 59, in post
+    raise ConnectionError(host)
+ConnectionError: bank:443
+"""
+LIST = {
+    *("id", "handler", "topic", "partition", "offset", "key", "reason", "error_class", "error_message", "status"),
+    *("attempts", "failed_at", "group", "version"),
+}
+
+
+@pytest.fixture
+def desk(database, database_url, monkeypatch):
+    """Three letters: of two handlers of one record, and of another record."""
+    found = [
+        letter(1234, key=b"4711", value=b'{"id": 17, "amount": 5.10}', traceback=TRACEBACK, failed_at=2_000_000),
+        letter(1234, handler="orders.handlers.notify", offset=1, error_class="KeyError", failed_at=1_000_000),
+        letter(1235, version="1.4.1", value=b"\x00\xff\xfe", failed_at=3_000_000, reason="permanent"),
+    ]
+    with database.writing() as connection:
+        Recording(connection, Ids(), 5_000_000, 1_000_000).record(found)
+    return Commands(monkeypatch, database_url)
+
+
+def ids(found):
+    return [each["id"] for each in found]
+
+
+def test_the_list_has_the_contracts_fields_newest_first(desk):
+    found = desk.given("list")
+    assert ids(found) == [3, 1, 2]
+    assert all(each.keys() >= LIST for each in found)
+    assert found[1]["key"] == "4711"
+    assert found[1]["failed_at"] == "1970-01-01T00:33:20.000+00:00"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("2", "3"), [3, 2]),
+        (("--handler", "orders.handlers.notify"), [2]),
+        (("--exception", "KeyError"), [2]),
+        (("--reason", "permanent", "--version", "1.4.1"), [3]),
+        (("--key", "4711"), [1]),
+        (("--since", "1970-01-01T00:30"), [3, 1]),
+        (("--status", "archived"), []),
+        (("--limit", "1"), [3]),
+    ],
+)
+def test_a_filter_finds_what_it_says(desk, words, wanted):
+    assert ids(desk.given("list", *words)) == wanted
+
+
+def test_the_list_is_a_table_for_people_and_says_how_many_more_there_are(desk):
+    lines = desk.run("list", "--limit", "2").output.splitlines()
+    assert lines[0].split() == ["id", "failed", "(UTC)", "delivery", "error"]
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert lines[-1].startswith("2 of 3; all: --limit 0")
+    assert "no dead letter fits" in desk.run("list", "--topic", "none").output
+
+
+def test_a_letter_is_shown_with_all_that_is_known_of_it(desk):
+    page = desk.run("show", 1).output
+    assert "letter 1: orders-0-1234:orders.handlers.charge" in page
+    assert '  "amount": 5.10' in page.replace("    ", "  ")
+    marked = [line for line in page.splitlines() if line.startswith(">")]
+    assert marked == ['>   File "/srv/app/orders/handlers.py", line 12, in charge', ">     bank.pay(order)"]
+    assert "bridge deadletters replay 1 --wait" in page
+    assert "died: exhausted, after 13 attempts" in page
+
+
+def test_a_letter_is_named_by_its_record_too(desk):
+    assert desk.given("show", "orders-0-1235")["id"] == 3
+    assert desk.given("show", "orders-0-1234:orders.handlers.notify")["id"] == 2
+    several = desk.run("show", "orders-0-1234")
+    assert several.exit_code == FAULTS
+    assert "has 2 dead letters, say which: 1, 2." in several.output
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("99", "no dead letter 99"), ("orders-0-99", "bridge find"), ("nonsense", "neither an id nor a record")],
+)
+def test_what_is_not_there_is_said(desk, named, said):
+    ended = desk.run("show", named)
+    assert ended.exit_code == FAULTS
+    assert said in " ".join(ended.output.split())
+
+
+def test_a_value_is_given_byte_for_byte(desk):
+    assert desk.run("show", 3, "--value").stdout_bytes == b"\x00\xff\xfe"
+    assert "00 ff fe" in desk.run("show", 3).output
+
+
+def test_what_people_did_is_on_the_page(desk, database):
+    with database.writing() as connection:
+        statuses.move(connection, [1], Status.OPEN, Status.DISCARDED, 6_000_000)
+        trail.write(connection, 6_000_000, "ann@desk", "discard", "a test's", letter_id=1)
+    page = desk.run("show", 1).output
+    assert "1970-01-01 01:40:00  discard by ann@desk: a test's" in page
+    assert "bridge deadletters replay" not in page
+
+
+def test_a_database_that_does_not_answer_is_said_with_code_2(monkeypatch, tmp_path):
+    desk = Commands(monkeypatch, f"sqlite:///{tmp_path}/missing/letters.db")
+    for command in ("list", "groups", "stats", "plans"):
+        ended = desk.run(command)
+        assert ended.exit_code == NOT_FOUND
+        assert "its folder must exist" in ended.output
+
+
+def test_json_of_nothing_is_an_empty_list(desk):
+    assert json.loads(desk.run("list", "--topic", "none", "--json").stdout) == []
