@@ -68,7 +68,7 @@ class Listed:
             "error_message": self.error_message,
             "status": str(self.status),
             "attempts": self.runs,
-            "failed_at": time(self.failed_at),
+            "failed_at": moment(self.failed_at),
             "group": self.group,
             "version": self.version,
             "origin": self.origin,
@@ -136,7 +136,7 @@ class Failed:
         """As JSON."""
         return {
             "number": self.number,
-            "failed_at": time(self.failed_at),
+            "failed_at": moment(self.failed_at),
             "reason": self.reason,
             "error_class": self.error_class,
             "error_message": self.error_message,
@@ -171,7 +171,7 @@ class Act:
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "at": time(self.at),
+            "at": moment(self.at),
             "by": self.by,
             "what": self.what,
             "said": self.said,
@@ -218,16 +218,16 @@ class Shown:
     def to_data(self) -> dict[str, Any]:
         """As JSON: key, value and headers as text, what is none with `\\x00`."""
         return self.listed.to_data() | {
-            "status_at": time(self.status_at),
-            "timestamp": time(self.timestamp),
+            "status_at": moment(self.status_at),
+            "timestamp": moment(self.timestamp),
             "value": as_text(self.value),
             "kept": self.kept,
             "headers": [[name, as_text(value)] for name, value in self.headers],
             "number": self.number,
             "attempts_by_end": self.attempts._asdict(),
             "error_traceback": self.traceback,
-            "first_failed_at": time(self.first_failed_at),
-            "recorded_at": time(self.recorded_at),
+            "first_failed_at": moment(self.first_failed_at),
+            "recorded_at": moment(self.recorded_at),
             "dead_letter": self.where,
             "history": _all(self.history),
             "plans": _all(self.plans),
@@ -236,7 +236,7 @@ class Shown:
         }
 
 
-def time(at: int | None) -> str | None:
+def moment(at: int | None) -> str | None:
     """Milliseconds since the epoch as ISO 8601."""
     return None if at is None else iso(at / 1000, "milliseconds")
 

@@ -47,11 +47,13 @@ _MAKE: Final = {
     ),
 }
 _DROP: Final = {"sqlite": ("DROP TRIGGER words_end", "DROP TABLE words"), "postgresql": ("DROP TABLE words",)}
-_ADD: Final = {
-    "sqlite": "INSERT OR REPLACE INTO words (rowid, lexemes) VALUES (:id, :words)",
-    "postgresql": "INSERT INTO words (rowid, lexemes) VALUES (:id, array_to_tsvector(string_to_array(:words, ' '))) "
-    "ON CONFLICT (rowid) DO UPDATE SET lexemes = excluded.lexemes",
-}
+_ADD: Final = text("INSERT OR REPLACE INTO words (rowid, lexemes) VALUES (:id, :words)")
+# One statement for all of them: one each took a fifth of the rate at which letters are recorded.
+_ADD_ALL: Final = text(
+    "INSERT INTO words (rowid, lexemes) SELECT id, array_to_tsvector(string_to_array(said, ' ')) "
+    "FROM unnest(CAST(:ids AS bigint[]), CAST(:words AS text[])) AS found (id, said) "
+    "ON CONFLICT (rowid) DO UPDATE SET lexemes = excluded.lexemes"
+)
 
 
 def make(connection: Connection) -> None:
@@ -76,9 +78,13 @@ def add(connection: Connection, rows: Iterable[tuple[int, Sequence[str]]]) -> No
     Parameters:
         rows: ids of letters, each once, and their words by `bridge.deadletters.words.of`.
     """
-    found = [{"id": letter, "words": " ".join(words)} for letter, words in rows]
-    if found:
-        connection.execute(text(_ADD[connection.dialect.name]), found)
+    found = {letter: " ".join(words) for letter, words in rows}
+    if not found:
+        return
+    if connection.dialect.name == "postgresql":
+        connection.execute(_ADD_ALL, {"ids": [*found], "words": [*found.values()]})
+    else:
+        connection.execute(_ADD, [{"id": letter, "words": words} for letter, words in found.items()])
 
 
 def having(words: Sequence[str]) -> Select[tuple[int]]:

@@ -34,9 +34,11 @@ def move(
             continue
         mine = [id_ for id_, _ in found]
         connection.execute(update(letters).where(letters.c.id.in_(mine)).values(changed))
-        kinds = Counter(kind for _, kind in found)
-        fewer = {(kind, str(from_)): -count for kind, count in kinds.items()}
-        tallies.add(connection, fewer | {(kind, str(to)): count for kind, count in kinds.items()})
+        changes: Counter[tuple[int, str]] = Counter()
+        for _, kind in found:
+            changes[kind, str(from_)] -= 1
+            changes[kind, str(to)] += 1
+        tallies.add(connection, changes)
         moved += mine
     return moved
 

@@ -1,0 +1,87 @@
+"""Groups read, and marked as fixed: from kinds and what is counted of them, never from letters."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, func, select, update
+
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.store.matching import kind_conditions
+from bridge.deadletters.store.schema import groups, hours, kinds, tallies
+
+
+class Found(NamedTuple):
+    """What there is of some groups.
+
+    Attributes:
+        rows: of `groups`.
+        statuses: by group, how many letters have each status.
+        kinds: by group, what its letters have of versions, reasons, topics and origins.
+        hours: by group, failures by hour.
+    """
+
+    rows: Sequence[Row[Any]]
+    statuses: dict[int, dict[str, int]]
+    kinds: dict[int, list[Row[Any]]]
+    hours: dict[int, dict[int, int]]
+
+
+def find(connection: Connection, asked: Filter, since_hour: int) -> Found:
+    """The groups that have letters of a filter, with the hours of late."""
+    meant = select(groups).where(groups.c.id.in_(_meant(asked)))
+    if asked.since is not None:
+        meant = meant.where(groups.c.last_at >= asked.since)
+    rows = connection.execute(meant).all()
+    ids = {row.id for row in rows}
+    return Found(rows, _statuses(connection, ids), _kinds(connection, ids), _hours(connection, ids, since_hour))
+
+
+def mark(connection: Connection, id_: int, version: str, at: int, by: str) -> bool:
+    """Note that a group is mended in a version, anew; whether there is such a group."""
+    return _change(connection, id_, fixed_in=version, fixed_at=at, fixed_by=by)
+
+
+def unmark(connection: Connection, id_: int) -> bool:
+    """Take that back; whether there is such a group."""
+    return _change(connection, id_, fixed_in=None, fixed_at=None, fixed_by=None)
+
+
+def _change(connection: Connection, id_: int, **values: Any) -> bool:
+    changed = update(groups).where(groups.c.id == id_).values(**values, fixed_plan=None, regressed_at=None)
+    return connection.execute(changed).rowcount == 1
+
+
+def _meant(asked: Filter) -> Select[tuple[int]]:
+    found = select(kinds.c.group_id).join(tallies, tallies.c.kind_id == kinds.c.id)
+    found = found.where(tallies.c.count > 0, *kind_conditions(asked))
+    return found.where(tallies.c.status.in_(asked.statuses)) if asked.statuses else found
+
+
+def _statuses(connection: Connection, ids: set[int]) -> dict[int, dict[str, int]]:
+    counted = select(kinds.c.group_id, tallies.c.status, func.sum(tallies.c.count))
+    counted = counted.join(tallies, tallies.c.kind_id == kinds.c.id).where(tallies.c.count > 0)
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for group, status, count in connection.execute(counted.group_by(kinds.c.group_id, tallies.c.status)):
+        if group in ids:
+            found[group][status] = int(count)
+    return found
+
+
+def _kinds(connection: Connection, ids: set[int]) -> dict[int, list[Row[Any]]]:
+    found: dict[int, list[Row[Any]]] = defaultdict(list)
+    columns = (kinds.c[name] for name in ("group_id", "version", "reason", "topic", "origin"))
+    for row in connection.execute(select(*columns)):
+        if row.group_id in ids:
+            found[row.group_id].append(row)
+    return found
+
+
+def _hours(connection: Connection, ids: set[int], since: int) -> dict[int, dict[int, int]]:
+    counted = select(kinds.c.group_id, hours.c.hour, func.sum(hours.c.count))
+    counted = counted.join(hours, hours.c.kind_id == kinds.c.id).where(hours.c.hour >= since)
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    for group, hour, count in connection.execute(counted.group_by(kinds.c.group_id, hours.c.hour)):
+        if group in ids:
+            found[group][hour] = int(count)
+    return found

@@ -1,0 +1,137 @@
+"""Groups and totals: counted with every change, listed by what needs a person, marked as fixed with who said so."""
+
+from functools import partial
+from random import Random
+
+import pytest
+from sqlalchemy import func, select
+
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.groups import Groups, Order
+from bridge.deadletters.growing import HOUR
+from bridge.deadletters.letter import Status
+from bridge.deadletters.store import statuses, times, trail
+from bridge.deadletters.store.schema import letters, tallies
+from bridge.deadletters.totals import Took, Totals
+from bridge.errors import FilterFault, NoSuchGroup
+from tests.desk import asked_model as model
+from tests.desk import rows
+
+NOW = 500_000 * HOUR + HOUR // 2
+
+
+@pytest.fixture
+def groups(database):
+    """Three: of a decline with 30 letters of two versions, of a time-out that grows, and one that is all resolved."""
+    with database.writing() as connection:
+        declined = [rows.kind(connection, error_class="bank.CardDeclined", version=each) for each in ("1.4.1", "1.4.2")]
+        late = rows.kind(connection, error_class="builtins.TimeoutError", reason="expired")
+        ended = rows.kind(connection, handler="orders.handlers.notify")
+        for offset in range(30):
+            rows.letter(connection, declined[offset % 2], offset, failed_at=NOW - 50 * HOUR + offset)
+        for offset in range(12):
+            rows.letter(connection, late, 100 + offset, failed_at=NOW - offset)
+        rows.letter(connection, ended, 200, Status.RESOLVED, failed_at=NOW - HOUR, status_at=NOW)
+        times.add(connection, {(late, 500_000): 12, (declined[0], 499_950): 15, (declined[1], 499_950): 15})
+        times.see(connection, {rows.group_of(connection, late): (NOW - 11, NOW)})
+    return Groups(database, lambda: NOW / 1000)
+
+
+def test_what_grows_comes_first_then_what_has_most_open_letters(groups):
+    found = groups.all()
+    assert [each.error_class for each in found] == ["builtins.TimeoutError", "bank.CardDeclined", "builtins.ValueError"]
+    assert [(each.count, each.open) for each in found] == [(12, 12), (30, 30), (1, 0)]
+    assert found[0].growth.failures == 12
+    assert [each.open for each in groups.all(order=Order.OPEN)] == [30, 12, 0]
+    assert groups.all(order=Order.NEWEST)[0].error_class == "builtins.TimeoutError"
+
+
+def test_a_group_is_told_to_programs_as_the_contract_says(groups):
+    data = groups.all()[1].to_data()
+    expected = {
+        "handler": "orders.handlers.charge",
+        "error_class": "bank.CardDeclined",
+        "where": "orders/bank.py:pay",
+        "count": 30,
+        "open": 30,
+        "versions": ["1.4.1", "1.4.2"],
+        "fixed_in": None,
+    }
+    assert {name: data[name] for name in expected} == expected
+    assert data["rate_week"] == round(30 / 168, 2)
+    assert {"id", "first_at", "last_at"} <= set(data)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        (Filter(handlers=("orders.handlers.notify",)), 1),
+        (Filter(exceptions=("CardDeclined",)), 1),
+        (Filter(reasons=("expired",)), 1),
+        (Filter(versions=("1.4.2",)), 1),
+        (Filter(statuses=(Status.OPEN,)), 2),
+        (Filter(topics=("refunds",)), 0),
+        (Filter(since=NOW - HOUR), 1),
+    ],
+)
+def test_groups_are_found_by_what_their_letters_have_in_common(groups, asked, count):
+    assert len(groups.all(asked)) == count
+
+
+def test_groups_are_not_found_by_what_single_letters_have(groups):
+    with pytest.raises(FilterFault, match="single letters"):
+        groups.all(Filter(text="card"))
+
+
+def test_a_group_is_marked_as_fixed_and_that_is_taken_back_with_who_said_so(groups):
+    id_ = groups.all()[1].id
+    marked = groups.fixed(id_, "1.4.3", "ann")
+    assert (marked.fixed_in, marked.fixed_at, marked.fixed_by) == ("1.4.3", NOW, "ann")
+    assert groups.one(id_) == marked
+    assert groups.not_fixed(id_, "bob").fixed_in is None
+    with groups.database.reading() as connection:
+        told = [(each.by, each.what, each.said) for each in trail.of(connection, group_id=id_)]
+    assert told == [("ann", "fixed", "in 1.4.3"), ("bob", "not fixed", "")]
+
+
+def test_a_group_that_is_none_is_said_to_be_none(groups):
+    for act in (groups.one, partial(groups.fixed, version="1", by="ann"), partial(groups.not_fixed, by="ann")):
+        with pytest.raises(NoSuchGroup, match="no group 999"):
+            act(999)
+    with pytest.raises(FilterFault, match="which version"):
+        groups.fixed(1, " ", "ann")
+
+
+def test_totals_have_letters_by_status_handler_and_reason_and_how_long_they_took(groups):
+    found = Totals(groups.database, lambda: NOW / 1000).stats()
+    assert found.statuses == {"open": 42, "resolved": 1}
+    assert {(each.handler, each.reason): each.statuses for each in found.handled} == {
+        ("orders.handlers.charge", "exhausted"): {"open": 30},
+        ("orders.handlers.charge", "expired"): {"open": 12},
+        ("orders.handlers.notify", "exhausted"): {"resolved": 1},
+    }
+    assert found.groups == 2
+    assert found.oldest_open == NOW - 50 * HOUR
+    assert found.hours[-1] == 12
+    assert found.resolved_after == Took(3_600, 3_600)
+    assert found.to_data()["oldest_open_seconds"] == 50 * 3_600
+
+
+def test_an_empty_desk_has_totals_too(database):
+    found = Totals(database).stats()
+    assert (found.statuses, found.oldest_open, found.resolved_after) == ({}, None, None)
+
+
+def test_tallies_are_what_a_recount_finds_whatever_was_done(database):
+    random = Random(3)
+    with database.writing() as connection:
+        made = model.make(connection, 120, 3)
+    for _ in range(60):
+        ids = [each.id for each in random.sample(made, 20)]
+        with database.writing() as connection:
+            statuses.move(connection, ids, random.choice(list(Status)), random.choice(list(Status)), 5)
+    with database.reading() as connection:
+        of = letters.c.kind_id, letters.c.status
+        recount = connection.execute(select(*of, func.count()).group_by(*of))
+        counted = connection.execute(select(tallies).where(tallies.c.count != 0))
+        assert {tuple(row) for row in counted} == {tuple(row) for row in recount}

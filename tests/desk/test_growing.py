@@ -1,0 +1,49 @@
+"""What growth is: more in an hour than twice what the day before it had, and no less than ten."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.deadletters.growing import HOUR, growth, rate
+
+#: The 100th hour is under way.
+NOW = 100 * HOUR + HOUR // 2
+
+
+@pytest.mark.parametrize(
+    ("hours", "since"),
+    [
+        ({}, None),
+        ({100: 9}, None),
+        ({100: 10}, 100),
+        ({99: 10}, 99),
+        ({98: 50}, None),
+        (dict.fromkeys(range(70, 100), 10) | {100: 20}, None),
+        (dict.fromkeys(range(70, 100), 10) | {100: 21}, 100),
+        (dict.fromkeys(range(70, 99), 10) | {99: 30, 100: 1}, 99),
+        ({98: 12, 99: 30, 100: 5}, 98),
+        # One bad hour of the day before is not what was usual.
+        ({90: 10_000, 100: 15}, 100),
+    ],
+)
+def test_growth_is_told_with_the_hour_in_which_it_began(hours, since):
+    found = growth(hours, NOW)
+    assert (None if found is None else found.since) == (None if since is None else since * HOUR)
+
+
+def test_growth_counts_the_failures_since_then():
+    found = growth({98: 12, 99: 30, 100: 5}, NOW)
+    assert found is not None
+    assert found.failures == 47
+
+
+@given(st.dictionaries(st.integers(0, 100), st.integers(0, 50)))
+def test_growth_has_a_beginning_in_the_past_and_ten_failures_at_least(hours):
+    found = growth(hours, NOW)
+    assert found is None or (found.since <= NOW and found.failures >= 10)
+
+
+def test_rates_are_failures_an_hour_over_a_day_and_a_week():
+    found = rate({100: 24, 80: 24, 76: 1_000, 0: 10_000}, NOW)
+    assert found.day == 2
+    assert found.week == (24 + 24 + 1_000 + 10_000) / 168
