@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import redis
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -41,7 +41,9 @@ class Done(NamedTuple):
 NOT_DONE: Final = 2
 #: Most seconds that a wrong clock is fast or slow.
 SKEW: Final = 10.0
-Act = Callable[[World, Fault], Done | None]
+W = TypeVar("W", bound=World)
+ActIn = Callable[[W, Fault], Done | None]
+Act = ActIn[World]
 
 
 def pids(process: Served) -> frozenset[int]:
@@ -280,7 +282,7 @@ def dead_letters_refused(setting: str, value: str) -> Act:
     def act(world: World, fault: Fault) -> Done | None:
         admin = AdminClient({"bootstrap.servers": world.kafka, "log_level": 0})
         there = admin.list_topics(timeout=20).topics
-        names = [name for each in TOPICS if (name := world.topic(f"{each}.dlq")) in there]
+        names = [name for each in world.topics if (name := world.topic(f"{each}.dlq")) in there]
         if not names:
             return None
         before = {name: _setting(admin, name, setting) for name in names}

@@ -4,6 +4,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
@@ -37,16 +38,26 @@ HUGE: Final = 200_000
 class Load:
     """Produces from a thread of its own, within its block.
 
-    Parameters: Kafka's own address (the load's network is sound), the prefix of the topics, records a second, a seed.
+    Parameters: Kafka's own address (the load's network is sound), the prefix of the topics, records a second, a seed;
+    other topics, and what their records have handlers do, and how often.
     Attributes: `sent`, how many of each topic were acknowledged.
     """
 
-    def __init__(self, servers: str, prefix: str, rate: float, seed: int) -> None:
+    def __init__(
+        self,
+        servers: str,
+        prefix: str,
+        rate: float,
+        seed: int,
+        topics: Mapping[str, Topic] = TOPICS,
+        doings: Mapping[str, int] = DOINGS,
+    ) -> None:
         self._servers, self._prefix, self._rate = servers, prefix, rate
+        self._topics, self._doings = topics, doings
         self._draw = random.Random(f"{seed} load")
-        self._numbers = dict.fromkeys(TOPICS, 0)
-        self.acknowledged: dict[str, set[str]] = {name: set() for name in TOPICS}
-        self.refused: dict[str, int] = dict.fromkeys(TOPICS, 0)
+        self._numbers = dict.fromkeys(self._topics, 0)
+        self.acknowledged: dict[str, set[str]] = {name: set() for name in self._topics}
+        self.refused: dict[str, int] = dict.fromkeys(self._topics, 0)
         self._producers: dict[str, Producer] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -67,7 +78,7 @@ class Load:
 
     def _run(self) -> None:
         begun, number = time.monotonic(), 0
-        names = sorted(TOPICS)
+        names = sorted(self._topics)
         while not self._stop.is_set():
             due = int((time.monotonic() - begun) * self._rate)
             for _ in range(min(due - number, 200)):
@@ -80,14 +91,14 @@ class Load:
     def _produce(self, name: str) -> None:
         self._numbers[name] += 1
         uid = f"{name}.{self._numbers[name]}"
-        key, value, headers = self._record(uid, TOPICS[name])
+        key, value, headers = self._record(uid, self._topics[name])
 
         def acknowledged(error: Any, record: Any) -> None:
             if error is None:
                 self.acknowledged[name].add(uid)
                 return
             self.refused[name] += 1
-            if not TOPICS[name].whole:
+            if not self._topics[name].whole:
                 # One that had written before is out of step with a log that lost its end for ever.
                 self._producers.pop(name, None)
 
@@ -99,9 +110,9 @@ class Load:
             self.refused[name] += 1
 
     def _record(self, uid: str, topic: Topic) -> tuple[bytes | None, bytes | None, Headers]:
-        said = self._draw.choices(list(DOINGS), list(DOINGS.values()))[0]
+        said = self._draw.choices(list(self._doings), list(self._doings.values()))[0]
         value: bytes | None = json.dumps({"uid": uid}).encode()
-        match said:
+        match said.partition(" ")[0]:
             case "undecodable":
                 value = b"{" + bytes([0xFF])
             case "null":
@@ -116,10 +127,10 @@ class Load:
 
     def _producer(self, name: str) -> Producer:
         if name not in self._producers:
-            shared = TOPICS[name].whole
+            shared = self._topics[name].whole
             settings: dict[str, Any] = {"bootstrap.servers": self._servers, "log_level": 0, "linger.ms": 5}
             settings |= {"enable.idempotence": True} if shared else {"acks": "all", "message.timeout.ms": 5000}
             made = Producer(settings)
-            for each in [each for each in TOPICS if TOPICS[each].whole] if shared else [name]:
+            for each in [each for each in self._topics if self._topics[each].whole] if shared else [name]:
                 self._producers[each] = made
         return self._producers[name]

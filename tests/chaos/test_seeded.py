@@ -3,12 +3,8 @@
 CHAOS_SEED and CHAOS_MINUTES choose another schedule and a longer one; CHAOS_RATE how many records a second.
 """
 
-import json
 import os
-import sys
-import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,14 +12,16 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.audits import audits_of
+from tests.chaos.carrying import Run
 from tests.chaos.evidence import unsent, verdicts
 from tests.chaos.faults import act
 from tests.chaos.load import Load
-from tests.chaos.schedule import Fault, schedule
+from tests.chaos.schedule import schedule
 from tests.chaos.topics import TOPICS
-from tests.chaos.verdict import Happened, Verdict
+from tests.chaos.verdict import Verdict
 from tests.chaos.world import MEMBERS, World, old_version, world
-from tests.processes import Process, eventually
+from tests.processes import eventually
 from tests.promises import command, end, json_of
 from tests.servers import kafka as kafka_server
 from tests.servers import redis as redis_server
@@ -36,59 +34,6 @@ RATE = float(os.environ.get("CHAOS_RATE") or 50)
 SETTLED_WITHIN = float(os.environ.get("CHAOS_SETTLED_WITHIN") or 120)
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(SECONDS + SETTLED_WITHIN + 240)]
-
-
-class Run:
-    """A schedule as it is carried out: a thread a lane."""
-
-    def __init__(self, world: World, faults: list[Fault]) -> None:
-        self._world, self._faults = world, faults
-        self.happened: list[Happened] = []
-        self.failed: list[str] = []
-        self.skipped: list[str] = []
-        self.log: list[str] = []
-        self._begun = 0.0
-
-    def to_the_end(self) -> None:
-        """Do all that is scheduled."""
-        self._begun = time.monotonic()
-        lanes = sorted({fault.lane for fault in self._faults})
-        threads = [threading.Thread(target=self._lane, args=(lane,), daemon=True) for lane in lanes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def _lane(self, lane: str) -> None:
-        for fault in self._faults:
-            if fault.lane != lane:
-                continue
-            if time.monotonic() - self._begun > 1.3 * SECONDS:
-                self.skipped.append(f"too late: {fault}")
-                continue
-            time.sleep(max(0.0, self._begun + fault.at - time.monotonic()))
-            begun = time.time()
-            try:
-                done = act(self._world, fault)
-            except (Exception, pytest.fail.Exception) as error:
-                # What is broken stays so, and is told at the end.
-                self.failed.append(f"{fault}: {traceback.format_exc()}{error}")
-                return
-            if done is None:
-                self.skipped.append(str(fault))
-                continue
-            self.happened.append(Happened(fault.lane, fault.kind, begun, time.time(), done.pids))
-            self.log.append(f"{begun:.2f} {fault}  {time.time() - begun:5.2f} s  {done.words}")
-
-
-def audits_of(world: World, names: Iterable[str]) -> dict[str, Any]:
-    """`bridge audit` of these topics."""
-    names = list(names)
-    process: Process = world.start(
-        "audits", sys.executable, "-m", "tests.chaos.audits", *(world.topic(name) for name in names)
-    )
-    assert process.ends(120) == 0, process.text
-    return dict(zip(names, json.loads(process.text.splitlines()[-1]), strict=True))
 
 
 def unsettled(world: World, names: Iterable[str]) -> dict[str, str]:
@@ -119,7 +64,7 @@ def still_decided(world: World) -> list[str]:
     ]
 
 
-def report(run: Run, total: Verdict, load: Load) -> None:
+def report(run: Run[World], total: Verdict, load: Load) -> None:
     """Print what was survived, and what is to be counted."""
     kinds = Counter(f"{fault.lane.rstrip(' 123')}: {fault.kind}" for fault in run.happened)
     print(f"\nseed {SEED}: {len(run.happened)} faults survived, {load.sent} records, {total.deliveries} deliveries")
@@ -168,7 +113,7 @@ def carry_out(tmp_path: Path, topic_prefix: str) -> None:
         load = Load(made.kafka, topic_prefix, RATE, SEED)
         load.start()
         eventually(lambda: made.book.stat().st_size > 10_000, 40, "handlers run")
-        run = Run(made, faults)
+        run = Run(made, faults, act, SECONDS)
         run.to_the_end()
         load.stop()
         over = time.monotonic()

@@ -6,7 +6,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import redis
 
 from tests.chaos.network import Network
 from tests.chaos.schedule import DEAD_AFTER, LANES
-from tests.chaos.topics import OUT, TOPICS
+from tests.chaos.topics import OUT, TOPICS, Topic
 from tests.processes import ROOT, Process, Served, Stack
 from tests.promises import choose
 from tests.servers.kafka import KafkaServer
@@ -76,6 +76,10 @@ class Pair:
 class World(Stack):
     """The processes of the chaos suite on servers of their own, by a network of their own.
 
+    Parameters:
+        topics: without their prefix.
+        handlers: the module of theirs.
+
     Attributes:
         members: bridges and workers by the name of their lane.
         exits: what ended without being told or killed, which nothing here may.
@@ -83,16 +87,27 @@ class World(Stack):
         of_old: the members that are of the old version.
     """
 
-    def __init__(self, kafka: KafkaServer, pair: Pair, network: Network, prefix: str, folder: Path) -> None:
+    def __init__(
+        self,
+        kafka: KafkaServer,
+        pair: Pair,
+        network: Network,
+        prefix: str,
+        folder: Path,
+        *,
+        topics: Mapping[str, Topic] = TOPICS,
+        handlers: str = "tests.handlers.load",
+    ) -> None:
         broker = f"redis://127.0.0.1:{network.ports['redis']}/0"
         super().__init__(f"127.0.0.1:{network.ports['kafka']}", broker, prefix, folder, "")
         # The test itself looks from beside the network.
         self.kafka, self.server, self.pair, self.network = kafka.bootstrap_servers, kafka, pair, network
         self.book = folder / "book"
         self.book.touch()
-        choose(self, {name: {**topic.options} for name, topic in TOPICS.items()}, **SETTINGS, **NEW_SETTINGS)
+        self.topics = topics
+        choose(self, {name: {**topic.options} for name, topic in topics.items()}, **SETTINGS, **NEW_SETTINGS)
         self.environ |= {
-            "HANDLERS": "tests.handlers.load",
+            "HANDLERS": handlers,
             "BOOK": str(self.book),
             # What has a clock of its own needs it before anything asks for the time.
             "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'chaos' / 'clock'}",
@@ -140,6 +155,11 @@ class World(Stack):
         self.start_member(name)
         return None
 
+    def make_sources(self) -> None:
+        """Make the topics."""
+        for name, topic in self.topics.items():
+            self.make_topics(name, partitions=topic.partitions)
+
     def direct(self) -> "redis.Redis":
         """A client of the master, beside the network."""
         return self.pair.master.client()
@@ -154,20 +174,29 @@ class World(Stack):
 def world(prefix: str, folder: Path) -> Iterator[World]:
     """Servers, network and topics; no bridge and no worker yet."""
     with ExitStack() as block:
-        quick = {"appendfsync": "everysec", "repl_diskless_sync_delay": "0", "auto_aof_rewrite_percentage": "0"}
-        pair = Pair([block.enter_context(RedisServer(**quick)) for _ in range(2)])
-        network = Network("kafka", "redis")
-        kafka = block.enter_context(KafkaServer(behind=network.ports["kafka"], patience=240))
-        block.enter_context(network.before(kafka=kafka.behind_port, redis=pair.master.port))
-        pair.follow()
+        kafka, pair, network = servers(block)
         made = block.enter_context(World(kafka, pair, network, prefix, folder))
-        for name, topic in TOPICS.items():
-            made.make_topics(name, partitions=topic.partitions)
+        made.make_sources()
         made.make_topics(OUT, partitions=2)
-        watching = threading.Thread(target=made.watch, daemon=True)
-        watching.start()
-        block.callback(made.ending.set)
+        watched(block, made)
         yield made
+
+
+def servers(block: ExitStack, **others: int) -> tuple[KafkaServer, Pair, Network]:
+    """A Kafka and two Redis, and the network before them and before the ports of others."""
+    quick = {"appendfsync": "everysec", "repl_diskless_sync_delay": "0", "auto_aof_rewrite_percentage": "0"}
+    pair = Pair([block.enter_context(RedisServer(**quick)) for _ in range(2)])
+    network = Network("kafka", "redis", *others)
+    kafka = block.enter_context(KafkaServer(behind=network.ports["kafka"], patience=240))
+    block.enter_context(network.before(kafka=kafka.behind_port, redis=pair.master.port, **others))
+    pair.follow()
+    return kafka, pair, network
+
+
+def watched(block: ExitStack, made: World) -> None:
+    """Have a world note how long its Redis' file is, until the block ends."""
+    threading.Thread(target=made.watch, daemon=True).start()
+    block.callback(made.ending.set)
 
 
 def signal_all(process: Process, number: int) -> None:

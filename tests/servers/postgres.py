@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 
@@ -53,6 +56,33 @@ class PostgresServer(Server):
                 raise ServerFailed(f"PostgreSQL's data could not be made:\n{done.stdout}{done.stderr}")
         super().start()
 
+    @property
+    def dsn(self) -> str:
+        """For psycopg."""
+        return self.url.replace("postgresql+psycopg", "postgresql")
+
+    def kill(self) -> None:
+        """kill -9 of all its processes, as if the machine went down."""
+        children = self._children()
+        super().kill()
+        _signal(children, signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP for it and for every session."""
+        super().freeze()
+        _signal(self._children(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        _signal(self._children(), signal.SIGCONT)
+        super().thaw()
+
+    def _children(self) -> list[int]:
+        if not self.process.running:
+            return []
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
     def _answers(self) -> bool:
         # Its port is open before it takes sessions.
         try:
@@ -62,3 +92,9 @@ class PostgresServer(Server):
         except psycopg.OperationalError:
             return False
         return True
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
