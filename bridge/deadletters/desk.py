@@ -12,6 +12,7 @@ from bridge.deadletters.letters import Letters
 from bridge.deadletters.plans import Plans
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.totals import Totals
+from bridge.deadletters.transfers import Transfers
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -63,3 +64,8 @@ class Desk:
     def plans(self) -> Plans:
         """What is done with many letters at once: replayed, discarded, archived."""
         return Plans(self.settings, self.routes, self.database)
+
+    @property
+    def transfers(self) -> Transfers:
+        """Letters into files, and out of them."""
+        return Transfers(self.database)

@@ -6,6 +6,7 @@ from typing import Any, Final
 import typer
 
 from bridge.cli.deadletters.ending import archive, discard
+from bridge.cli.deadletters.exporting import export, import_letters
 from bridge.cli.deadletters.fixing import fixed
 from bridge.cli.deadletters.listing import groups, list_letters, stats
 from bridge.cli.deadletters.planning import plans
@@ -22,6 +23,8 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "archive": archive,
     "fixed": fixed,
     "stats": stats,
+    "export": export,
+    "import": import_letters,
 }
 
 deadletters = typer.Typer(no_args_is_help=True)

@@ -12,6 +12,7 @@ from bridge.errors import (
     FilterFault,
     KafkaUnavailable,
     LedgerUnavailable,
+    NoExport,
     NoSuchGroup,
     NoSuchLetter,
     NoSuchPlan,
@@ -38,7 +39,7 @@ def opened(context: typer.Context) -> "Iterator[Desk]":
     try:
         with Desk.opened(*loaded(context.obj)) as desk:
             yield desk
-    except (FilterFault, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused) as error:
+    except (FilterFault, NoExport, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused) as error:
         fail(str(error), FAULTS)
     except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)

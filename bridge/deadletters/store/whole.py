@@ -30,8 +30,8 @@ def whole(connection: Connection, ids: Sequence[int]) -> list[Row]:
     """Letters by their ids, ascending; one that is gone is left out.
 
     Returns:
-        of each its columns, what it has in common with others, `traceback`, and lists: `history` (how it failed before
-        its last failure), `edits`, `trail`.
+        of each `delivery` (its name), its columns, what it has in common with others, `traceback`, and lists: `history`
+        (how it failed before its last failure), `edits`, `trail`.
     """
     history = _of_failures(connection, ids)
     changed = _lists(connection, edits, ids)
@@ -47,8 +47,20 @@ def whole(connection: Connection, ids: Sequence[int]) -> list[Row]:
     )
     found = [_with_traceback(dict(row)) for row in connection.execute(statement).mappings()]
     return [
-        {**row, "history": history[row["id"]], "edits": changed[row["id"]], "trail": said[row["id"]]} for row in found
+        {
+            "delivery": _name(row),
+            **row,
+            "history": history[row["id"]],
+            "edits": changed[row["id"]],
+            "trail": said[row["id"]],
+        }
+        for row in found
     ]
+
+
+def _name(row: Row) -> str:
+    record = f"{row['topic']}-{row['partition']}-{row['offset']}"
+    return f"{record}:{row['handler']}" if row["handler"] else record
 
 
 def _of_failures(connection: Connection, ids: Sequence[int]) -> dict[int, list[Row]]:

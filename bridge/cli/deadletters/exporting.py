@@ -1,0 +1,149 @@
+"""`bridge deadletters export` and `import`."""
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.progress import Progress, TextColumn
+
+from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, print_found
+from bridge.cli.deadletters.asking import filtered
+from bridge.cli.deadletters.confirming import errors, letters
+from bridge.cli.deadletters.opening import opened
+from bridge.cli.options import ByOption
+from bridge.commands.halt import who
+from bridge.commands.printing import say
+from bridge.deadletters.filters import Filter
+
+if TYPE_CHECKING:
+    from bridge.deadletters.transfers import Taken
+
+#: For a file: the standard output, or input.
+STANDARD: Final = "-"
+
+ToOption = Annotated[
+    str, typer.Option("--to", help="A file; compressed where it ends with .gz.", show_default="stdout")
+]
+FilesArgument = Annotated[list[str], typer.Argument(help="Files of an export or of the archive; -: stdin.")]
+
+
+@filtered
+def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD) -> None:
+    """Write letters as lines of JSON, with all that the database has of them, as `import` reads them.
+
+    Values are base64, with their text beside it where they are one. A file appears under its name once it is whole.
+
+    Example: bridge deadletters export --to letters.jsonl.gz
+    """
+    with opened(context) as desk, _progress("exported") as heard, _written(to) as write:
+        count = -1
+        for line in desk.transfers.lines(chosen, lambda done, found: heard(f"{done:,} of {letters(found)}")):
+            write(f"{line}\n".encode())
+            count += 1
+    if to != STANDARD:
+        say(console, f"{letters(count)} in {to}")
+
+
+def import_letters(
+    context: typer.Context,
+    files: FilesArgument,
+    by: ByOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print {added, known, refused, why}.")] = False,
+) -> None:
+    """Read letters of an export, or of the archive, into the database; those that are there already stay as they are.
+
+    It can be interrupted and done again. Letters that were on their way back are open here. Exits 1 if a line was
+    refused, or a file ends too early: what could be read is there.
+
+    Example: DEADLETTERS_DATABASE_URL=postgresql://… bridge deadletters import letters.jsonl.gz
+    """
+    from bridge.deadletters.transfers import Taken
+
+    total, torn, who_by = Taken(), [], by or who()
+    with opened(context) as desk, _progress("imported") as heard:
+        for file in files:
+            with _read(file) as lines:
+                whole = _Lines(lines)
+                _add(total, desk.transfers.take(whole, who_by, file, lambda taken: heard(f"{taken.read:,}")))
+            torn += [file] if whole.torn else []
+    print_found(total.to_data() | {"torn": torn}, as_json, lambda: _print(total))
+    for file in torn:
+        print(f"{file} ends in the middle: what stands before that was read.", file=sys.stderr)
+    raise typer.Exit(FAULTS if total.refused or torn else OK)
+
+
+class _Lines:
+    """The lines of a file until its end, or until a part that a crash has torn."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines, self.torn = lines, False
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._lines
+        except (EOFError, zlib.error):
+            self.torn = True
+
+
+def _add(total: "Taken", found: "Taken") -> None:
+    total.added += found.added
+    total.known += found.known
+    total.refused += found.refused
+    total.why += found.why
+
+
+def _print(taken: "Taken") -> None:
+    say(console, f"{letters(taken.added)} added, {taken.known:,} were there already, {taken.refused:,} refused")
+    for number, why in taken.why:
+        say(console, f"  line {number}: {why}", "red")
+
+
+@contextmanager
+def _written(to: str) -> Iterator[Callable[[bytes], Any]]:
+    """Where lines go: what is not whole has another name, and is gone where it fails."""
+    if to == STANDARD:
+        yield sys.stdout.buffer.write
+        return
+    partial = Path(f"{to}.{os.getpid()}.partial")
+    try:
+        # Payloads are nobody else's to read.
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as plain:
+            if to.endswith(".gz"):
+                with gzip.open(plain, "wb", 6) as file:
+                    yield file.write
+            else:
+                yield plain.write
+            plain.flush()
+            os.fsync(plain.fileno())
+        partial.replace(to)
+    except OSError as error:
+        fail(f"{to} could not be written: {error.strerror or error}.", NOT_FOUND)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _read(file: str) -> Iterator[Iterable[bytes]]:
+    try:
+        if file == STANDARD:
+            yield sys.stdin.buffer
+            return
+        with gzip.open(file) if file.endswith(".gz") else open(file, "rb") as lines:
+            yield lines
+    except OSError as error:
+        fail(f"{file} could not be read: {error.strerror or error}.", NOT_FOUND)
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator[Callable[[str], None]]:
+    """How far it is, on a terminal."""
+    columns = (TextColumn("{task.description}"),)
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda said: progress.update(task, description=f"{doing}: {said}")

@@ -1,0 +1,140 @@
+"""Letters of an export, written into this database: each once, with its history, its edits and its trail."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, bindparam, insert, select
+
+from bridge.deadletters import words
+from bridge.deadletters.letter import Group, Kind, Status, unpacked
+from bridge.deadletters.store import searching, tallies, times
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.schema import edits, failures, letters, trail
+from bridge.deadletters.tracebacks import without_message
+from bridge.errors import NoExport
+
+Row = Mapping[str, Any]
+
+#: What this database has numbers of its own for.
+_OWN: Final = frozenset({"id", "kind_id", "traceback_id", "letter_id", "group_id", "letter"})
+_KIND: Final = ("handler", "error_class", "place", "topic", "origin", "consumer_group", "reason", "version")
+
+
+def check(row: Row) -> None:
+    """Refuse what is no letter with all that one needs.
+
+    Raises:
+        NoExport: it lacks something, or something of it is of another kind than it must be.
+    """
+    _check(letters, row)
+    for table, name in ((failures, "history"), (edits, "edits"), (trail, "trail")):
+        for each in row.get(name, ()):
+            _check(table, each)
+    for each in (row, *row.get("history", ())):
+        if strange := [name for name in (*_KIND, "traceback") if not isinstance(each.get(name), str)]:
+            raise NoExport(f"it has no {strange[0]}.")
+    if row["status"] not in list(Status):
+        raise NoExport(f"it has a status that there is not: {row['status']!r}.")
+
+
+def _check(table: Table, row: Row) -> None:
+    for column in table.c:
+        if column.name in _OWN:
+            continue
+        value = row.get(column.name)
+        if value is None and column.nullable:
+            continue
+        if not isinstance(value, column.type.python_type) or isinstance(value, bool):
+            raise NoExport(f"its {column.name} is none.")
+
+
+def add(connection: Connection, ids: Ids, found: Sequence[Row]) -> int:
+    """Write the letters that are not there yet; return how many.
+
+    One that was on its way back is open here: the plan that sent it is another database's, and a replay of what is
+    done by then is skipped. Numbers of other databases' plans are kept as negative ones.
+
+    Parameters:
+        found: checked.
+    """
+    new = {row["digest"]: row for row in found}
+    there = _ids(connection, new)
+    new = {digest: row for digest, row in new.items() if digest not in there}
+    if not new:
+        return 0
+    rows = list(new.values())
+    each_death = [death for row in rows for death in (row, *row["history"])]
+    kinds = ids.of_kinds(connection, {_kind(death): death["failed_at"] for death in each_death})
+    texts = ids.of_texts(connection, sorted({_text(death) for death in each_death}))
+    shared = [_shared(death, kinds, texts) for death in each_death]
+    of = {id(death): own for death, own in zip(each_death, shared, strict=True)}
+    connection.execute(insert(letters), [_columns(letters, row) | of[id(row)] | _standing(row) for row in rows])
+    numbers = _ids(connection, new)
+    _add_lists(connection, rows, numbers, of)
+    _count(connection, rows, each_death, kinds)
+    found_by = [(numbers[row["digest"]], _words(row)) for row in rows]
+    searching.add(connection, found_by)
+    return len(rows)
+
+
+def _ids(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, int]:
+    wanted = select(letters.c.digest, letters.c.id).where(letters.c.digest.in_(bindparam("digests", expanding=True)))
+    return {row.digest: row.id for row in connection.execute(wanted, {"digests": list(digests)})}
+
+
+def _kind(row: Row) -> Kind:
+    said = [row[name] for name in _KIND]
+    return Kind(Group(*said[:3]), *said[3:])
+
+
+def _text(row: Row) -> str:
+    return without_message(row["traceback"], row["error_message"])
+
+
+def _shared(row: Row, kinds: Mapping[Kind, tuple[int, int]], texts: Mapping[str, int]) -> dict[str, int]:
+    return {"kind_id": kinds[_kind(row)][0], "traceback_id": texts[_text(row)]}
+
+
+def _columns(table: Table, row: Row) -> dict[str, Any]:
+    found = {column.name: row.get(column.name) for column in table.c if column.name not in _OWN}
+    return found | {"plan_id": _elsewhere(found.get("plan_id"))}
+
+
+def _elsewhere(plan: int | None) -> int | None:
+    return None if plan is None else -abs(plan)
+
+
+def _standing(row: Row) -> dict[str, str]:
+    return {"status": Status.OPEN if row["status"] == Status.REPLAYING else row["status"]}
+
+
+def _add_lists(
+    connection: Connection, rows: Sequence[Row], numbers: Mapping[bytes, int], of: Mapping[int, Mapping[str, int]]
+) -> None:
+    for table, name in ((failures, "history"), (edits, "edits"), (trail, "trail")):
+        found = []
+        for row in rows:
+            own = {"letter_id": numbers[row["digest"]]}
+            own |= {"letter": row.get("delivery", "")} if table is trail else {}
+            found += [_columns(table, each) | own | dict(of.get(id(each), {})) for each in row[name]]
+        if found:
+            connection.execute(insert(table), found)
+
+
+def _count(
+    connection: Connection, rows: Sequence[Row], each_death: Sequence[Row], kinds: Mapping[Kind, tuple[int, int]]
+) -> None:
+    standing = Counter((kinds[_kind(row)][0], str(_standing(row)["status"])) for row in rows)
+    tallies.add(connection, standing)
+    times.add(connection, Counter((kinds[_kind(death)][0], death["failed_at"] // times.HOUR) for death in each_death))
+    seen: dict[int, tuple[int, int]] = {}
+    for death in each_death:
+        group, at = kinds[_kind(death)][1], death["failed_at"]
+        first, last = seen.get(group, (at, at))
+        seen[group] = (min(first, at), max(last, at))
+    times.see(connection, seen)
+
+
+def _words(row: Row) -> tuple[str, ...]:
+    return words.of(row["error_message"], row["key"], unpacked(row["headers"]), row["value"])
