@@ -51,13 +51,14 @@ class Judging:
         failed, real = delivery.attempts.failed, self._parking.real
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:
-            return policy.decide(error, failed, age, real=real)
+            return policy.decide(error, failed, age, real=real, once=delivery.once)
         return self._attempts.judged(
             lambda: policy.decide(
                 error,
                 failed,
                 age,
                 real=real,
+                once=delivery.once,
                 message=delivery.message,
                 report=lambda fault: telling.not_taken(delivery, fault),
             )

@@ -134,6 +134,7 @@ class Policy:
         age: float = 0.0,
         *,
         real: Callable[[float], float] = float,
+        once: bool = False,
         message: Message | None = None,
         report: Callable[[str], None] | None = None,
     ) -> Decision:
@@ -144,6 +145,8 @@ class Policy:
             failures: how many of its runs before this one spent a retry.
             age: seconds since its first failure.
             real: seconds after which a retry really starts that is to start after so many: those of its retry topic.
+            once: whether it has this attempt alone: a failure that would be retried is its last. What spends no
+                retry is put off as ever.
             message: for `retry_when`, which is not asked without one.
             report: told why an answer of `retry_when` was not taken.
         """
@@ -154,6 +157,8 @@ class Policy:
                 report(answer.fault)
             decision = self._answered(answer, failures)
         decision = decision or self._listed(error) or self._counted(failures)
+        if once and isinstance(decision, Again) and decision.spent:
+            return Bury(EXHAUSTED)
         if (
             isinstance(decision, Again)
             and self.give_up_after is not None

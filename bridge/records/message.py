@@ -147,6 +147,7 @@ class Delivery:
             parked behind it: it does not run before that.
         outgoing: what its handler sends, which has succeeded and does not run again, until Kafka has taken it.
         again: by what a person asked that it run though it is done; empty: it does not.
+        once: whether it was sent back for one attempt: a failure that would be retried is a dead letter.
     """
 
     message: Message
@@ -164,6 +165,7 @@ class Delivery:
     after: int | None = None
     outgoing: tuple[Outgoing, ...] = ()
     again: str = ""
+    once: bool = False
 
     @property
     def identity(self) -> str:

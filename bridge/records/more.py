@@ -12,7 +12,7 @@ from bridge.records.message import Dead, Delivery, Message, Via
 from bridge.records.outgoing import Outgoing
 
 #: What is written of a delivery beside its record, where it is not nothing.
-_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again")
+_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again", "once")
 
 
 class Told(NamedTuple):
@@ -103,6 +103,7 @@ def delivery_of(message: Message, handler: str, runs: int, more: Mapping[str, An
         after=int(more["after"]) if more.get("after") is not None else None,
         outgoing=tuple(map(Outgoing.from_data, more.get("outgoing") or ())),
         again=str(more.get("again") or ""),
+        once=bool(more.get("once")),
     )
 
 

@@ -30,6 +30,7 @@ _NAMES: Final = frozenset(
             "retry_until",
             "retry_after",
             "replay_again",
+            "replay_once",
         ),
         *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
         *("error_class", "error_message", "first_failed_at", "failed_at"),
@@ -96,6 +97,7 @@ def headers(
         "retry_until": "" if until is None else str(until),
         "retry_after": "" if delivery.after is None else str(delivery.after),
         "replay_again": delivery.again,
+        "replay_once": "1" if delivery.once else "",
         **attempts_said(delivery),
         "error_class": failure.error_class if failure else error_class,
         "error_message": cut(failure.error_message if failure else error_message, MESSAGE),
@@ -174,6 +176,7 @@ def _parked(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: st
         via=via,
         after=number(ours, "retry_after") if "retry_after" in ours else None,
         again=ours.get("replay_again", ""),
+        once="replay_once" in ours,
     )
     return Parked(delivery, group, source_id, due, number(ours, "failed_at"))
 

@@ -22,6 +22,7 @@ def replayed(
     runs: int = 0,
     attempts: Attempts = NONE,
     again: str = "",
+    once: bool = False,
 ) -> RecordHeaders:
     """The headers of a delivery that is sent back: the producer's, and behind them ours.
 
@@ -34,6 +35,7 @@ def replayed(
         number, runs, attempts: as its last dead letter says (`Letter`); of what never died, the defaults.
         again: by what it is asked to run though its origin is done, ASCII, another one each time that it is asked (the
             id of a plan); its work is done once for each. Empty: it runs only if it is not done.
+        once: it has one attempt instead of all its retries; this time only, also where it goes on along a `sequence`.
     """
     message = Message(
         origin.topic,
@@ -44,5 +46,5 @@ def replayed(
         origin=f"  {origin.topic_id}",
     )
     back = Attempts(replayed=attempts.replayed + 1)
-    delivery = Delivery(message, origin.handler, number=number + 1, runs=runs, attempts=back, again=again)
+    delivery = Delivery(message, origin.handler, number=number + 1, runs=runs, attempts=back, again=again, once=once)
     return headers(delivery, origin.group)

@@ -90,7 +90,7 @@ VALUES: Final[Mapping[str, Callable[[Draw], bytes | None]]] = {
 NAMES: Final = (
     *("origin_topic", "origin_partition", "origin_offset", "origin_timestamp", "origin_topic_id"),
     *("handler", "bridge_group", "retry_number", "retry_timestamp", "retry_until", "delivery_number"),
-    *("retry_after", "replay_again", "handlers_version"),
+    *("retry_after", "replay_again", "replay_once", "handlers_version"),
     *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
     *("reason", "error_class", "error_message", "error_traceback", "first_failed_at", "failed_at"),
     *("kafka", "id", "task", "timelimit", "eta", "expires", "retries", "gates", "joins", "redelivered", "argsrepr"),

@@ -1,5 +1,6 @@
 """What a person sends back runs at the handler that failed and at no other, begins anew there, and its end is known."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,42 @@ def test_what_dies_again_has_had_all_its_retries_and_a_letter_of_its_own(
     with ledger(stack, "keyed") as (fates, account):
         assert fate(fates, account, 0) is Fate.DEAD
     eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 10)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "attempts"),
+    [
+        ({"until": "/nowhere"}, "exhausted", Attempts(1, replayed=1)),
+        ({"dead": True}, "permanent", Attempts(1, replayed=1)),
+        ({"kill": 9}, "poison", Attempts(lost=3, replayed=1)),
+    ],
+    ids=["a retry may cure it", "permanent", "poison"],
+)
+def test_what_is_sent_back_for_one_attempt_dies_of_its_first_failure_and_is_sent_back_anew(
+    stack: Stack, tmp_path: Path, said: dict[str, Any], reason: str, attempts: Attempts
+):
+    mended = tmp_path / "mended"
+    start(stack, "odd")
+    (dead,) = stack.produce("odd", {"odd": {"mend": str(mended)}})
+    (letter,) = letters(stack, "odd", 1)
+    send_back(stack, "odd", letter, json.dumps({"odd": said}).encode(), once=True)
+    (_, second) = letters(stack, "odd", 2, 60)
+    assert (second.reason, second.attempts, second.theirs) == (reason, attempts, letter.theirs)
+    # Nothing is left of that: this time it has its retries.
+    send_back(stack, "odd", second, b'{"odd": {"fail": %d}}' % (second.runs + 2))
+    eventually(lambda: dead in stack.done("odd"), 30)
+
+
+def test_what_is_sent_back_for_one_attempt_runs_once_more_where_its_process_was_lost(stack: Stack, tmp_path: Path):
+    start(stack, "odd")
+    mended = tmp_path / "mended"
+    (dead,) = stack.produce("odd", {"odd": {"mend": str(mended)}})
+    (letter,) = letters(stack, "odd", 1)
+    mended.touch()
+    send_back(stack, "odd", letter, b'{"odd": {"kill": 1}}', once=True)
+    eventually(lambda: dead in stack.done("odd"), 30)
+    (done,) = [run for run in stack.runs("odd", dead) if run.outcome == "done"]
+    assert done.attempts == Attempts(lost=1, replayed=1)._asdict()
 
 
 def test_in_a_sequence_it_goes_on_from_there_with_the_value_that_was_sent(stack: Stack, tmp_path: Path):

@@ -250,6 +250,30 @@ def test_a_retry_that_fails_again_is_dead_and_only_then_marked(world: World) -> 
     assert world.book.fates == {0: Fate.DEAD, 1: Fate.DONE, 2: Fate.DEAD}
 
 
+def test_what_has_one_attempt_dies_of_its_failure_and_its_neighbours_are_retried(world: World) -> None:
+    batch = world.made(-1, -2, 3, 78)
+    once = [replace(each, once=each.message.offset in (0, 3)) for each in batch.deliveries]
+    with pytest.raises(DeadLettered, match=r"1 dead, 1 done, 2 again; the first of the dead: exhausted.*BankAway"):
+        world.run_batch(batch.holding(once))
+    assert world.letters == [(0, "exhausted")]
+    assert sorted(world.sent) == [(4, [1]), (30, [3])]
+    # Put off, it has its one attempt still, and no more.
+    (later,) = [each for each in world.batches if each.offsets == [3]]
+    (put_off,) = later.deliveries
+    failing = replace(put_off, message=replace(put_off.message, value=b"-1"))
+    with pytest.raises(DeadLettered, match="exhausted"):
+        world.run_batch(later.holding([failing]))
+
+
+def test_what_has_one_attempt_and_lost_its_process_runs_again_alone(world: World) -> None:
+    batch = world.made(1, 2)
+    once = [replace(each, once=True) for each in batch.deliveries]
+    world.run_batch(batch.holding([once[0], once[1].lost(1)]), lost=1)
+    assert (world.sent, world.letters) == ([(0, [0]), (0, [1])], [])
+    world.run_batch(world.batches[1], lost=1)
+    assert world.book.fates == {1: Fate.DONE}
+
+
 def test_what_retry_when_answers_is_done_with_its_own_words_in_the_dead_letter(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -592,7 +616,10 @@ def pay(number: int) -> None:
         raise BankAway
 
 
-def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("once", [False, True])
+def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(
+    monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
     world, known = World(monkeypatch), [Known()]
 
     class Breakers:
@@ -610,7 +637,7 @@ def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(monkeypa
     monkeypatch.setattr(Breaking, "of", lambda task, group: Breaking(task.breaker, "unit", breakers, lambda _: None))
     monkeypatch.setattr(Breaking, "_seen", {})
     deliveries = tuple(
-        Delivery(Message("orders", 0, offset, value=b"%d" % value), "unit.pay")
+        Delivery(Message("orders", 0, offset, value=b"%d" % value), "unit.pay", once=once)
         for offset, value in enumerate([-1, 2, 3, 4])
     )
     headers: Any = {HEADER: to_header(Batch("unit.pay", "orders", 0, deliveries, group="unit"))}

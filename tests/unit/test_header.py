@@ -54,6 +54,7 @@ def batches(draw: st.DrawFn) -> Batch:
             via=None if via is None else via._replace(offset=draw(st.integers(0, 2**63 - 1))),
             after=draw(st.none() | st.integers(0, 2**63 - 1)),
             again=draw(st.sampled_from(["", "plan-7"])),
+            once=draw(st.booleans()),
         )
         for offset in sorted(offsets)
     )

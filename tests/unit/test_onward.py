@@ -38,6 +38,11 @@ def test_what_kafka_did_not_take_goes_on_once_when_it_comes_again():
     assert Unsent.of(again, onward) == replace(unsent, delivery=again)
 
 
+def test_who_comes_next_has_all_its_retries_though_the_one_before_had_one_attempt():
+    once = _record(replace(DELIVERY, once=True), "g", SEQUENCE, "orders.replay")
+    assert once == _record(DELIVERY, "g", SEQUENCE, "orders.replay")
+
+
 def test_what_is_asked_to_run_again_goes_on_so():
     found = _record(replace(DELIVERY, again="plan-7"), "g", SEQUENCE, "orders.replay")
     assert found is not None

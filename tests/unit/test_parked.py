@@ -84,6 +84,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         via=VIA,
         after=draw(st.none() | st.integers(0, 2**53)),
         again=again,
+        once=draw(st.booleans()),
     )
 
 

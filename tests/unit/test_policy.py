@@ -6,6 +6,7 @@ from celery.exceptions import Ignore, Reject
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.records.message import Message
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
 from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Halt, Policy
 
@@ -73,6 +74,37 @@ def test_each_error_has_its_decision(policy, error, failures, age, decision):
     assert policy.decide(error, failures, age) == decision
 
 
+@pytest.mark.parametrize(
+    ("policy", "error", "decision"),
+    [
+        (exact, ConnectionError(), Bury(EXHAUSTED)),
+        (exact, MemoryError(), Bury(EXHAUSTED)),
+        (exact, SoftTimeLimitExceeded(), Bury(EXHAUSTED)),
+        (exact, SystemExit(3), Bury(EXHAUSTED)),
+        (exact, RetryAsked(9, 2, None), Bury(EXHAUSTED)),
+        (exact, RetryAsked(9, None, None), Bury(EXHAUSTED)),
+        (forever, ConnectionError(), Bury(EXHAUSTED)),
+        (never, ConnectionError(), Bury(EXHAUSTED)),
+        (listed, ConnectionError(), Bury(EXHAUSTED)),
+        (budgeted, ConnectionError(), Bury(EXHAUSTED)),
+        (Policy(retry_when=lambda *_: 300), ConnectionError(), Bury(EXHAUSTED)),
+        (Policy(retry_when=lambda *_: DeadLetter("gone")), ConnectionError(), Bury(PERMANENT, "gone")),
+        (spared, CardDeclined(), Bury(PERMANENT)),
+        (exact, DeadLetter("no"), Bury(PERMANENT)),
+        (exact, Undecodable("no"), Bury(UNDECODABLE)),
+        (exact, Reject("no"), Bury(PERMANENT)),
+        (exact, Reject("no", requeue=True), Again(1, spent=False)),
+        (exact, RetryLater(7), Again(7.0, spent=False)),
+        (budgeted, RetryLater(11), Bury(EXPIRED)),
+        (exact, Ignore(), Drop()),
+        (exact, StopConsuming("no"), Halt()),
+        (stopping, OSError(), Halt()),
+    ],
+)
+def test_what_has_one_attempt_dies_of_what_a_retry_may_cure_and_else_ends_as_ever(policy, error, decision):
+    assert policy.decide(error, 0, message=Message("orders", 0, 1), once=True) == decision
+
+
 policies = st.builds(
     Policy,
     max_retries=st.integers(0, 20),
@@ -95,6 +127,11 @@ def test_a_delivery_that_always_fails_ends_after_as_many_retries_as_were_promise
     assert decision == Bury(EXHAUSTED) or policy.give_up_after is not None
     if decision == Bury(EXHAUSTED):
         assert failures == policy.retries
+
+
+@given(policies, st.integers(0, 99), st.floats(0, 20_000), st.sampled_from([OSError(), DeadLetter(), KeyError()]))
+def test_what_has_one_attempt_never_runs_again_for_a_failure(policy, failures, age, error):
+    assert isinstance(policy.decide(error, failures, age, once=True), Bury)
 
 
 @given(policies, st.floats(0, 20_000), st.floats(0, 20_000), st.booleans())

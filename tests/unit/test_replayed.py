@@ -41,15 +41,17 @@ class Record:
 
 @given(
     origin=st.builds(Origin, names, names, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), names, names),
-    theirs=st.lists(st.tuples(st.sampled_from(["trace", "handler", "origin_topic", "replay_again"]), st.binary())),
+    theirs=st.lists(st.tuples(st.sampled_from(["trace", "handler", "origin_topic", "replay_once"]), st.binary())),
     timestamp=st.none() | st.integers(0, 2**53),
     number=counts,
     runs=counts,
     attempts=st.builds(Attempts, *[counts] * 4),
     again=st.sampled_from(["", "plan-7"]),
+    once=st.booleans(),
 )
-def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp, number, runs, attempts, again):
-    written = replayed(origin, theirs, timestamp=timestamp, number=number, runs=runs, attempts=attempts, again=again)
+def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp, number, runs, attempts, again, once):
+    asked = {"again": again, "once": once}
+    written = replayed(origin, theirs, timestamp=timestamp, number=number, runs=runs, attempts=attempts, **asked)
     record: Any = Record(written)
     found = parked.read(record, "cluster", "replay-log")
     assert found is not None
@@ -59,7 +61,7 @@ def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp,
     assert delivery.attempts == Attempts(replayed=attempts.replayed + 1)
     assert (delivery.number, delivery.runs, message.attempt) == (number + 1, runs, runs + 1)
     assert (delivery.first_failed_at, delivery.due, found.due, delivery.error) == (None, None, 0, "")
-    assert delivery.again == again
+    assert (delivery.again, delivery.once) == (again, once)
 
 
 def test_what_never_died_may_be_sent_too():
