@@ -11,7 +11,7 @@ from bridge.cli.deadletters.timeline import timeline
 from bridge.commands.printing import say
 from bridge.deadletters.letter import Status
 from bridge.deadletters.place import is_users
-from bridge.deadletters.shown import Shown, as_text, time
+from bridge.deadletters.shown import Shown, as_text, moment
 from bridge.records.failure import cut
 
 
@@ -110,7 +110,7 @@ def _print_others(console: Console, letter: Shown, others: Sequence[Mapping[str,
 
 def _clock(at: int) -> str:
     """To the second, in UTC."""
-    return str(time(at))[:19].replace("T", " ")
+    return str(moment(at))[:19].replace("T", " ")
 
 
 def commands(letter: Shown) -> list[str]:
