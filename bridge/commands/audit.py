@@ -13,9 +13,9 @@ from celery import Celery
 
 from bridge.commands.on_its_way import Carried
 from bridge.commands.opened import opened
-from bridge.commands.parked import Search, Tier
 from bridge.errors import UnknownTopic
 from bridge.handlers import Routes
+from bridge.handoff.parked import Search, Tier
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
 from bridge.ledger.handed import handed_at
 from bridge.ledger.tally import NAMED, Line, line

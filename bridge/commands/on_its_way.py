@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from celery import Celery
 
-from bridge.commands.parked import Parked, Search
 from bridge.errors import HandoffFailed
 from bridge.handoff.broker import Broker
 from bridge.handoff.carriers import Carrier, Which
 from bridge.handoff.messages import Messages
+from bridge.handoff.parked import Parked, Search
 from bridge.ledger import OWN, Account, Fate, Ledger
 from bridge.ledger.own import on_the_way
 from bridge.settings import Settings

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from bridge.commands.audit import COUNTED, Audit, LogChange
 from bridge.commands.check import Finding
-from bridge.commands.parked import Tier
 from bridge.commands.printing import BREAK, cell, print_table, say
 from bridge.commands.topics import Listed
+from bridge.handoff.parked import Tier
 from bridge.ledger.tally import Line
 from bridge.records.printable import printable
 from bridge.upkeep.facts import span

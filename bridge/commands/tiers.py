@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.commands.parked import Search
 from bridge.handlers import Handler, Routes
 from bridge.handoff.carriers import STOPS, Waiting
+from bridge.handoff.parked import Search
 from bridge.kafka import Record, admin_client
 from bridge.ledger import Account, Fate, Ledger
 from bridge.ledger.own import on_the_way

@@ -6,9 +6,9 @@ from functools import cache
 
 from bridge.commands.audit import wiped_below
 from bridge.commands.opened import opened
-from bridge.commands.parked import Lies, Search
 from bridge.handlers import Routes
 from bridge.handoff.carriers import Which
+from bridge.handoff.parked import Lies, Search
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.carried import named_alone, noted

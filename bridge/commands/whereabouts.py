@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.commands.parked import Lies
 from bridge.handoff.carriers import Carrier, Which
+from bridge.handoff.parked import Lies
 from bridge.ledger import Fate
 from bridge.records.dead_letter import DeadLetter
 from bridge.records.parked import Parked

@@ -63,7 +63,7 @@ class Desk:
     @property
     def plans(self) -> Plans:
         """What is done with many letters at once: replayed, discarded, archived."""
-        return Plans(self.settings, self.routes, self.database)
+        return Plans(self.app, self.settings, self.routes, self.database)
 
     @property
     def transfers(self) -> Transfers:

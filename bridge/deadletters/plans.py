@@ -1,16 +1,34 @@
 """The desk's plans: made, approved, applied, stopped, waited for."""
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
+from celery import Celery
+from sqlalchemy import Connection
+
+from bridge.deadletters import others
+from bridge.deadletters.acting import action
+from bridge.deadletters.applying import Applying, NotOurs, me
+from bridge.deadletters.counting import Counting
 from bridge.deadletters.filters import Filter
-from bridge.deadletters.plan import Options, Plan, What
+from bridge.deadletters.known import known_handlers
+from bridge.deadletters.letter import Status
+from bridge.deadletters.outcomes import Outcomes
+from bridge.deadletters.plan import Options, Plan, State, What
+from bridge.deadletters.store import clock, items, plans, trail
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.matching import matching
+from bridge.errors import LedgerUnavailable, NoSuchPlan, PlanRefused
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
 #: Is told how a plan stands, about once a second.
 Heard = Callable[[Plan], None]
+#: Seconds between two looks at how what was sent ends, and how much longer than a look the pause is at least.
+LOOK_EVERY: Final = 0.5
+REST: Final = 2.0
 
 
 def nobody(plan: Plan) -> None:
@@ -21,11 +39,12 @@ def nobody(plan: Plan) -> None:
 class Plans:
     """What was asked for in bulk. Every method raises DeskUnavailable where the database does not answer."""
 
+    app: Celery
     settings: Settings
     routes: Routes
     database: Database
 
-    def make(self, what: What, filter: Filter, options: Options, by: str, why: str = "") -> Plan:
+    def make(self, what: What, asked: Filter, options: Options, by: str, why: str = "") -> Plan:
         """Freeze which letters are meant, and count what is to be known before it is approved; nothing is done yet.
 
         Parameters:
@@ -35,7 +54,20 @@ class Plans:
         Raises:
             PlanRefused: it can't be made.
         """
-        raise NotImplementedError
+        _check(what, options, why)
+        meant = asked if what is What.ARCHIVE and asked.statuses else _open(asked)
+        with self.database.writing() as connection:
+            id_, at = plans.add(connection, what, by, why, asked.to_data(), options)
+            count = items.freeze(connection, id_, matching(meant), canary=options.canary)
+            if options.all_handlers:
+                others.add(connection, id_, count, self.settings, self.routes, options.canary)
+            said = f"plan {id_}: to {what} {count:,} letters" + (f": {why}" if why else "")
+            trail.write(connection, at, by, what, said, plan_id=id_)
+        handlers = known_handlers(self.app, self.settings, self.routes) if what is What.REPLAY else frozenset()
+        counts = Counting(self.settings, self.database, handlers).counts(id_, what, asked)
+        with self.database.writing() as connection:
+            plans.counted(connection, id_, counts)
+        return self.one(id_)
 
     def one(self, id_: int) -> Plan:
         """A plan as it stands.
@@ -43,11 +75,13 @@ class Plans:
         Raises:
             NoSuchPlan: there is none of that number.
         """
-        raise NotImplementedError
+        with self.database.reading() as connection:
+            return _one(connection, id_)
 
     def latest(self, count: int = 50) -> list[Plan]:
         """The latest plans, the newest first."""
-        raise NotImplementedError
+        with self.database.reading() as connection:
+            return plans.latest(connection, count)
 
     def apply(self, id_: int, by: str, heard: Heard = nobody) -> Plan:
         """Do a plan, or go on with one that was stopped or left; returns when all was sent, or it stopped.
@@ -56,16 +90,112 @@ class Plans:
             NoSuchPlan, PlanRefused: there is none; or it is over, or another process does it.
             KafkaUnavailable, LedgerUnavailable: it is gone on with by `bridge deadletters record`, or by this again.
         """
-        raise NotImplementedError
+        self._begin(id_, by)
+        self._take_up(id_, heard)
+        return self.one(id_)
 
     def approve(self, id_: int, by: str) -> Plan:
-        """Have a plan done by `bridge deadletters record`, in the background."""
-        raise NotImplementedError
+        """Have a plan done by `bridge deadletters record`, in the background.
 
-    def stop(self, id_: int, by: str, why: str) -> Plan:
-        """Stop a plan within a batch, or a second; what it had not come to stays as it is."""
-        raise NotImplementedError
+        Raises:
+            NoSuchPlan, PlanRefused: as `apply`.
+        """
+        self._begin(id_, by)
+        return self.one(id_)
+
+    def stop(self, id_: int, by: str, why: str = "") -> Plan:
+        """Stop a plan within a batch, or a second; what it had not come to stays as it is.
+
+        Raises:
+            NoSuchPlan, PlanRefused: there is none, or it is over.
+        """
+        with self.database.writing() as connection:
+            plan = _one(connection, id_)
+            said = f"stopped by {by}" + (f": {why}" if why else "")
+            if not plans.move(connection, id_, [State.PLANNED, State.APPLYING], State.STOPPED, said):
+                raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
+            trail.write(connection, clock.now(connection), by, "stop", said, plan_id=id_)
+            return _one(connection, id_)
 
     def wait(self, id_: int, heard: Heard = nobody) -> Plan:
-        """Wait until the end of all that a plan has sent is known (`Plan.is_over`)."""
-        raise NotImplementedError
+        """Wait until the end of all that a plan has sent is known (`Plan.is_over`).
+
+        What dies again is said by the recorder, which must run.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        outcomes = Outcomes(self.settings, self.database)
+        while not (plan := self.one(id_)).is_over:
+            heard(plan)
+            rest(lambda: outcomes.look(id_))
+        return plan
+
+    def go_on(self) -> list[int]:
+        """Do what was approved, and what a process left that died; return which plans.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: it is gone on with later.
+        """
+        with self.database.reading() as connection:
+            left = plans.abandoned(connection)
+        return [id_ for id_ in left if self._take_up(id_, nobody)]
+
+    def _begin(self, id_: int, by: str) -> None:
+        with self.database.writing() as connection:
+            plan = _one(connection, id_)
+            if not plans.move(connection, id_, plans.TO_DO, State.APPLYING):
+                raise PlanRefused(f"Plan {id_} is {plan.state}: it cannot be applied again; make a new one.")
+            if plan.state is not State.APPLYING:
+                said = "applied" if plan.state is State.PLANNED else "gone on with"
+                trail.write(connection, clock.now(connection), by, "apply", f"plan {id_} {said}", plan_id=id_)
+
+    def _take_up(self, id_: int, heard: Heard) -> bool:
+        """Do a plan that is to be done, if nobody else does; whether this process did."""
+        who = me()
+        with self.database.writing() as connection:
+            if not plans.lease(connection, id_, who):
+                raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
+        plan = self.one(id_)
+        outcomes = Outcomes(self.settings, self.database)
+        try:
+            with action(self.app, self.settings, self.routes, self.database, plan) as doing:
+                look, told = (lambda: outcomes.look(id_)), (lambda: heard(self.one(id_)))
+                Applying(self.database, plan, doing, who, look, told).run()
+        except NotOurs:
+            raise PlanRefused(f"Plan {id_} was taken over: this process was away for too long.") from None
+        finally:
+            with self.database.writing() as connection:
+                plans.release(connection, id_, who)
+        return True
+
+
+def rest(look: Callable[[], object]) -> None:
+    """Look, and pause for longer than that took: many that are on their way must not take up a core."""
+    began = time.monotonic()
+    try:
+        look()
+    except LedgerUnavailable:
+        # Redis is away for a while: nothing ends that would be known.
+        time.sleep(LOOK_EVERY)
+    time.sleep(max(LOOK_EVERY, REST * (time.monotonic() - began)))
+
+
+def _one(connection: Connection, id_: int) -> Plan:
+    plan = plans.one(connection, id_)
+    if plan is None:
+        raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
+    return plan
+
+
+def _open(asked: Filter) -> Filter:
+    return replace(asked, statuses=(Status.OPEN,))
+
+
+def _check(what: What, options: Options, why: str) -> None:
+    if what not in (What.REPLAY, What.DISCARD, What.ARCHIVE):
+        raise PlanRefused(f"A plan to {what} is not made of letters alone.")
+    if what is What.DISCARD and not why.strip():
+        raise PlanRefused("To discard letters a reason is needed: it stays in the trail (--why).")
+    if options.rate is not None and not options.rate > 0:
+        raise PlanRefused(f"A rate of {options.rate:g} letters a second sends none: give one above 0.")

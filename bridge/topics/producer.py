@@ -51,6 +51,19 @@ class Letter(NamedTuple):
         return len(self.key or b"") + len(self.value or b"")
 
 
+class Lies(NamedTuple):
+    """Where a record lies that Kafka has acknowledged."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, record: Record) -> "Lies":
+        """Where a record lies that was acknowledged."""
+        return cls(record.topic() or "", record.partition() or 0, record.offset() or 0)
+
+
 class AcknowledgedProducer:
     """Publishes what is to become of a delivery. It must not cross a fork (bridge.kafka.producer_client)."""
 
@@ -73,8 +86,17 @@ class AcknowledgedProducer:
 
     def publish_all(self, letters: Sequence[Letter]) -> list[PublishFailed | None]:
         """Write many, and wait for all their acknowledgements: for each why it failed, or `None`."""
+        return self._publish_all(letters, [[] for _ in letters])
+
+    def place_all(self, letters: Sequence[Letter]) -> list[Lies | PublishFailed]:
+        """Write many, and wait for all their acknowledgements: for each where it lies, or why it failed."""
+        written: list[list[Record]] = [[] for _ in letters]
+        failures = self._publish_all(letters, written)
+        return [Lies.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(failures)]
+
+    def _publish_all(self, letters: Sequence[Letter], written: list[list[Record]]) -> list[PublishFailed | None]:
         answers: list[list[KafkaError | None]] = [[] for _ in letters]
-        refused = [self._produce(letter, answers[at]) for at, letter in enumerate(letters)]
+        refused = [self._produce(letter, answers[at], written[at]) for at, letter in enumerate(letters)]
         # flush() returns 0 although all records failed: only the callback says what became of each.
         fatal = self._flush() if None in refused else None
         for answer in (fatal, *(answer for some in answers for answer in some)):
@@ -85,9 +107,10 @@ class AcknowledgedProducer:
             for letter, why, some in zip(letters, refused, answers, strict=True)
         ]
 
-    def _produce(self, letter: Letter, answers: list[KafkaError | None]) -> PublishFailed | None:
+    def _produce(self, letter: Letter, answers: list[KafkaError | None], written: list[Record]) -> PublishFailed | None:
         def acknowledged(error: KafkaError | None, record: Record) -> None:
             answers.append(error)
+            written.append(record)
 
         try:
             self._producer.produce(

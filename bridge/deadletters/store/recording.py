@@ -9,7 +9,8 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from bridge.deadletters import words
 from bridge.deadletters.deaths import Known, News, news
 from bridge.deadletters.letter import Letter, Status, key_digest, packed
-from bridge.deadletters.store import searching, tallies, times
+from bridge.deadletters.plan import ItemState
+from bridge.deadletters.store import items, searching, tallies, times
 from bridge.deadletters.store.ids import AT_ONCE, Ids
 from bridge.deadletters.store.schema import failures, letters
 from bridge.deadletters.tracebacks import without_message
@@ -85,7 +86,7 @@ class Recording:
         if rows:
             self._connection.execute(_ADD, list(rows))
 
-    def _add_again(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+    def _add_again(self, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
         """These died again: what was known of the last time goes to the history, and they are open."""
         for before, row in sorted(pairs, key=lambda pair: int(pair[0]["id"])):
             self._tallies[before["kind_id"], before["status"]] -= 1
@@ -95,6 +96,8 @@ class Recording:
             changed["occurrences"] = letters.c.occurrences + 1
             del changed["recorded_at"]
             self._connection.execute(update(letters).where(letters.c.id == before["id"]).values(changed))
+        # What plans had sent back.
+        items.ended(self._connection, [before["id"] for before, _ in pairs], ItemState.DEAD, self._at)
 
     def _index(self, deaths: Mapping[bytes, Letter]) -> None:
         """Have them found by what they say now."""

@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, select, update
 
 from bridge.deadletters.letter import Status
 from bridge.deadletters.store import tallies
 from bridge.deadletters.store.schema import letters
+
+Value = TypeVar("Value")
 
 #: Ids in one statement: SQLite takes 32,766 values, PostgreSQL 65,535.
 AT_ONCE: Final = 5_000
@@ -52,6 +54,6 @@ def _locked(connection: Connection, ids: Sequence[int], status: Status) -> list[
     return [(row.id, row.kind_id) for row in connection.execute(asked.order_by(letters.c.id).with_for_update())]
 
 
-def in_parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+def in_parts(ids: Sequence[Value]) -> Iterator[Sequence[Value]]:
     """As many at once as a statement takes."""
     return (ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE))

@@ -1,0 +1,198 @@
+"""A plan is applied: in batches, by one process at a time; another goes on where one died, and does nothing twice.
+
+For each batch: claim in one transaction, act (publish, and wait for all acknowledgements), note in another what is
+certain. What was claimed by a process that died is looked for before it is sent.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from bridge.deadletters.action import Acted, Action, Claimed
+from bridge.deadletters.canary import WAVES, Turn, decide
+from bridge.deadletters.pace import Pace
+from bridge.deadletters.plan import ItemState, Plan, State
+from bridge.deadletters.store import clock, items, plans
+from bridge.deadletters.store.database import Database
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
+
+logger = logging.getLogger(__name__)
+
+#: Letters of one batch.
+BATCH: Final = 1_000
+#: Seconds between two looks at what is waited for: whether it was stopped, how a wave ended.
+LOOK_EVERY: Final = 0.5
+#: Seconds between two tries, and for which it is tried, while Kafka or Redis is away.
+TRY_EVERY: Final = 1.0
+TRY_FOR: Final = 60.0
+#: Seconds after a claim in which what it claimed is sent, or not by this process: a part of a lease.
+SEND_WITHIN: Final = plans.LEASE / 1000 / 3
+
+
+class NotOurs(Exception):
+    """Another process has the plan by now: this one was away for longer than its lease."""
+
+
+class _Over(Exception):
+    """It is done, or somebody has stopped it."""
+
+
+def me() -> str:
+    """Who applies a plan: this process, and no other before or after it."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+class Applying:
+    """One plan, applied by this process, which has its lease.
+
+    Parameters:
+        who: that has the lease.
+        look: is called while it waits: follows how what was sent ends.
+        heard: is called about once a second.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        plan: Plan,
+        action: Action,
+        who: str,
+        look: Callable[[], object],
+        heard: Callable[[], None],
+    ) -> None:
+        self._database, self._plan, self._action, self._who = database, plan, action, who
+        self._look, self._heard = look, heard
+        self._wave = plan.wave
+        self._pace = Pace(plan.options.rate, time.monotonic())
+        self._told = self._sent_at = self._held_at = time.monotonic()
+
+    def run(self) -> None:
+        """Go on until each delivery was come to, or somebody stops it.
+
+        Raises:
+            NotOurs: another process goes on with it.
+            KafkaUnavailable, LedgerUnavailable: for too long; whoever takes it up goes on.
+        """
+        try:
+            self._go_on_with_what_was_left()
+            while True:
+                if not self._pace.allowed(BATCH, time.monotonic()):
+                    self._hold_on()
+                elif claimed := self._claim():
+                    self._do(claimed)
+                elif claimed is not None:
+                    self._next_wave()
+                self._tell()
+        except _Over:
+            return
+
+    def _go_on_with_what_was_left(self) -> None:
+        while True:
+            with self._database.reading() as connection:
+                left = [Claimed(*each) for each in items.claimed(connection, self._plan.id, BATCH)]
+            if not left:
+                return
+            self._do(left, again=True)
+
+    def _hold(self, connection: Connection) -> State:
+        state = plans.hold(connection, self._plan.id, self._who)
+        if state is None:
+            raise NotOurs
+        return state
+
+    def _go_on(self, connection: Connection) -> None:
+        if self._hold(connection) is not State.APPLYING:
+            raise _Over
+
+    def _hold_on(self) -> None:
+        """The rate lets none go now."""
+        with self._database.writing() as connection:
+            self._go_on(connection)
+        time.sleep(min(LOOK_EVERY, self._pace.until_next))
+
+    def _claim(self) -> list[Claimed] | None:
+        """Take the next; empty where none are left (of this wave), `None` where all that was looked at is skipped."""
+        with self._database.writing() as connection:
+            self._go_on(connection)
+            allowed = self._pace.allowed(BATCH, time.monotonic())
+            found = items.waiting(connection, self._plan.id, self._wave, allowed)
+            if not found:
+                return []
+            at = clock.now(connection)
+            taken = self._action.take(connection, found, at)
+            items.end(connection, self._plan.id, taken.skipped, ItemState.SKIPPED, at)
+            items.claim(connection, self._plan.id, {each.item.position: each.spot for each in taken.claimed}, at)
+        self._pace.went(len(taken.claimed))
+        self._held_at = time.monotonic()
+        return [*taken.claimed] or None
+
+    def _do(self, claimed: Sequence[Claimed], *, again: bool = False) -> None:
+        """Act, and note what is certain, until all is."""
+        give_up = time.monotonic() + TRY_FOR
+        while True:
+            trouble = None
+            try:
+                if again:
+                    claimed = self._note(claimed, self._action.look(claimed))
+                claimed = self._note(claimed, self._act(claimed))
+            except (KafkaUnavailable, LedgerUnavailable) as error:
+                logger.warning("plan %d waits: %s", self._plan.id, error)
+                trouble = error
+            if not claimed:
+                return
+            if time.monotonic() > give_up:
+                raise trouble or KafkaUnavailable("Kafka does not acknowledge what is sent back.")
+            again = True
+            self._note(claimed, Acted())
+            time.sleep(TRY_EVERY)
+
+    def _act(self, claimed: Sequence[Claimed]) -> Acted:
+        if not claimed or time.monotonic() - self._held_at > SEND_WITHIN:
+            # This process was frozen: another may be about to take the plan over, and to send this.
+            return Acted()
+        return self._action.act(claimed)
+
+    def _note(self, claimed: Sequence[Claimed], acted: Acted) -> list[Claimed]:
+        """Note what is certain; return what is not."""
+        known = {each.position for each in acted.sent} | acted.ends.keys()
+        with self._database.writing() as connection:
+            self._hold(connection)
+            at = clock.now(connection)
+            items.sent(connection, self._plan.id, acted.sent, at)
+            for state in {end.state for end in acted.ends.values()}:
+                whys = {position: end.why for position, end in acted.ends.items() if end.state is state}
+                items.end(connection, self._plan.id, whys, state, at)
+            self._action.settle(connection, [each for each in claimed if each.item.position in known], acted, at)
+        self._held_at = time.monotonic()
+        if acted.sent:
+            self._sent_at = self._held_at
+        return [each for each in claimed if each.item.position not in known]
+
+    def _next_wave(self) -> None:
+        """Nothing waits in this wave: go on to the next, wait for how it ends, or end the plan."""
+        with self._database.writing() as connection:
+            self._go_on(connection)
+            if not items.waiting(connection, self._plan.id, len(WAVES), 1):
+                plans.move(connection, self._plan.id, [State.APPLYING], State.DONE)
+                return
+            outcomes = items.counts(connection, [self._plan.id], self._wave).get(self._plan.id, {})
+            decision = decide(self._wave, outcomes, time.monotonic() - self._sent_at)
+            if decision.turn is Turn.STOP:
+                plans.move(connection, self._plan.id, [State.APPLYING], State.STOPPED, decision.why)
+            elif decision.turn is Turn.GO_ON:
+                self._wave += 1
+                plans.at_wave(connection, self._plan.id, self._wave)
+        if decision.turn is Turn.WAIT:
+            self._look()
+            time.sleep(LOOK_EVERY)
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._told >= 1:
+            self._told = time.monotonic()
+            self._heard()

@@ -1,0 +1,101 @@
+"""What the ledger knows of deliveries, whichever groups handed them off."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+from bridge.errors import LedgerUnavailable
+from bridge.kafka import admin_client
+from bridge.ledger import Account, Fate, Ledger, LogBook, Mark
+from bridge.ledger.pages import OWN
+from bridge.records.origin import Origin
+from bridge.settings import Settings
+from bridge.topics.cluster import all_topics
+
+
+class Fates:
+    """The ledgers of this Kafka, one a group, opened as they are needed.
+
+    Parameters:
+        ledger_of: the ledger of a group; `None` where there is no Redis for it: nothing is known then.
+
+    Every method raises LedgerUnavailable where Redis does not answer.
+    """
+
+    def __init__(self, ledger_of: Callable[[str], Ledger | None]) -> None:
+        self._ledger_of = ledger_of
+
+    @classmethod
+    @contextmanager
+    def opened(cls, settings: Settings) -> Iterator["Fates"]:
+        """Those of the settings' Kafka and Redis.
+
+        Raises:
+            KafkaUnavailable: Kafka does not say which cluster it is.
+        """
+        cluster = all_topics(admin_client(settings.kafka)).id
+        known: dict[str, Ledger | None] = {}
+        with ExitStack() as stack:
+
+            def ledger_of(group: str) -> Ledger | None:
+                if group not in known:
+                    known[group] = Ledger.of(settings.of_group(group), cluster)
+                    if (made := known[group]) is not None:
+                        stack.enter_context(closing(made))
+                return known[group]
+
+            yield cls(ledger_of)
+
+    def ledger(self, group: str) -> Ledger | None:
+        """The ledger of a group; `None` where there is no Redis for it."""
+        return self._ledger_of(group)
+
+    def since(self, group: str) -> float:
+        """Since when nothing was forgotten (Unix time)."""
+        ledger = self._ledger_of(group)
+        return 0.0 if ledger is None else ledger.since()
+
+    def of(self, deliveries: Sequence[Origin]) -> list[Fate]:
+        """The fate of each; of what no ledger knows: open."""
+        found: dict[Origin, Fate] = {}
+        for group, wanted in _by_account(deliveries).items():
+            if (ledger := self._ledger_of(group)) is None:
+                continue
+            answers = ledger.fates_of([(account, sorted(some)) for account, some in wanted.items()])
+            for some, fates in zip(wanted.values(), answers, strict=True):
+                found |= {some[offset]: Fate(fate) for offset, fate in zip(sorted(some), fates, strict=True)}
+        return [found.get(delivery, Fate.OPEN) for delivery in deliveries]
+
+    def own(self, group: str, topic: str, topic_id: str, spots: Sequence[tuple[int, int]]) -> list[Fate]:
+        """The fates of records of a replay or retry topic themselves.
+
+        Parameters:
+            spots: partition and offset of each.
+        """
+        if (ledger := self._ledger_of(group)) is None:
+            return [Fate.OPEN for _ in spots]
+        book = LogBook(ledger)
+        logs = {partition: book.log_id(topic, topic_id, partition) for partition in {spot[0] for spot in spots}}
+        asked = [(Account(OWN, topic, logs[partition], partition), offset, offset) for partition, offset in spots]
+        return [Fate(found[0]) for found in ledger.fates_many(asked)]
+
+    def discard(self, deliveries: Sequence[Origin]) -> list[Fate]:
+        """Have the ledger note that these are discarded; return what each is now: what is done stays done.
+
+        Raises:
+            LedgerUnavailable: also where there is no Redis for it.
+        """
+        for group, wanted in _by_account(deliveries).items():
+            if (ledger := self._ledger_of(group)) is None:
+                raise LedgerUnavailable("There is no ledger to note it in: the broker is no Redis; set LEDGER_URL.")
+            ledger.write([Mark(account, sorted(some), Fate.DISCARDED) for account, some in wanted.items()])
+        return self.of(deliveries)
+
+
+def _by_account(deliveries: Sequence[Origin]) -> dict[str, dict[Account, dict[int, Origin]]]:
+    """By group and account, what is asked for at which offset."""
+    found: dict[str, dict[Account, dict[int, Origin]]] = defaultdict(lambda: defaultdict(dict))
+    for each in deliveries:
+        account = Account(each.handler, each.topic, each.topic_id, each.partition)
+        found[each.group][account][each.offset] = each
+    return found

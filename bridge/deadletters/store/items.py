@@ -1,0 +1,277 @@
+"""The deliveries of a plan, and how far it is with each: waiting → claimed → sent → how it ended; or skipped, refused.
+
+Only who holds the plan's lease claims, and says what was sent. How what was sent ended may be known by anybody, and
+before that: what has ended stays so.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from bridge.deadletters.canary import WAVES, wave_of
+from bridge.deadletters.letter import Identity
+from bridge.deadletters.plan import UNDER_WAY, ItemState
+from bridge.deadletters.store.schema import items, kinds, letters
+from bridge.deadletters.store.statuses import in_parts
+from bridge.records.origin import Origin
+
+
+class Item(NamedTuple):
+    """A delivery of a plan.
+
+    Attributes:
+        position: in the plan, from 1 on.
+        letter_id: whose record is sent; `None`: that of no letter.
+        place: the delivery, where it is another one than the letter's.
+        failures: how often the letter had died when the plan was made.
+    """
+
+    position: int
+    letter_id: int | None
+    place: str | None
+    failures: int
+
+
+class Spot(NamedTuple):
+    """An offset of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Sent(NamedTuple):
+    """What was published for a delivery, under which number, and where it lies."""
+
+    position: int
+    number: int
+    spot: Spot
+
+
+class Where(NamedTuple):
+    """Where the record of a letter that was sent back lies, and since when (ms)."""
+
+    spot: Spot
+    at: int
+
+
+class Other(NamedTuple):
+    """A delivery that was sent and is no letter's own.
+
+    Attributes:
+        number: under which it was sent.
+    """
+
+    plan_id: int
+    position: int
+    delivery: Origin
+    number: int
+
+
+_COLUMNS = [items.c[name] for name in Item._fields]
+
+
+def freeze(connection: Connection, plan_id: int, chosen: Select[Any], *, canary: bool) -> int:
+    """Take these letters into a plan, in the order in which they were produced; how many they are.
+
+    Parameters:
+        chosen: ids of letters, and how often each has died.
+    """
+    these = chosen.subquery()
+    ordered = func.row_number().over(order_by=(letters.c.offset, letters.c.partition, letters.c.id))
+    found = select(letters.c.id, letters.c.failures, ordered.label("position")).join(these, these.c.id == letters.c.id)
+    rows = found.subquery()
+    wave = _wave(rows.c.position) if canary else literal(0, Integer)
+    made = select(literal(plan_id), rows.c.position, rows.c.id, rows.c.failures, wave, literal(str(ItemState.WAITING)))
+    names = ["plan_id", "position", "letter_id", "failures", "wave", "state"]
+    return connection.execute(insert(items).from_select(names, made)).rowcount
+
+
+def add(connection: Connection, plan_id: int, others: Sequence[Item], *, canary: bool) -> None:
+    """Take further deliveries into a plan."""
+    rows = [
+        {
+            "plan_id": plan_id,
+            "state": ItemState.WAITING,
+            "wave": wave_of(each.position) if canary else 0,
+            **each._asdict(),
+        }
+        for each in others
+    ]
+    if rows:
+        connection.execute(insert(items), rows)
+
+
+def page(connection: Connection, plan_id: int, after: int, limit: int) -> list[Item]:
+    """Of a plan, the next behind a position."""
+    asked = select(*_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
+    return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def waiting(connection: Connection, plan_id: int, wave: int, limit: int) -> list[Item]:
+    """The next that were not come to yet, of a wave and those before it."""
+    asked = select(*_COLUMNS).where(
+        items.c.plan_id == plan_id, items.c.state == ItemState.WAITING, items.c.wave <= wave
+    )
+    return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def claimed(connection: Connection, plan_id: int, limit: int) -> list[tuple[Item, Spot | None]]:
+    """What a process left behind that died: each, and from where on its record lies if it was sent."""
+    columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
+    asked = select(*_COLUMNS, *columns).where(items.c.plan_id == plan_id, items.c.state == ItemState.CLAIMED)
+    found = []
+    for row in connection.execute(asked.order_by(items.c.position).limit(limit)):
+        spot = None if row.sent_topic is None else Spot(row.sent_topic, row.sent_partition, row.sent_offset)
+        found.append((Item(row.position, row.letter_id, row.place, row.failures), spot))
+    return found
+
+
+def claim(connection: Connection, plan_id: int, found: Mapping[int, Spot | None], at: int) -> None:
+    """Note that deliveries are about to be sent.
+
+    Parameters:
+        found: by position, the end of the partition into which each goes: its record will lie there or behind.
+    """
+    by_spot: dict[Spot | None, list[int]] = defaultdict(list)
+    for position, spot in found.items():
+        by_spot[spot].append(position)
+    for spot, positions in by_spot.items():
+        where = {} if spot is None else dict(zip(("sent_topic", "sent_partition", "sent_offset"), spot, strict=True))
+        _move(connection, plan_id, positions, [ItemState.WAITING], state=ItemState.CLAIMED, sent_at=at, **where)
+
+
+def back(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
+    """Deliveries that were claimed, and of which nothing was done, wait again."""
+    _move(connection, plan_id, positions, [ItemState.CLAIMED], state=ItemState.WAITING)
+
+
+def sent(connection: Connection, plan_id: int, found: Sequence[Sent], at: int) -> None:
+    """Note what Kafka has; of what has ended meanwhile, only where it lies."""
+    common = {"of_plan": plan_id, "at": at}
+    rows = [common | {"of": each.position, "as": each.number, **_where(each.spot)} for each in found]
+    if rows:
+        connection.execute(_SENT, rows)
+
+
+def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemState, at: int) -> None:
+    """Note, by position, how deliveries end that were not sent, and why."""
+    by_why: dict[str, list[int]] = defaultdict(list)
+    for position, why in whys.items():
+        by_why[why].append(position)
+    for why, positions in by_why.items():
+        begun = [ItemState.WAITING, ItemState.CLAIMED]
+        _move(connection, plan_id, positions, begun, state=to, why=why, ended_at=at)
+
+
+def ended(connection: Connection, letter_ids: Iterable[int], to: ItemState, at: int, why: str = "") -> None:
+    """Note how letters ended that plans have sent back; in the transaction that gives them their new status."""
+    # Another plan may have the same letter for something else: a copy.
+    whose = select(letters.c.plan_id).where(letters.c.id == items.c.letter_id).scalar_subquery()
+    own = (items.c.plan_id == whose, items.c.place.is_(None), items.c.state.in_(UNDER_WAY))
+    for some in in_parts(sorted(set(letter_ids))):
+        where = and_(items.c.letter_id.in_(some), *own)
+        connection.execute(update(items).where(where).values(state=to, ended_at=at, why=why))
+
+
+def where(connection: Connection, letter_ids: Sequence[int]) -> dict[int, Where]:
+    """Where the records of letters lie that are under way."""
+    columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
+    own = (items.c.place.is_(None), items.c.state == ItemState.SENT)
+    found: dict[int, Where] = {}
+    for some in in_parts(letter_ids):
+        asked = select(items.c.letter_id, items.c.sent_at, *columns).where(items.c.letter_id.in_(some), *own)
+        found |= {row.letter_id: Where(Spot(*row[2:]), row.sent_at) for row in connection.execute(asked).all()}
+    return found
+
+
+def others(connection: Connection, plan_id: int, after: int, limit: int) -> list[Other]:
+    """The next deliveries of a plan that were sent, are under way, and no letters' own, behind a position."""
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
+    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose)
+    asked = asked.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
+    under_way = (items.c.state == ItemState.SENT, items.c.place.is_not(None), items.c.position > after)
+    asked = asked.where(items.c.plan_id == plan_id, *under_way)
+    return [_other(row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def died(connection: Connection, found: Sequence[Other]) -> list[Other]:
+    """Those of these that have a letter of their own by now."""
+    digests = {Identity(each.delivery.group, *each.delivery[:5]).digest: each for each in found}
+    dead: list[Other] = []
+    for some in in_parts(list(digests)):
+        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
+        rows = ((digests[bytes(row.digest)], row.number) for row in connection.execute(asked))
+        dead += [each for each, number in rows if number >= each.number]
+    return dead
+
+
+def end_others(connection: Connection, found: Sequence[Other], to: ItemState, at: int) -> None:
+    """Note how deliveries ended that were no letters' own."""
+    by_plan: dict[int, list[int]] = defaultdict(list)
+    for each in found:
+        by_plan[each.plan_id].append(each.position)
+    for plan_id, some in by_plan.items():
+        _move(connection, plan_id, some, UNDER_WAY, state=to, ended_at=at)
+
+
+def counts(connection: Connection, plan_ids: Sequence[int], wave: int | None = None) -> dict[int, dict[str, int]]:
+    """By plan, how many of its deliveries have which state; of a wave alone, if it is given."""
+    asked = select(items.c.plan_id, items.c.state, func.count()).where(items.c.plan_id.in_(plan_ids))
+    if wave is not None:
+        asked = asked.where(items.c.wave == wave)
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for plan_id, state, count in connection.execute(asked.group_by(items.c.plan_id, items.c.state)):
+        found[plan_id][state] = count
+    return dict(found)
+
+
+_SENT = (
+    update(items)
+    .where(items.c.plan_id == bindparam("of_plan"), items.c.position == bindparam("of"))
+    .values(
+        state=case((items.c.state == ItemState.CLAIMED, str(ItemState.SENT)), else_=items.c.state),
+        number=bindparam("as"),
+        sent_topic=bindparam("in_topic"),
+        sent_partition=bindparam("in_partition"),
+        sent_offset=bindparam("in_offset"),
+        sent_at=bindparam("at"),
+    )
+)
+
+
+def _move(
+    connection: Connection, plan_id: int, positions: Sequence[int], from_: Sequence[ItemState], **values: Any
+) -> None:
+    for some in in_parts(positions):
+        where = and_(items.c.plan_id == plan_id, items.c.position.in_(some), items.c.state.in_(from_))
+        connection.execute(update(items).where(where).values(values))
+
+
+def _other(row: Any) -> Other:
+    handler = row.place.partition(":")[2]
+    delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, handler, row.consumer_group)
+    return Other(row.plan_id, row.position, delivery, row.number)
+
+
+def _where(spot: Spot) -> dict[str, Any]:
+    return {f"in_{name}": value for name, value in spot._asdict().items()}
+
+
+def _wave(position: Any) -> Any:
+    ends = [sum(WAVES[: at + 1]) for at in range(len(WAVES))]
+    return case(*((position <= end, wave) for wave, end in enumerate(ends)), else_=len(WAVES))

@@ -1,0 +1,134 @@
+"""Plans as the database has them: made, found, leased by the process that applies them, stopped."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from bridge.deadletters.plan import Counts, Options, Plan, State, What
+from bridge.deadletters.store import clock, items
+from bridge.deadletters.store.schema import plans
+
+#: Ms for which a process that applies a plan has it for itself. It shows more often that it lives; what it publishes
+#: it begins early in this time, so that Kafka has answered or given it up before another may look for it.
+LEASE: Final = 30_000
+#: The states of a plan that can be done, or gone on with.
+TO_DO: Final = (State.PLANNED, State.APPLYING, State.STOPPED)
+
+
+def add(
+    connection: Connection, what: What, by: str, why: str, asked: Mapping[str, Any], options: Options
+) -> tuple[int, int]:
+    """A new plan without letters: its id, and when it was made."""
+    at = clock.now(connection)
+    row = {"what": what, "state": State.PLANNED, "by": by, "at": at, "why": why}
+    texts = {"asked": json.dumps(asked), "options": json.dumps(options.to_data()), "counts": "{}"}
+    return int(connection.execute(insert(plans).values(row | texts).returning(plans.c.id)).scalar_one()), at
+
+
+def counted(connection: Connection, id_: int, counts: Counts) -> None:
+    """Note what a plan is about."""
+    _update(connection, id_, counts=json.dumps(counts.to_data()))
+
+
+def one(connection: Connection, id_: int) -> Plan | None:
+    """A plan as it stands."""
+    row = connection.execute(select(plans).where(plans.c.id == id_)).one_or_none()
+    return None if row is None else _plan(row, items.counts(connection, [id_]).get(id_, {}))
+
+
+def latest(connection: Connection, count: int) -> list[Plan]:
+    """The latest, the newest first."""
+    rows = connection.execute(select(plans).order_by(plans.c.id.desc()).limit(count)).all()
+    outcomes = items.counts(connection, [row.id for row in rows])
+    return [_plan(row, outcomes.get(row.id, {})) for row in rows]
+
+
+def lease(connection: Connection, id_: int, who: str) -> bool:
+    """Take a plan for oneself, to do it or to go on with it; not where it is over, or another has it."""
+    row, at = _locked(connection, id_)
+    if row.state not in TO_DO or (row.leased_by is not None and row.leased_until > at):
+        return False
+    began = {} if row.began_at is not None else {"began_at": at}
+    held = {"state": State.APPLYING, "stopped": "", "ended_at": None, "leased_by": who, "leased_until": at + LEASE}
+    _update(connection, id_, **held, **began)
+    return True
+
+
+def hold(connection: Connection, id_: int, who: str) -> State | None:
+    """Go on having a plan: its state, or `None` where another has it by now.
+
+    Its row stays locked until the transaction ends: nothing is done with a plan but by who has it. One that was stopped
+    meanwhile is had still, to note what was under way.
+    """
+    row, at = _locked(connection, id_)
+    if row.leased_by != who:
+        return None
+    _update(connection, id_, leased_until=at + LEASE)
+    return State(row.state)
+
+
+def release(connection: Connection, id_: int, who: str) -> None:
+    """Give a plan up, for others to go on with."""
+    free = {"leased_by": None, "leased_until": None}
+    connection.execute(update(plans).where(plans.c.id == id_, plans.c.leased_by == who).values(free))
+
+
+def move(connection: Connection, id_: int, from_: Iterable[State], to: State, stopped: str = "") -> bool:
+    """Change a plan's state, where it is one of those that were expected; who has it, notes what is under way.
+
+    Parameters:
+        stopped: why it stops.
+    """
+    ended = {} if to in (State.PLANNED, State.APPLYING) else {"ended_at": clock.now(connection)}
+    changed = update(plans).where(plans.c.id == id_, plans.c.state.in_([*from_]))
+    return connection.execute(changed.values(state=to, stopped=stopped, **ended)).rowcount == 1
+
+
+def at_wave(connection: Connection, id_: int, wave: int) -> None:
+    """Note the wave that a canary is at."""
+    _update(connection, id_, wave=wave)
+
+
+def abandoned(connection: Connection) -> list[int]:
+    """Those that are to be applied, and that nobody applies, oldest first."""
+    asked = select(plans.c.id, plans.c.leased_until).where(plans.c.state == State.APPLYING).order_by(plans.c.id)
+    at = clock.now(connection)
+    return [row.id for row in connection.execute(asked) if (row.leased_until or 0) <= at]
+
+
+def to_all_handlers(connection: Connection) -> list[int]:
+    """Those that were begun, and send also to handlers of which no letter is."""
+    begun = plans.c.began_at.is_not(None)
+    asked = select(plans.c.id, plans.c.options).where(plans.c.what == What.REPLAY, begun).order_by(plans.c.id)
+    return [row.id for row in connection.execute(asked) if json.loads(row.options).get("all_handlers")]
+
+
+def _locked(connection: Connection, id_: int) -> tuple[Row[Any], int]:
+    """A plan's row, nobody else's until the transaction ends, and the time."""
+    row = connection.execute(select(plans).where(plans.c.id == id_).with_for_update()).one()
+    return row, clock.now(connection)
+
+
+def _update(connection: Connection, id_: int, **values: Any) -> None:
+    connection.execute(update(plans).where(plans.c.id == id_).values(values))
+
+
+def _plan(row: Row[Any], outcomes: Mapping[str, int]) -> Plan:
+    return Plan(
+        row.id,
+        What(row.what),
+        State(row.state),
+        row.by,
+        row.at,
+        row.why,
+        json.loads(row.asked),
+        Options.from_data(json.loads(row.options)),
+        Counts.from_data(json.loads(row.counts)),
+        outcomes,
+        row.stopped,
+        row.wave,
+        row.began_at,
+        row.ended_at,
+    )

@@ -1,0 +1,78 @@
+"""What a plan that was frozen is about: its letters counted, before it is approved."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, func, select
+
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.letter import Status
+from bridge.deadletters.store.contents import OURS
+from bridge.deadletters.store.items import Spot
+from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.schema import edits, items, kinds, letters
+
+
+class Heap(NamedTuple):
+    """Letters of a plan that have this in common.
+
+    Attributes:
+        program: that wrote them: "bridge", or another's name.
+        failures: how often each has died.
+        letters: how many they are.
+        largest: bytes of the largest value.
+    """
+
+    topic: str
+    handler: str
+    reason: str
+    program: str
+    group: str
+    failures: int
+    letters: int
+    largest: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether bridges have written them."""
+        return self.program == OURS
+
+
+def heaps(connection: Connection, plan_id: int) -> list[Heap]:
+    """All letters of a plan."""
+    common = [kinds.c[name] for name in ("topic", "handler", "reason", "origin", "consumer_group")]
+    counted = (func.count(), func.max(letters.c.value_size))
+    asked = _of_plan(plan_id, *common, letters.c.failures, *counted).group_by(*common, letters.c.failures)
+    return [Heap(*row) for row in connection.execute(asked.order_by(*common, letters.c.failures))]
+
+
+def larger(connection: Connection, plan_id: int, topic: str, size: int) -> int:
+    """How many letters of a source topic have a value of more bytes."""
+    asked = _of_plan(plan_id, func.count()).where(kinds.c.topic == topic, letters.c.value_size > size)
+    return int(connection.execute(asked).scalar_one())
+
+
+def away(connection: Connection, plan_id: int) -> list[Spot]:
+    """Where those letters lie whose value is in Kafka alone, and for which the plan has no other."""
+    where = [letters.c[name] for name in ("letter_topic", "letter_partition", "letter_offset")]
+    mended = select(edits.c.letter_id).where(edits.c.plan_id == plan_id)
+    asked = _of_plan(plan_id, *where).where(letters.c.value.is_(None), letters.c.value_size >= 0)
+    return [Spot(*row) for row in connection.execute(asked.where(letters.c.id.not_in(mended)))]
+
+
+def replaying(connection: Connection, asked: Filter) -> int:
+    """How many of the letters that were asked for are on their way already."""
+    these = matching(asked).where(letters.c.status == Status.REPLAYING).subquery()
+    return int(connection.execute(select(func.count()).select_from(these)).scalar_one())
+
+
+def by_digest(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, tuple[int, Status, int, int]]:
+    """Letters of these deliveries: id, status, how often each has died, and its number."""
+    asked = select(letters.c.digest, letters.c.id, letters.c.status, letters.c.failures, letters.c.number)
+    rows = connection.execute(asked.where(letters.c.digest.in_([*digests])))
+    return {bytes(row.digest): (row.id, Status(row.status), row.failures, row.number) for row in rows}
+
+
+def _of_plan(plan_id: int, *columns: Any) -> Select[Any]:
+    joined = items.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
+    return select(*columns).select_from(joined).where(items.c.plan_id == plan_id, items.c.place.is_(None))

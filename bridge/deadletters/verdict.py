@@ -1,0 +1,80 @@
+"""How what was sent back has ended, as far as the ledger, Kafka and the desk itself tell (pure)."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from bridge.ledger.fates import Fate
+
+#: What its record's own fate may be while nothing was done with it.
+_UNTOUCHED = (Fate.OPEN, Fate.GAP)
+
+
+class Verdict(Enum):
+    """What is to be done with a letter that is on its way."""
+
+    WAIT = "wait"
+    """It is under way, or it died again and that is not recorded yet: the recorder says so."""
+    DONE = "done"
+    DISCARDED = "discarded"
+    LOOK = "look"
+    """The ledger has forgotten it, or says nothing for long: Kafka is to be looked through."""
+    UNKNOWN = "unknown"
+    GONE = "gone"
+    """Kafka dropped its record before anybody read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a delivery that was sent back.
+
+    Attributes:
+        origin: its fate.
+        own: that of the record by which it was sent back.
+        passed: whether the group has committed that record.
+        there: whether Kafka has it still.
+        settles: whether what is committed is settled (commit="completion"), else in the broker.
+        since: seconds for which all that could have told of it has been silent: since it was sent, or the ledger's data
+            begin, if that is later.
+        patience: seconds after which what cannot be known is called so.
+    """
+
+    origin: Fate
+    own: Fate
+    passed: bool
+    there: bool
+    settles: bool
+    since: float
+    patience: float
+
+
+def at_first(known: Known) -> Verdict:
+    """What the ledger and the topic's offsets tell."""
+    if known.origin is Fate.DONE:
+        return Verdict.DONE
+    if known.origin is Fate.DISCARDED:
+        return Verdict.DISCARDED
+    if not known.passed and not known.there:
+        return Verdict.GONE
+    if known.own in _UNTOUCHED:
+        # Nobody has begun with it, or the ledger has forgotten who did.
+        return Verdict.LOOK if known.passed else Verdict.WAIT
+    if known.own is Fate.HANDED:
+        # Bridges care for what is handed off: what is stuck they open again.
+        return Verdict.WAIT
+    # It had its run: it is parked, or died again, which the recorder says soon.
+    return Verdict.LOOK if known.since > known.patience else Verdict.WAIT
+
+
+def after_a_look(known: Known, *, parked: bool, recorded: bool) -> Verdict:
+    """What Kafka tells of one that is no more where it was sent.
+
+    Parameters:
+        parked: whether it lies in a retry topic, and is to run.
+        recorded: whether all dead letters are recorded that Kafka had when that was looked for; then this one has none.
+    """
+    if parked or not recorded:
+        return Verdict.WAIT
+    if known.own in _UNTOUCHED and known.passed and known.settles and known.origin is not Fate.DEAD:
+        # It was settled, and is neither dead nor parked.
+        return Verdict.DONE
+    return Verdict.UNKNOWN if known.since > known.patience else Verdict.WAIT

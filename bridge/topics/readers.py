@@ -1,0 +1,37 @@
+"""Who reads topics: the consumer groups that have committed offsets there."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Final
+
+from bridge.errors import KafkaUnavailable
+from bridge.kafka import ConsumerGroupTopicPartitions, KafkaException, admin_client
+from bridge.settings import Settings
+
+#: Seconds for one question to Kafka.
+ANSWER_WITHIN: Final = 10.0
+
+
+def readers(settings: Settings, topics: Collection[str]) -> dict[str, list[str]]:
+    """By topic, the groups that have committed offsets there, sorted; a topic that none reads is left out.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, or this user may not ask.
+    """
+    if not topics:
+        return {}
+    admin = admin_client(settings.kafka)
+    found: dict[str, set[str]] = defaultdict(set)
+    try:
+        listed = admin.list_consumer_groups(request_timeout=ANSWER_WITHIN).result(ANSWER_WITHIN * 2)
+        asked = [ConsumerGroupTopicPartitions(each.group_id) for each in listed.valid if each.group_id]
+        # One question a group: Kafka's client takes no more.
+        answers = [admin.list_consumer_group_offsets([each], request_timeout=ANSWER_WITHIN) for each in asked]
+        for answer in answers:
+            for group, future in answer.items():
+                for place in future.result(ANSWER_WITHIN * 2).topic_partitions:
+                    if place.topic in topics and place.offset >= 0:
+                        found[place.topic].add(group)
+    except (KafkaException, TimeoutError) as error:
+        raise KafkaUnavailable(f"Kafka does not say which groups read {', '.join(sorted(topics))}: {error}.") from None
+    return {topic: sorted(groups) for topic, groups in found.items()}

@@ -1,0 +1,54 @@
+"""The desk of a stack, in the test's own process, and dead letters recorded as the recorder records them."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from celery import Celery
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.plan import Options, Plan, What
+from bridge.deadletters.recorder.reading import read
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.recording import Recording
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
+from tests.processes import Stack, eventually
+
+#: Which topic a handler of tests/handlers/fates.py has, where that has not its name.
+OF = {"odd_too": "odd", **{f"tests.handlers.fates.{name}": "steps" for name in ("first", "second", "third")}}
+
+
+@contextmanager
+def desk(stack: Stack, *handlers: str, **topics: dict[str, object]) -> Iterator[Desk]:
+    """The desk of a stack, with these handlers of tests/handlers/fates.py.
+
+    Parameters:
+        topics: `kafka_topics`, as the stack has them (tests.promises.choose).
+    """
+    url = stack.environ.setdefault("DEADLETTERS_DATABASE_URL", f"sqlite:///{stack.folder}/letters.db")
+    made = EnvironmentSettings(BRIDGE_GROUP=stack.environ["BRIDGE_GROUP"], DEADLETTERS_DATABASE_URL=url)
+    chosen = {stack.topic(name): TopicSettings.model_validate(each) for name, each in topics.items()}
+    routes = Routes({name: Handler(name, (stack.topic(OF.get(name, name)),), "q", 1, 0.0) for name in handlers})
+    transport = "lossless.transport:Transport"
+    with Celery("desk", broker=stack.broker, broker_transport=transport, set_as_current=False) as app:
+        settings = Settings(FileSettings(kafka_topics=chosen), made, stack.broker, {"bootstrap.servers": stack.kafka})
+        with Desk.opened(app, settings, routes) as opened:
+            yield opened
+
+
+def record(stack: Stack, here: Desk, topic: str, count: int) -> None:
+    """Record the dead letters of a topic, once there are so many."""
+    found = eventually(
+        lambda: some if len(some := stack.records(f"{topic}.dlq")) >= count else None, 40, f"{count} letters of {topic}"
+    )
+    now = int(time.time() * 1000)
+    with here.database.writing() as connection:
+        letters = [read(each, "", now) for each in found]
+        Recording(connection, Ids(), now, here.settings.file.kafka_deadletters_largest_value).record(letters)
+
+
+def replay(here: Desk, asked: Filter | None = None, **options: object) -> Plan:
+    """A plan to replay what a filter finds, made."""
+    return here.plans.make(What.REPLAY, asked or Filter(), Options(**options), "ann", "")  # type: ignore[arg-type]
