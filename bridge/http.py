@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Readiness(NamedTuple):
-    """Whether a bridge consumes; why not, or what of it not, a sentence each."""
+    """Whether a process does its work; why not, or what of it not, a sentence each."""
 
     ready: bool
     words: list[str]
@@ -43,8 +43,11 @@ class Sidecar:
         self._alive, self._readiness = alive, readiness
         self._server: WSGIServer | None = None
 
-    def start(self, port: int) -> int | None:
-        """Listen; a port that is taken costs the pages, not the bridge.
+    def start(self, port: int, variable: str = "BRIDGE_HTTP_PORT") -> int | None:
+        """Listen; a port that is taken costs the pages, not the process.
+
+        Parameters:
+            variable: by which another port is set.
 
         Returns:
             the port, or `None` if it could not be opened.
@@ -53,9 +56,10 @@ class Sidecar:
             self._server = make_server("", port, self._answer, server_class=_Server, handler_class=_Quiet)
         except OSError as error:
             logger.error(
-                "no /healthz, /readyz, /metrics: port %d cannot be opened (%s); set BRIDGE_HTTP_PORT.",
+                "no /healthz, /readyz, /metrics: port %d cannot be opened (%s); set %s.",
                 port,
                 error,
+                variable,
             )
             return None
         threading.Thread(target=self._server.serve_forever, name="sidecar", daemon=True).start()

@@ -6,6 +6,7 @@ import typer
 
 from bridge import process
 from bridge.cli.answers import AGAIN, FAULTS, NOT_FOUND, console, fail, loaded
+from bridge.cli.deadletters.recording import beside
 from bridge.cli.options import FormatOption, Level, LevelOption, LogFormat
 from bridge.commands.reset import reset as reset_of
 from bridge.errors import (
@@ -19,21 +20,29 @@ from bridge.errors import (
 from bridge.records import log_lines as logs
 
 
-def run(context: typer.Context, level: LevelOption = Level.INFO, form: FormatOption = LogFormat.TEXT) -> None:
+def run(
+    context: typer.Context,
+    level: LevelOption = Level.INFO,
+    form: FormatOption = LogFormat.TEXT,
+    recording: Annotated[
+        bool, typer.Option("--record", help="Record dead letters too, as `bridge deadletters record` does.")
+    ] = False,
+) -> None:
     """Run the bridge until SIGTERM or Ctrl-C.
 
     Exits 0 after a clean shutdown, 1 if settings are wrong, 75 if it must be started again.
 
     Example: bridge -A tasks run --log-format json
     """
-    run_bridge(context.obj, level, form)
+    run_bridge(context.obj, level, form, recording=recording)
 
 
-def run_bridge(name: str, level: Level, form: LogFormat) -> None:
-    """Run it until it is told to end, or must."""
+def run_bridge(name: str, level: Level, form: LogFormat, *, recording: bool = False) -> None:
+    """Run it until it is told to end, or must; with a recorder beside it, if that is asked for."""
     logs.begin(level.value, form.value)
+    found = loaded(name)
     try:
-        process.run(*loaded(name))
+        process.run(*found, beside(*found) if recording else None)
     except (LedgerCannotFsync, UnfitTopic) as error:
         fail(str(error), FAULTS)
     except ConsumerFailed as error:

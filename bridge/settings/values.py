@@ -90,6 +90,7 @@ class EnvironmentSettings(BaseModel):
 
     BRIDGE_GROUP: str = DEFAULT_GROUP
     BRIDGE_HTTP_PORT: int = Field(default=8090, ge=0, le=65535)
+    DEADLETTERS_HTTP_PORT: int = Field(default=8092, ge=0, le=65535)
     WORKER_METRICS_PORT: int = Field(default=8091, ge=0, le=65535)
     KAFKA_HANDLERS_VERSION: str = ""
     WORKER_LOG_FORMAT: Literal["text", "json"] = "text"

@@ -10,11 +10,13 @@ from bridge.cli.deadletters.exporting import export, import_letters
 from bridge.cli.deadletters.fixing import fixed
 from bridge.cli.deadletters.listing import groups, list_letters, stats
 from bridge.cli.deadletters.planning import plans
+from bridge.cli.deadletters.recording import record
 from bridge.cli.deadletters.replaying import replay
 from bridge.cli.deadletters.showing import show
 
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
 COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "record": record,
     "list": list_letters,
     "groups": groups,
     "show": show,

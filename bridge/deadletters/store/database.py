@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from bridge.deadletters.store import migrating
 from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable
@@ -124,8 +132,8 @@ def said(error: BaseException) -> str:
 def _is_refusal(error: Exception) -> bool:
     """Whether it is what was written that the database does not take, and not the database that does not work."""
     if not isinstance(error, DBAPIError):
-        # A number or a text that the driver cannot pass on, before the database has seen it.
-        return isinstance(error, (OverflowError, UnicodeError, sqlite3.DataError))
+        # What the driver cannot pass on: the database has not seen it.
+        return isinstance(error, (OverflowError, UnicodeError, StatementError, sqlite3.DataError))
     return str(getattr(error.orig, "sqlstate", None))[:2] in _REFUSALS or isinstance(error, (DataError, IntegrityError))
 
 

@@ -1,5 +1,6 @@
 """The desk's tables are made, and brought to what this version needs, by Alembic."""
 
+import logging
 from typing import Final
 
 from alembic import command
@@ -15,6 +16,9 @@ from bridge.deadletters.store.schema import metadata
 _LOCK: Final = 0x6272_6467_6465_736B
 #: Where Alembic notes which steps were taken.
 TABLE: Final = "desk_version"
+
+# A line for each of its plugins, and three for each look, say nothing to who reads a log.
+logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def revision(connection: Connection) -> str | None:

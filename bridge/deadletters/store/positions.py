@@ -65,8 +65,8 @@ _MOVE: Final = (
     )
 )
 _BEGIN: Final = {
-    "sqlite": sqlite.insert(positions).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(positions).on_conflict_do_nothing(),
+    "sqlite": sqlite.insert(positions).on_conflict_do_nothing().returning(positions.c.next),
+    "postgresql": postgresql.insert(positions).on_conflict_do_nothing().returning(positions.c.next),
 }
 
 
@@ -103,7 +103,7 @@ def move(connection: Connection, steps: Sequence[Step], at: int) -> None:
 def _move(connection: Connection, step: Step, at: int) -> bool:
     if step.before is None:
         row = {**step.log._asdict(), **step.after._asdict(), "missed": step.missed, "at": at}
-        return connection.execute(_BEGIN[connection.dialect.name], row).rowcount == 1
+        return connection.execute(_BEGIN[connection.dialect.name], row).first() is not None
     values = {f"of_{name}": value for name, value in step.log._asdict().items()}
     values |= {"before": step.before, "to_next": step.after.next, "to_epoch": step.after.epoch}
     return connection.execute(_MOVE, {**values, "more_missed": step.missed, "now": at}).rowcount == 1

@@ -1,0 +1,87 @@
+"""`bridge deadletters record`, and the recorder that runs beside a bridge."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from celery import Celery
+
+from bridge.cli.answers import AGAIN, FAULTS, fail, loaded
+from bridge.cli.deadletters.opening import need_extra
+from bridge.cli.options import FormatOption, Level, LevelOption, LogFormat
+from bridge.errors import (
+    ConsumerFailed,
+    DeskDatabaseNewer,
+    DeskOfAnotherKafka,
+    DeskUnavailable,
+    KafkaUnavailable,
+)
+from bridge.handlers import Routes
+from bridge.process import Beside
+from bridge.records import log_lines as logs
+from bridge.settings import Settings
+from bridge.topics.names import topic_fault
+
+if TYPE_CHECKING:
+    from bridge.deadletters.recorder.recorder import Recorder
+
+
+def record(
+    context: typer.Context,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topics",
+            help="Dead-letter topics besides those of the handlers, several with commas; all that lies there is "
+            "recorded, whosever it is.",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when what lies there now is recorded.")] = False,
+    level: LevelOption = Level.INFO,
+    form: FormatOption = LogFormat.TEXT,
+) -> None:
+    """Record dead letters in the desk's database, until SIGTERM or Ctrl-C.
+
+    Exits 0 after a clean shutdown, or with --once when all is recorded; 1 if settings are wrong; 75 if it must be
+    started again, or with --once if Kafka or the database did not answer.
+
+    Example: bridge deadletters record --topics payments.DLT,connect-errors
+    """
+    logs.begin(level.value, form.value)
+    recorder, settings = _recorder(*loaded(context.obj), _named(topics or ()))
+    from bridge.deadletters.recorder.serving import serve, serve_once
+
+    try:
+        (serve_once if once else serve)(recorder, settings)
+    except (DeskOfAnotherKafka, DeskDatabaseNewer) as error:
+        fail(str(error), FAULTS)
+    except (ConsumerFailed, DeskUnavailable, KafkaUnavailable) as error:
+        fail(str(error), AGAIN)
+
+
+def beside(app: Celery, settings: Settings, routes: Routes) -> Beside:
+    """The recorder, for a thread beside a bridge."""
+    return Beside("the recorder", _recorder(app, settings, routes, ())[0])
+
+
+def _recorder(app: Celery, settings: Settings, routes: Routes, topics: Sequence[str]) -> "tuple[Recorder, Settings]":
+    """Connects to nothing yet: what does not answer is waited for."""
+    need_extra()
+    from bridge.deadletters.desk import Desk
+    from bridge.deadletters.recorder.recorder import Recorder
+    from bridge.deadletters.store.database import Database
+
+    try:
+        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+    except DeskUnavailable as error:
+        fail(str(error), FAULTS)
+    return Recorder(Desk(app, settings, routes, database), topics), settings
+
+
+def _named(topics: Sequence[str]) -> list[str]:
+    named = [name.strip() for each in topics for name in each.split(",") if name.strip()]
+    for name in named:
+        if (fault := topic_fault(name)) is not None:
+            fail(f"--topics: {fault}", FAULTS)
+    return named

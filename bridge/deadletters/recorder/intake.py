@@ -1,0 +1,302 @@
+"""The dead-letter topics as they are consumed: partitions that come and go, paused until it is known where to begin."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from bridge.deadletters.letter import Letter
+from bridge.deadletters.recorder.beginning import Beginning
+from bridge.deadletters.recorder.reading import OURS, read
+from bridge.deadletters.recorder.writing import Read
+from bridge.deadletters.store.positions import Log, Reached
+from bridge.errors import ConsumerFailed
+from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
+from bridge.records.place import Place
+from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Most records of one turn, and of one transaction; and about how many bytes of them.
+TURN: Final = 1_000
+BYTES: Final = 8_000_000
+#: With so many that are read and in no transaction yet, nothing more is read.
+HELD: Final = 4 * TURN
+
+
+@dataclass(eq=False)
+class Partition:
+    """One that is recorded, from the moment that it begins until it is given up or begins anew.
+
+    Attributes:
+        next: the offset that is read next.
+        reached: how far the database has it.
+        unwritten: what was read and is in no batch yet.
+    """
+
+    log: Log
+    next: int
+    reached: Reached
+    unwritten: list[Read] = field(default_factory=list)
+
+
+class Batch(NamedTuple):
+    """What is written in one transaction: some of each partition's records, in their order."""
+
+    parts: list[tuple[Partition, list[Read]]]
+
+    @property
+    def reads(self) -> list[Read]:
+        """All of them."""
+        return [read for _, reads in self.parts for read in reads]
+
+    @property
+    def reached(self) -> dict[Log, Reached]:
+        """How far the database has each log, as far as is known."""
+        return {partition.log: partition.reached for partition, _ in self.parts}
+
+
+class Intake:
+    """Consumes dead-letter topics as a member of the group `{group}.recorder`.
+
+    One thread does all that touches the consumer.
+
+    Parameters:
+        on_error: told what librdkafka reports, which goes on by itself.
+
+    Attributes:
+        partitions: those that are read.
+        unbegun: those that are assigned, and of which it is not known yet where to begin.
+        went_back: of those, whose log has lost its end.
+        assigned: whether the group has given anything yet, were it nothing.
+        strangers: topics that hold letters of other groups of ours, with one of these groups.
+    """
+
+    def __init__(self, settings: Settings, on_error: Callable[[KafkaError], None]) -> None:
+        self.partitions: dict[Place, Partition] = {}
+        self.unbegun: set[Place] = set()
+        self.went_back: set[Place] = set()
+        self.assigned = False
+        self.strangers: dict[str, str] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._paused = False
+        self.consumer: Consumer = consumer_client(
+            settings.kafka, f"{settings.group}.recorder", error_cb=on_error, on_commit=_on_commit
+        )
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Consume these; what is assigned already goes on meanwhile. Those that do not exist yet are waited for."""
+        if topics and self._topics != frozenset(topics):
+            self._topics = frozenset(topics)
+            self.consumer.subscribe(
+                sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+
+    def poll(self, seconds: float) -> None:
+        """Read what has come, at most `TURN` records; waits for the first.
+
+        Raises:
+            ConsumerFailed: Kafka's client cannot go on.
+        """
+        first = self.consumer.poll(seconds)
+        if first is None:
+            return
+        now = time.time_ns() // 1_000_000
+        # consume() waits for all it may take, poll() for one.
+        for record in (first, *self.consumer.consume(TURN - 1, 0)):
+            self._take_in(record, now)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more may be read: what was read is not written yet."""
+        held = [each.size for partition in self.partitions.values() for each in partition.unwritten]
+        return len(held) >= HELD or sum(held) >= 4 * BYTES
+
+    def take(self) -> Batch:
+        """Some of what was read, for one transaction; empty where there is none."""
+        parts, room = [], [TURN, BYTES]
+        for partition in sorted(self.partitions.values(), key=lambda each: len(each.unwritten)):
+            reads = list(_that_fit(partition.unwritten, room))
+            if reads:
+                del partition.unwritten[: len(reads)]
+                parts.append((partition, reads))
+        return Batch(parts)
+
+    def put_back(self, batch: Batch) -> None:
+        """It was not written. What is another recorder's now, or begins anew, is dropped with its partition."""
+        for partition, reads in batch.parts:
+            partition.unwritten[:0] = reads
+
+    def begin(self, beginning: Beginning) -> bool:
+        """Read on from there; return whether Kafka's client can already."""
+        place = (beginning.log.topic, beginning.log.partition)
+        if place not in self.unbegun:
+            return True
+        try:
+            self.consumer.seek(TopicPartition(*place, beginning.at.next, leader_epoch=beginning.at.epoch))
+        except KafkaException as error:
+            logger.debug("%s-%d: Kafka's client cannot go to an offset yet: %s", *place, error)
+            return False
+        self.unbegun.discard(place)
+        self.went_back.discard(place)
+        self.partitions[place] = Partition(beginning.log, beginning.at.next, beginning.at)
+        if not self._paused:
+            self.consumer.resume([TopicPartition(*place)])
+        return True
+
+    def begin_anew(self, places: Iterable[Place]) -> None:
+        """Find out anew where these begin."""
+        again = [place for place in places if self.partitions.pop(place, None) is not None]
+        if again:
+            self.unbegun.update(again)
+            self.consumer.pause([TopicPartition(*place) for place in again])
+
+    def pause(self, wanted: bool) -> None:
+        """Read nothing, or go on."""
+        if wanted != self._paused:
+            self._paused = wanted
+            places = [TopicPartition(*place) for place in self.partitions]
+            (self.consumer.pause if wanted else self.consumer.resume)(places)
+
+    def written(self, batch: Batch, reached: Mapping[Log, Reached]) -> None:
+        """It was written; Kafka is told, for whoever looks at the group's lag: nothing rests on that."""
+        for partition, _ in batch.parts:
+            partition.reached = reached[partition.log]
+        ours = [partition for partition, _ in batch.parts if partition in self.partitions.values()]
+        offsets = [TopicPartition(each.log.topic, each.log.partition, each.reached.next) for each in ours]
+        try:
+            if offsets:
+                self.consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            logger.debug("Kafka has not taken the commit: %s", error)
+
+    def read_to(self, place: Place, end: int) -> bool:
+        """Whether all below an offset was read, were the last of it no records (markers of transactions)."""
+        partition = self.partitions.get(place)
+        if partition is None:
+            return False
+        if partition.next >= end:
+            return True
+        (found,) = self.consumer.position([TopicPartition(*place)])
+        return found.offset >= end
+
+    def ends(self) -> dict[Place, int]:
+        """Where each partition ended when Kafka last answered; nobody is asked."""
+        return {place: high for place in self.partitions if (high := self._watermarks(place)[1]) >= 0}
+
+    def _take_in(self, record: Record, now: int) -> None:
+        if (error := record.error()) is not None:
+            _report(error)
+            return
+        place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
+        # The revoke callback runs inside poll(): what came before it is another recorder's now.
+        partition = self.partitions.get(place)
+        if partition is None:
+            return
+        if offset < partition.next:
+            self.went_back.add(place)
+            self.begin_anew([place])
+            return
+        missed = self._missed(place, partition.next, offset) if offset > partition.next else 0
+        partition.next = offset + 1
+        partition.unwritten.append(self._read(partition.log, record, now)._replace(missed=missed))
+
+    def _read(self, log: Log, record: Record, now: int) -> Read:
+        epoch: Any = record.leader_epoch()
+        found = read(record, log.topic_id, now)
+        whose = found.identity.consumer_group
+        wanted = log.consumer_group in ("", whose) or found.kind.origin != OURS
+        if not wanted:
+            self.strangers.setdefault(log.topic, whose)
+        return Read(
+            log,
+            record.offset() or 0,
+            -1 if epoch is None else int(epoch),
+            found if wanted else None,
+            _size(found) if wanted else 200,
+        )
+
+    def _missed(self, place: Place, expected: int, offset: int) -> int:
+        """How many records before this one Kafka has dropped: other gaps are no records, or were compacted away."""
+        missed = max(0, min(self._watermarks(place)[0], offset) - expected)
+        if missed:
+            logger.error("%s-%d: %s", *place, gone(missed, expected + missed))
+        return missed
+
+    def _watermarks(self, place: Place) -> tuple[int, int]:
+        try:
+            known: Any = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        except KafkaException:
+            return -1, -1
+        return (-1, -1) if known is None else (int(known[0]), int(known[1]))
+
+    # Called by Kafka's client inside poll()
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assigned = True
+        # Paused, and at some offset: where to begin the database says, and it is sought then.
+        consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
+        consumer.pause(partitions)
+        self.unbegun.update((p.topic, p.partition) for p in partitions)
+        if partitions:
+            logger.info("assigned: %s", _shown(partitions))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._give_up(partitions)
+        consumer.incremental_unassign(partitions)
+        if partitions:
+            logger.info("revoked: %s", _shown(partitions))
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        logger.warning("the group went on without this recorder; its partitions are another's now, or gone.")
+        self._on_revoke(consumer, partitions)
+
+    def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        for p in partitions:
+            self.partitions.pop((p.topic, p.partition), None)
+            self.unbegun.discard((p.topic, p.partition))
+            self.went_back.discard((p.topic, p.partition))
+
+
+def _that_fit(reads: Iterable[Read], room: list[int]) -> Iterator[Read]:
+    """The first of these for which there is room; one in any case, if the batch is empty yet.
+
+    Parameters:
+        room: how many, and how many bytes, there is room for still; what is taken is taken off.
+    """
+    for each in reads:
+        if room[0] <= 0 or room[1] <= 0:
+            return
+        room[0] -= 1
+        room[1] -= each.size
+        yield each
+
+
+def _size(letter: Letter) -> int:
+    headers = sum(len(name) + len(value or b"") + 200 for name, value in letter.headers)
+    return 2_000 + len(letter.value or b"") + len(letter.key or b"") + 2 * len(letter.traceback) + headers
+
+
+def gone(count: int, before: int) -> str:
+    """What is said of records that nobody can record any more."""
+    return f"{count} records before offset {before} were dropped by Kafka (its retention) before they were recorded."
+
+
+def _report(error: KafkaError) -> None:
+    """Say what librdkafka reports in place of a record."""
+    # In place of a record it has the code alone, without the mark of a fatal error.
+    if error.fatal() or error.code() == KafkaError._FATAL:
+        raise ConsumerFailed(f"Kafka's client cannot go on: {error.str()}. Start the recorder again.")
+    missing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._PARTITION_EOF)
+    if error.code() not in missing:
+        logger.warning("Kafka: %s", error.str())
+
+
+def _on_commit(error: KafkaError | None, _partitions: list[TopicPartition]) -> None:
+    if error is not None:
+        logger.debug("Kafka has not taken the commit: %s", error)
+
+
+def _shown(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted(f"{p.topic}-{p.partition}" for p in partitions))

@@ -1,0 +1,290 @@
+"""The recorder: Kafka's dead-letter topics into the database, each record once, until it is told to stop."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.recorder.aside import Aside
+from bridge.deadletters.recorder.duties import DUTIES, Duties
+from bridge.deadletters.recorder.intake import Batch, Intake
+from bridge.deadletters.recorder.looking import Found, Looking
+from bridge.deadletters.recorder.metrics import RecorderMetrics
+from bridge.deadletters.recorder.trouble import Trouble
+from bridge.deadletters.recorder.writing import Writing, Written
+from bridge.errors import DeskDatabaseNewer, DeskOfAnotherKafka, DeskUnavailable, KafkaUnavailable, RecordedByAnother
+from bridge.kafka import KafkaError
+from bridge.loop.timetable import Timetable
+from bridge.records.place import Place
+from bridge.topics.names import TopicNames
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a poll waits for a record; and while a transaction is under way.
+POLL, POLL_BUSY = 0.1, 0.01
+#: Seconds that are waited for a transaction without polling Kafka, before its partitions are paused.
+PATIENCE: Final = 2.0
+#: Seconds between two looks whether topics are others now, and at the lag.
+LOOK_EVERY: Final = 10.0
+TELL_EVERY: Final = 1.0
+#: Seconds that the last transaction, and leaving the group, may take at the end.
+END_WITHIN: Final = 5.0
+#: Seconds for which what does not answer is waited for by who records up to an end.
+GIVE_UP_AFTER: Final = 15.0
+#: Seconds without a turn after which the loop is held to be stuck.
+STUCK_AFTER: Final = 60.0
+
+
+class Recorder:
+    """Records the dead letters of a group.
+
+    In its handlers' topics letters of other groups of ours are left to those. Only `obstacles`, `alive` and `stop` may
+    be called from other threads than `run`.
+
+    Parameters:
+        desk: its database need not answer yet.
+        topics: dead-letter topics besides those of the handlers; of them all letters are recorded, whosever they are.
+
+    Attributes:
+        topics: those that are recorded.
+    """
+
+    def __init__(self, desk: Desk, topics: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        names = TopicNames.of(desk.settings)
+        self.topics = {names.dead_letters(topic) for topic in desk.routes.topics} | set(topics)
+        self._everybodys = frozenset(topics)
+        self._desk, self._clock = desk, clock
+        self.metrics = RecorderMetrics()
+        self._looking = Looking(desk.settings, desk.database, self._everybodys)
+        self._writing = Writing(desk.database, desk.settings.file.kafka_deadletters_largest_value)
+        self._look: Aside[Found] = Aside("looking")
+        self._write: Aside[Written] = Aside("writing")
+        self._batch = Batch([])
+        self._begun_at = 0.0
+        self._kafka = Trouble("nothing is read", "Kafka answers again", clock)
+        self._beginning = Trouble("where to begin is not known", "where to begin is known", clock)
+        self._database = Trouble("nothing is recorded", "letters are recorded again", clock)
+        self._troubles = (self._kafka, self._beginning, self._database)
+        self._strangers: set[str] = set()
+        self._timetable = Timetable(clock)
+        self._duties = Duties(desk, DUTIES)
+        self._prepared = False
+        self._stopping = threading.Event()
+        self._turned = clock()
+        self._intake: Intake | None = None
+
+    # From any thread
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What it measures."""
+        return self.metrics.registry
+
+    def stop(self) -> None:
+        """Finish the transaction under way, leave the group, return from `run`."""
+        self._stopping.set()
+
+    def alive(self) -> bool:
+        """Whether the loop turns."""
+        return self._clock() - self._turned < STUCK_AFTER
+
+    def obstacles(self) -> list[str]:
+        """Why nothing is recorded, a sentence each; none if what comes is."""
+        found = [trouble.why for trouble in self._troubles if trouble.why is not None]
+        if not found and not (self._prepared and self._intake is not None and self._intake.assigned):
+            found.append("joining the consumer group")
+        return found
+
+    # The loop
+
+    def run(self, ends: Mapping[Place, int] | None = None) -> None:
+        """Record until `stop` is called; survives Kafka and the database going away for any length of time.
+
+        Parameters:
+            ends: record up to these offsets, and return; then what does not answer is not waited for.
+
+        Raises:
+            DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
+            ConsumerFailed: Kafka's client cannot go on.
+            DeskUnavailable, KafkaUnavailable: with `ends`, what did not answer.
+        """
+        self._intake = intake = Intake(self._desk.settings, self._on_error)
+        intake.subscribe(self.topics)
+        left = None if ends is None else dict(ends)
+        try:
+            while not self._stopping.is_set():
+                self._turned = self._clock()
+                self._turn(intake)
+                if left is not None and self._is_over(intake, left):
+                    return
+        finally:
+            self._leave(intake)
+
+    def _turn(self, intake: Intake) -> None:
+        self._take_found(intake)
+        self._take_written(intake)
+        self._begin_look(intake)
+        self._begin_write(intake)
+        self._read(intake)
+        self._tell(intake)
+
+    def _read(self, intake: Intake) -> None:
+        waits = self._database.why is not None
+        if not waits and not intake.full:
+            intake.pause(False)
+            intake.poll(POLL if self._write.idle else POLL_BUSY)
+        elif not waits and not self._write.idle and self._clock() - self._begun_at < PATIENCE:
+            # What is paused would have to be fetched anew.
+            self._write.wait(POLL)
+        else:
+            intake.pause(True)
+            # This serves rebalances and keeps the membership alive.
+            intake.poll(POLL)
+
+    # Where partitions begin
+
+    def _begin_look(self, intake: Intake) -> None:
+        if self._look.idle and self._beginning.may_try and (intake.unbegun or not self._prepared):
+            places, went_back = frozenset(intake.unbegun), frozenset(intake.went_back)
+            self._look.begin(lambda: self._looking.look(places, went_back))
+
+    def _take_found(self, intake: Intake) -> None:
+        """Begin what can; what cannot is asked for again."""
+        done = self._look.taken()
+        if done is None:
+            return
+        try:
+            found = done.result()
+            self._begin(intake, found)
+            if found.untold:
+                raise KafkaUnavailable(" ".join(found.untold))
+        except (DeskOfAnotherKafka, DeskDatabaseNewer):
+            raise
+        except (DeskUnavailable, KafkaUnavailable, RecordedByAnother) as error:
+            self._beginning.met(error)
+        else:
+            self._beginning.over()
+
+    def _begin(self, intake: Intake, found: Found) -> None:
+        if not self._prepared:
+            self._prepared = True
+            # What was recorded once is recorded on, were its handler gone.
+            self.topics |= set(found.topics)
+            intake.subscribe(self.topics)
+            self._duties.start()
+        for beginning in found.beginnings:
+            if beginning.step is not None and beginning.step.missed:
+                self.metrics.missed.labels(beginning.log.topic, beginning.log.partition).inc(beginning.step.missed)
+            intake.begin(beginning)
+
+    # What was read is written
+
+    def _begin_write(self, intake: Intake) -> None:
+        if not self._write.idle or not self._database.may_try:
+            return
+        self._batch = batch = intake.take()
+        if batch.parts:
+            self._begun_at = self._clock()
+            self._write.begin(lambda: self._writing.write(batch.reads, batch.reached))
+
+    def _take_written(self, intake: Intake) -> None:
+        """Take in what became of a batch; one that was not written is tried again."""
+        done = self._write.taken()
+        if done is None:
+            return
+        batch, self._batch = self._batch, Batch([])
+        try:
+            written = done.result()
+        except RecordedByAnother as error:
+            self._overtaken(intake, batch, error)
+        except DeskUnavailable as error:
+            self.metrics.failed.inc()
+            self._database.met(error)
+            intake.put_back(batch)
+        else:
+            self._database.over()
+            intake.written(batch, written.reached)
+            self._count(batch, written)
+            self._tell_strangers(intake)
+
+    def _count(self, batch: Batch, written: Written) -> None:
+        for (topic, what), count in written.counts.items():
+            self.metrics.recorded.labels(topic, what).inc(count)
+        for read in batch.reads:
+            if read.missed:
+                self.metrics.missed.labels(read.log.topic, read.log.partition).inc(read.missed)
+
+    def _overtaken(self, intake: Intake, batch: Batch, error: RecordedByAnother) -> None:
+        logger.info("%s: read anew from there.", error)
+        intake.put_back(batch)
+        intake.begin_anew([place for place, each in intake.partitions.items() if each.log in error.logs])
+
+    # What is told
+
+    def _tell(self, intake: Intake) -> None:
+        if self._timetable.due("topics", TELL_EVERY if self._kafka.why else LOOK_EVERY):
+            if self._looking.answers():
+                self._kafka.over()
+            for place in self._looking.made_anew(partition.log for partition in intake.partitions.values()):
+                intake.begin_anew([place])
+        if self._timetable.due("tell", TELL_EVERY):
+            self.metrics.ready.set(0 if self.obstacles() else 1)
+            ends = intake.ends()
+            self.metrics.show_lag({place: end - intake.partitions[place].reached.next for place, end in ends.items()})
+
+    def _tell_strangers(self, intake: Intake) -> None:
+        for topic, group in intake.strangers.items():
+            if topic not in self._strangers:
+                self._strangers.add(topic)
+                logger.warning(
+                    "topic %r holds letters of another group too (%r): they are left to that group's recorder. "
+                    "`bridge deadletters record --topics %s` records everybody's.",
+                    topic,
+                    group,
+                    topic,
+                )
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Called by Kafka's client inside poll()."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._kafka.met(KafkaUnavailable(f"Kafka does not answer: {error.str()}."))
+        elif error.code() != KafkaError._TRANSPORT:
+            logger.warning("Kafka: %s", error.str())
+
+    # The end
+
+    def _is_over(self, intake: Intake, left: dict[Place, int]) -> bool:
+        """Whether all is recorded up to these ends; those that are, are taken out.
+
+        Raises:
+            DeskUnavailable, KafkaUnavailable: it does not go on.
+        """
+        for trouble, kind in zip(self._troubles, (KafkaUnavailable, KafkaUnavailable, DeskUnavailable), strict=True):
+            if trouble.lasts > GIVE_UP_AFTER:
+                raise kind(trouble.why)
+        if not self._prepared or self._batch.parts or any(each.unwritten for each in intake.partitions.values()):
+            return False
+        done = {place for place, end in left.items() if intake.read_to(place, end)}
+        if left.keys() - done and self._timetable.due("over", TELL_EVERY):
+            # Another recorder of the group may have the partition.
+            done |= self._looking.recorded(left)
+        for place in done:
+            del left[place]
+        return not left
+
+    def _leave(self, intake: Intake) -> None:
+        self._duties.stop()
+        self._write.wait(END_WITHIN)
+        done = self._write.taken()
+        if done is not None and done.exception() is None:
+            intake.written(self._batch, done.result().reached)
+        # close() waits for Kafka without limit.
+        leaving = threading.Thread(target=intake.consumer.close, daemon=True)
+        leaving.start()
+        leaving.join(END_WITHIN)
+        if leaving.is_alive():
+            logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")

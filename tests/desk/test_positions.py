@@ -1,0 +1,70 @@
+"""How far dead-letter topics are recorded: changed only by who knows how far they were."""
+
+import threading
+
+import pytest
+from sqlalchemy import select
+
+from bridge.deadletters.store import positions, schema
+from bridge.deadletters.store.positions import Log, Reached, Step
+from bridge.errors import RecordedByAnother
+
+HERE = Log("bridge", "orders.dlq", "id", 0)
+THERE = Log("bridge", "orders.dlq", "id", 1)
+
+
+def move(database, *steps, at=1):
+    with database.writing() as connection:
+        positions.move(connection, steps, at)
+
+
+def known(database):
+    with database.reading() as connection:
+        return positions.known(connection, ["bridge", ""], ["orders.dlq"])
+
+
+def test_a_log_goes_from_where_it_was(database):
+    move(database, Step(HERE, None, Reached(5, -1), 5), Step(THERE, None, Reached(0, -1)))
+    move(database, Step(HERE, 5, Reached(9, 2), 1))
+    assert known(database) == {HERE: Reached(9, 2), THERE: Reached(0, -1)}
+    with database.reading() as connection:
+        assert list(connection.execute(select(schema.positions.c.missed).order_by("missed")).scalars()) == [0, 6]
+        assert positions.topics(connection, "bridge") == ["orders.dlq"]
+        assert positions.topics(connection, "another") == []
+
+
+@pytest.mark.parametrize("before", [None, 4, 6])
+def test_who_does_not_know_how_far_it_is_changes_nothing_of_any(database, before):
+    move(database, Step(HERE, None, Reached(5, -1)))
+    with pytest.raises(RecordedByAnother) as refused:
+        move(database, Step(THERE, None, Reached(3, -1)), Step(HERE, before, Reached(9, 0)))
+    assert refused.value.logs == (HERE,)
+    assert known(database) == {HERE: Reached(5, -1)}
+
+
+def test_logs_of_a_topic_that_was_made_again_and_of_other_groups_are_others(database):
+    move(database, Step(HERE, None, Reached(5, -1)))
+    others = [HERE._replace(topic_id="new"), HERE._replace(consumer_group="")]
+    move(database, *(Step(log, None, Reached(1, -1)) for log in others))
+    assert known(database) == {HERE: Reached(5, -1), **{log: Reached(1, -1) for log in others}}
+
+
+def test_of_two_who_move_a_log_at_once_one_does(database):
+    move(database, Step(HERE, None, Reached(0, -1)), Step(THERE, None, Reached(0, -1)))
+    won, lost = [], []
+
+    def run() -> None:
+        for n in range(20):
+            try:
+                move(database, *(Step(log, n, Reached(n + 1, -1)) for log in (THERE, HERE)))
+                won.append(n)
+            except RecordedByAnother:
+                lost.append(n)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == list(range(20))
+    assert len(lost) == 20
