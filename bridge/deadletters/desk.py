@@ -10,6 +10,7 @@ from celery import Celery
 from bridge.deadletters.groups import Groups
 from bridge.deadletters.letters import Letters
 from bridge.deadletters.plans import Plans
+from bridge.deadletters.simulations import Simulations
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.totals import Totals
 from bridge.deadletters.transfers import Transfers
@@ -69,3 +70,8 @@ class Desk:
     def transfers(self) -> Transfers:
         """Letters into files, and out of them."""
         return Transfers(self.database)
+
+    @property
+    def simulations(self) -> Simulations:
+        """Policies tried on them."""
+        return Simulations(self.app, self.settings, self.routes, self.database)

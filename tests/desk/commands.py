@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from celery import Celery
 from typer.testing import CliRunner, Result
 
 from bridge.cli.deadletters import opening
@@ -14,12 +15,14 @@ from bridge.settings.values import EnvironmentSettings, FileSettings
 
 
 class Commands:
-    """`bridge deadletters …` on one database, for an app without handlers."""
+    """`bridge deadletters …` on one database; for an app without handlers, unless one is given."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, app: Celery | None = None, routes: Routes | None = None
+    ) -> None:
         environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url)
         settings = Settings(FileSettings(), environment, "memory://", {"bootstrap.servers": "localhost:1"})
-        monkeypatch.setattr(opening, "loaded", lambda name: (None, settings, Routes({})))
+        monkeypatch.setattr(opening, "loaded", lambda name: (app, settings, routes or Routes({})))
         monkeypatch.setenv("COLUMNS", "80")
 
     def run(self, *words: str | int, answer: str | None = None) -> Result:

@@ -16,7 +16,7 @@ def asked(*words: str) -> tuple[Filter, bool]:
     """What a command is given that takes a filter, and an option of its own."""
     found = []
 
-    @filtered
+    @filtered()
     def command(context: typer.Context, chosen: Filter, quick: bool = False) -> None:
         found.append((chosen, quick))
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_said_in_a_line_and_asks_nothing(words, said):
         raise AssertionError("it was asked")
 
     app = typer.Typer()
-    app.command()(filtered(command))
+    app.command()(filtered()(command))
     ended = CliRunner().invoke(app, list(words))
     assert ended.exit_code == FAULTS
     assert said in ended.output

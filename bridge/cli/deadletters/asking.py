@@ -66,20 +66,27 @@ def asked(
         fail(str(error), FAULTS)
 
 
-def filtered(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of `asked` in the place of its parameter `chosen`, which gets what they mean."""
-    options = inspect.signature(asked, eval_str=True).parameters
-    own = inspect.signature(command, eval_str=True).parameters
-    kept = [each for name, each in own.items() if name != "chosen"]
+def filtered(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `asked` in the place of its parameter `chosen`, which gets what they mean.
 
-    def run(**given: Any) -> None:
-        chosen = asked(**{name: given.pop(name) for name in options})
-        command(chosen=chosen, **given)
+    Parameters:
+        without: those that it has not.
+    """
+    options = [each for each in inspect.signature(asked, eval_str=True).parameters.values() if each.name not in without]
 
-    update_wrapper(run, command)
-    # What Typer reads: a command's signature, and the annotations of what it wraps.
-    del run.__wrapped__  # type: ignore[attr-defined]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *options.values())]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**given: Any) -> None:
+            chosen = asked(**{each.name: given.pop(each.name) for each in options})
+            command(chosen=chosen, **given)
+
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [each for name, each in own.items() if name != "chosen"] + options
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        # What Typer reads: a command's signature, and the annotations of what it wraps.
+        update_wrapper(run, command)
+        del run.__wrapped__  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorated

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bridge.cli.answers import OK, console, print_found
-from bridge.cli.deadletters.confirming import errors
+from bridge.cli.deadletters.progress import errors
 from bridge.commands.halt import who
 from bridge.commands.printing import say
 from bridge.deadletters.plan import UNENDED, ItemState, Plan, State

@@ -8,13 +8,11 @@ import typer
 from rich.console import Console
 
 from bridge.cli.answers import NOT_FOUND, fail
+from bridge.cli.deadletters.progress import errors
 from bridge.commands.printing import say
 from bridge.deadletters.plan import Counts, What
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")]
-
-#: Questions and progress go there: the output is the answer's.
-errors = Console(stderr=True, highlight=False)
 
 
 def need_somebody(yes: bool) -> None:

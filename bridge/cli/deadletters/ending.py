@@ -7,8 +7,9 @@ import typer
 from bridge.cli.answers import FAULTS, fail
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out
-from bridge.cli.deadletters.confirming import YesOption, confirmed, errors, need_somebody
+from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption, said
 from bridge.commands.halt import who
 from bridge.commands.printing import say
@@ -19,7 +20,7 @@ EveryOption = Annotated[bool, typer.Option("--all", help="Every letter, where no
 JsonOption = Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")]
 
 
-@filtered
+@filtered()
 def discard(
     context: typer.Context,
     chosen: Filter,
@@ -36,7 +37,7 @@ def discard(
     _end(context, What.DISCARD, chosen, why, every, yes, by, as_json)
 
 
-@filtered
+@filtered()
 def archive(
     context: typer.Context,
     chosen: Filter,

@@ -13,6 +13,7 @@ from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
 from bridge.cli.deadletters.replaying import replay
 from bridge.cli.deadletters.showing import show
+from bridge.cli.deadletters.simulating import simulate
 
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
 COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -25,6 +26,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "archive": archive,
     "fixed": fixed,
     "stats": stats,
+    "simulate": simulate,
     "export": export,
     "import": import_letters,
 }

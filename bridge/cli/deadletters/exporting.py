@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.progress import Progress, TextColumn
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, print_found
 from bridge.cli.deadletters.asking import filtered
-from bridge.cli.deadletters.confirming import errors, letters
+from bridge.cli.deadletters.confirming import letters
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.progress import progress
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
@@ -33,7 +33,7 @@ ToOption = Annotated[
 FilesArgument = Annotated[list[str], typer.Argument(help="Files of an export or of the archive; -: stdin.")]
 
 
-@filtered
+@filtered()
 def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD) -> None:
     """Write letters as lines of JSON, with all that the database has of them, as `import` reads them.
 
@@ -41,7 +41,7 @@ def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD) -> N
 
     Example: bridge deadletters export --to letters.jsonl.gz
     """
-    with opened(context) as desk, _progress("exported") as heard, _written(to) as write:
+    with opened(context) as desk, progress("exported") as heard, _written(to) as write:
         count = -1
         for line in desk.transfers.lines(chosen, lambda done, found: heard(f"{done:,} of {letters(found)}")):
             write(f"{line}\n".encode())
@@ -66,7 +66,7 @@ def import_letters(
     from bridge.deadletters.transfers import Taken
 
     total, torn, who_by = Taken(), [], by or who()
-    with opened(context) as desk, _progress("imported") as heard:
+    with opened(context) as desk, progress("imported") as heard:
         for file in files:
             with _read(file) as lines:
                 whole = _Lines(lines)
@@ -138,12 +138,3 @@ def _read(file: str) -> Iterator[Iterable[bytes]]:
             yield lines
     except OSError as error:
         fail(f"{file} could not be read: {error.strerror or error}.", NOT_FOUND)
-
-
-@contextmanager
-def _progress(doing: str) -> Iterator[Callable[[str], None]]:
-    """How far it is, on a terminal."""
-    columns = (TextColumn("{task.description}"),)
-    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
-        task = progress.add_task("")
-        yield lambda said: progress.update(task, description=f"{doing}: {said}")

@@ -29,7 +29,7 @@ LimitOption = Annotated[
 ]
 
 
-@filtered
+@filtered()
 def list_letters(
     context: typer.Context,
     chosen: Filter,
@@ -89,7 +89,7 @@ def _print(desk: "Desk", chosen: Filter, limit: int) -> None:
         )
 
 
-@filtered
+@filtered()
 def groups(
     context: typer.Context,
     chosen: Filter,

@@ -17,6 +17,8 @@ from bridge.errors import (
     NoSuchLetter,
     NoSuchPlan,
     PlanRefused,
+    PolicyRefused,
+    UnknownHandler,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +41,16 @@ def opened(context: typer.Context) -> "Iterator[Desk]":
     try:
         with Desk.opened(*loaded(context.obj)) as desk:
             yield desk
-    except (FilterFault, NoExport, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused) as error:
+    except (
+        FilterFault,
+        NoExport,
+        NoSuchGroup,
+        NoSuchLetter,
+        NoSuchPlan,
+        PlanRefused,
+        PolicyRefused,
+        UnknownHandler,
+    ) as error:
         fail(str(error), FAULTS)
     except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)

@@ -7,8 +7,9 @@ import typer
 from bridge.cli.answers import FAULTS, console, print_found
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out, print_plan
-from bridge.cli.deadletters.confirming import YesOption, confirmed, errors, need_somebody
+from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
@@ -16,7 +17,7 @@ from bridge.deadletters.filters import Filter
 from bridge.deadletters.plan import Options, What
 
 
-@filtered
+@filtered()
 def replay(
     context: typer.Context,
     chosen: Filter,

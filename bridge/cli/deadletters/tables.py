@@ -101,14 +101,13 @@ def _lately(each: "Grouped") -> str:
 def stats(console: Console, found: "Stats") -> None:
     """How many letters have each status, by handler and reason; how fast they come, and how they end."""
     table = _table()
-    table.add_column("handler", overflow="fold")
-    table.add_column("reason", overflow="fold")
+    table.add_column("handler, and why", overflow="fold")
     for status in COLOURS:
         table.add_column(status, justify="right", no_wrap=True)
     for each in found.handled:
-        table.add_row(cell(each.handler), cell(each.reason), *_counts(each.statuses))
+        table.add_row(f"{cell(each.handler)}\n{cell(each.reason)}", *_counts(each.statuses))
     table.add_section()
-    table.add_row("all", "", *_counts(found.statuses))
+    table.add_row("all", *_counts(found.statuses))
     console.print(table)
     if found.oldest_open is not None:
         age = span((found.at - found.oldest_open) / 1000)
