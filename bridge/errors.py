@@ -183,6 +183,14 @@ class PlanRefused(BridgeError):
     """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
 
 
+class PlanOver(BridgeError):
+    """A plan of the desk that is being applied is done, or somebody has stopped it."""
+
+
+class PlanTakenOver(BridgeError):
+    """Another process applies a plan of the desk: this one was away for longer than its lease."""
+
+
 class NoSuchLetter(BridgeError):
     """The desk has no dead letter of this number."""
 

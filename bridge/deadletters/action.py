@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import Connection
-
 from bridge.deadletters.plan import ItemState
+from bridge.deadletters.store.database import Connection
 from bridge.deadletters.store.items import Item, Sent, Spot
 
 

@@ -12,15 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import Connection
-
 from bridge.deadletters.action import Acted, Action, Claimed
 from bridge.deadletters.canary import WAVES, Turn, decide
 from bridge.deadletters.pace import Pace
 from bridge.deadletters.plan import ItemState, Plan, State
 from bridge.deadletters.store import clock, items, plans
-from bridge.deadletters.store.database import Database
-from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.deadletters.store.database import Connection, Database
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +31,6 @@ TRY_EVERY: Final = 1.0
 TRY_FOR: Final = 60.0
 #: Seconds after a claim in which what it claimed is sent, or not by this process: a part of a lease.
 SEND_WITHIN: Final = plans.LEASE / 1000 / 3
-
-
-class NotOurs(Exception):
-    """Another process has the plan by now: this one was away for longer than its lease."""
-
-
-class _Over(Exception):
-    """It is done, or somebody has stopped it."""
 
 
 def me() -> str:
@@ -76,7 +66,7 @@ class Applying:
         """Go on until each delivery was come to, or somebody stops it.
 
         Raises:
-            NotOurs: another process goes on with it.
+            PlanTakenOver: another process goes on with it.
             KafkaUnavailable, LedgerUnavailable: for too long; whoever takes it up goes on.
         """
         try:
@@ -89,7 +79,7 @@ class Applying:
                 elif claimed is not None:
                     self._next_wave()
                 self._tell()
-        except _Over:
+        except PlanOver:
             return
 
     def _go_on_with_what_was_left(self) -> None:
@@ -103,12 +93,12 @@ class Applying:
     def _hold(self, connection: Connection) -> State:
         state = plans.hold(connection, self._plan.id, self._who)
         if state is None:
-            raise NotOurs
+            raise PlanTakenOver
         return state
 
     def _go_on(self, connection: Connection) -> None:
         if self._hold(connection) is not State.APPLYING:
-            raise _Over
+            raise PlanOver
 
     def _hold_on(self) -> None:
         """The rate lets none go now."""

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
 from bridge.deadletters.action import Acted, Claimed, End, Taken
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letter import Status
 from bridge.deadletters.plan import ItemState, Plan
 from bridge.deadletters.store import contents, statuses
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Item
 from bridge.ledger import Fate
 

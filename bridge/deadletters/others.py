@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
 from bridge.deadletters.letter import Identity, Status
 from bridge.deadletters.store import contents, items, weighing
 from bridge.deadletters.store.contents import Standing
+from bridge.deadletters.store.database import Connection
 from bridge.deadletters.store.items import Item
 from bridge.handlers import Routes
 from bridge.settings import Settings

@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from sqlalchemy import Connection
-
 from bridge.deadletters.deducing import Deducing
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letter import Status
 from bridge.deadletters.plan import ItemState
 from bridge.deadletters.store import clock, contents, items, plans, statuses
 from bridge.deadletters.store.contents import Standing
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Other
 from bridge.deadletters.verdict import Verdict
 from bridge.ledger import Fate

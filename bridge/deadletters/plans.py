@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from celery import Celery
-from sqlalchemy import Connection
 
 from bridge.deadletters import others
 from bridge.deadletters.acting import action
-from bridge.deadletters.applying import Applying, NotOurs, me
+from bridge.deadletters.applying import Applying, me
 from bridge.deadletters.counting import Counting
 from bridge.deadletters.filters import Filter
 from bridge.deadletters.known import known_handlers
@@ -18,9 +17,9 @@ from bridge.deadletters.letter import Status
 from bridge.deadletters.outcomes import Outcomes
 from bridge.deadletters.plan import Options, Plan, State, What
 from bridge.deadletters.store import clock, items, plans, trail
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.matching import matching
-from bridge.errors import LedgerUnavailable, NoSuchPlan, PlanRefused
+from bridge.errors import LedgerUnavailable, NoSuchPlan, PlanRefused, PlanTakenOver
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -162,7 +161,7 @@ class Plans:
             with action(self.app, self.settings, self.routes, self.database, plan) as doing:
                 look, told = (lambda: outcomes.look(id_)), (lambda: heard(self.one(id_)))
                 Applying(self.database, plan, doing, who, look, told).run()
-        except NotOurs:
+        except PlanTakenOver:
             raise PlanRefused(f"Plan {id_} was taken over: this process was away for too long.") from None
         finally:
             with self.database.writing() as connection:

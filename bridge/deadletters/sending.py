@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection
-
 from bridge.deadletters.action import Acted, Claimed, End, Taken
 from bridge.deadletters.ends import Ends
 from bridge.deadletters.fates import Fates
@@ -13,7 +11,7 @@ from bridge.deadletters.payloads import payloads
 from bridge.deadletters.plan import ItemState, Plan
 from bridge.deadletters.store import contents, items, statuses
 from bridge.deadletters.store.contents import Content, Standing
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Item, Sent, Spot
 from bridge.errors import NeverPublished
 from bridge.kafka import Record, headers_of

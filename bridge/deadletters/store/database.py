@@ -20,6 +20,8 @@ from sqlalchemy.exc import (
 from bridge.deadletters.store import migrating
 from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable
 
+__all__ = ["Connection", "Database", "holds", "said"]
+
 #: The databases that the desk is tested on.
 DIALECTS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 #: Seconds to wait for a connection, and for another's write of a SQLite file.
