@@ -4,16 +4,23 @@ Order of acts: written to the archive, on its disk, then deleted. A crash betwee
 letters that are still there, and that go there once more: an import takes each once.
 """
 
+import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.deadletters.archive import Archive
 from bridge.deadletters.exported import line
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.leaving import ended_before, remove
 from bridge.deadletters.store.whole import whole
+
+if TYPE_CHECKING:
+    from bridge.deadletters.desk import Desk
+
+logger = logging.getLogger(__name__)
 
 #: Letters of one transaction, and of one part of an archive.
 AT_ONCE: Final = 100
@@ -53,3 +60,12 @@ def clean(
             with database.writing() as connection:
                 gone += remove(connection, ids, before)
     return gone
+
+
+def clean_up(desk: "Desk", stopping: threading.Event) -> None:
+    """The recorder's duty: what its settings say, until it is told to end."""
+    file = desk.settings.file
+    gone = clean(desk.database, file.kafka_deadletters_days, file.kafka_deadletters_archive, stopped=stopping.is_set)
+    if gone:
+        where = file.kafka_deadletters_archive or "nothing (kafka_deadletters_archive)"
+        logger.info("%d dead letters that ended %g days ago went to %s.", gone, file.kafka_deadletters_days, where)

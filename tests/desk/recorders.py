@@ -60,7 +60,12 @@ def bury(
     client = producer or stack.producer
     for offset in offsets:
         source = Message(stack.topic(topic), 0, offset, key=key, value=value, timestamp=1_000)
-        given: dict[str, Any] = {"handler": HANDLER, "runs": 13, "attempts": Attempts(13), "first_failed_at": failed_at} | other
+        given: dict[str, Any] = {
+            "handler": HANDLER,
+            "runs": 13,
+            "attempts": Attempts(13),
+            "first_failed_at": failed_at,
+        } | other
         headers = dead_letter.headers(
             Delivery(source, **given), Dead("exhausted", failure, "1.0"), group or stack.environ["BRIDGE_GROUP"]
         )

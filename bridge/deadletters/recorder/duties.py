@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bridge.deadletters.cleaning import clean_up
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Duty(NamedTuple):
 
 
 #: What the recorder does besides recording.
-DUTIES: Final[Sequence[Duty]] = ()
+DUTIES: Final[Sequence[Duty]] = (Duty("cleaning up", 3_600, clean_up),)
 
 
 class Duties:
