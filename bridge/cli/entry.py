@@ -12,11 +12,12 @@ from bridge.cli.deciding import halt, resume
 from bridge.cli.looking import audit, check, find, status, topics
 from bridge.cli.options import AppOption, FormatOption, Level, LevelOption, LogFormat
 from bridge.cli.policy import policy
+from bridge.cli.redriving import redrive
 from bridge.cli.running import demo, reset, run, run_bridge
 from bridge.settings.versions import versions
 
 #: In the order in which `--help` lists them.
-COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, reset, demo)
+COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, reset, redrive, demo)
 
 cli = typer.Typer(
     name="bridge",

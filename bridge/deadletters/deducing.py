@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from bridge.deadletters.fates import Fates
@@ -29,7 +29,7 @@ class Deducing:
     def __init__(self, settings: Settings, database: Database, fates: Fates) -> None:
         self._settings, self._database, self._fates = settings, database, fates
         self._extents = cache(self._asked)
-        self._parked = cache(self._looked)
+        self._parked = cache(partial(still_parked, settings, fates))
         self._recorded = Recorded(settings, database)
 
     def verdicts(self, letters: Sequence[Standing]) -> dict[int, Verdict]:
@@ -84,23 +84,6 @@ class Deducing:
             for letter in letters
         }
 
-    def _looked(self, group: str, source: str) -> frozenset[tuple[str, str]]:
-        """What lies in the retry and replay topics of a source, and is to run."""
-        settings = self._settings.of_group(group)
-        catalog = Catalog(settings, [source])
-        catalog.prepare()
-        ledger = self._fates.ledger(group)
-        if ledger is None:
-            return frozenset()
-        search = Search(settings, ledger, catalog, source)
-        found: set[tuple[str, str]] = set()
-        for _ in range(ROUNDS):
-            more = {_which(lies.origin) for lies in search.look()}
-            found |= more
-            if not more:
-                break
-        return frozenset(found)
-
     def _asked(self, group: str, topic: str) -> tuple[Extent, ...]:
         return tuple(extents(self._settings.of_group(group), [topic]))
 
@@ -108,6 +91,24 @@ class Deducing:
         catalog = Catalog(self._settings, [topic])
         catalog.prepare()
         return catalog.topic_ids.get(topic, "")
+
+
+def still_parked(settings: Settings, fates: Fates, group: str, source: str) -> frozenset[tuple[str, str]]:
+    """What lies in the retry and replay topics of a source, and is to run."""
+    settings = settings.of_group(group)
+    catalog = Catalog(settings, [source])
+    catalog.prepare()
+    ledger = fates.ledger(group)
+    if ledger is None:
+        return frozenset()
+    search = Search(settings, ledger, catalog, source)
+    found: set[tuple[str, str]] = set()
+    for _ in range(ROUNDS):
+        more = {_which(lies.origin) for lies in search.look()}
+        found |= more
+        if not more:
+            break
+    return frozenset(found)
 
 
 def _by_source(letters: Sequence[Standing]) -> dict[tuple[str, str], list[Standing]]:

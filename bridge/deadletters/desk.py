@@ -7,9 +7,12 @@ from typing import Self
 
 from celery import Celery
 
+from bridge.deadletters.copies import Copies
 from bridge.deadletters.groups import Groups
 from bridge.deadletters.letters import Letters
+from bridge.deadletters.mending import Mending
 from bridge.deadletters.plans import Plans
+from bridge.deadletters.redrive import Redrive
 from bridge.deadletters.simulations import Simulations
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.totals import Totals
@@ -75,3 +78,18 @@ class Desk:
     def simulations(self) -> Simulations:
         """Policies tried on them."""
         return Simulations(self.app, self.settings, self.routes, self.database)
+
+    @property
+    def mending(self) -> Mending:
+        """Values that are edited, patched, or asked whether their handlers would take them."""
+        return Mending(self.app, self.database)
+
+    @property
+    def copies(self) -> Copies:
+        """Letters copied elsewhere."""
+        return Copies(self.settings, self.routes, self.database)
+
+    @property
+    def redrive(self) -> Redrive:
+        """Ranges of source topics, sent again."""
+        return Redrive(self.settings, self.routes, self.database)

@@ -13,6 +13,7 @@ from bridge.deadletters.deducing import Deducing
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letter import Status
 from bridge.deadletters.plan import ItemState
+from bridge.deadletters.redriven import Ending
 from bridge.deadletters.store import clock, contents, items, plans, statuses
 from bridge.deadletters.store.contents import Standing
 from bridge.deadletters.store.database import Connection, Database
@@ -64,6 +65,7 @@ class Outcomes:
         deduces = self._clock() - self._deduced_at >= DEDUCE_EVERY
         with self._opened(self._settings) as fates:
             left = self._letters(fates, plan_id, deduces) + self._others(fates, plan_id)
+            left += Ending(self._settings, self._database, fates).look(plan_id, deduces=deduces)
         if deduces:
             self._deduced_at = self._clock()
         return left

@@ -91,7 +91,7 @@ class Look:
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, there: Sequence[Extent], logs: Mapping[int, str]) -> None:
-        self._settings, self._ledger, self._logs = settings, ledger, logs
+        self._settings, self._ledger, self.logs = settings, ledger, logs
         self._extents = {extent.partition: extent for extent in there}
         self._topic = there[0].topic
         self._grounds: dict[Account, Ground] = {}
@@ -114,7 +114,7 @@ class Look:
         if chosen and all(begins[number] > ends[number] for number in begins):
             raise RedriveRefused(f"The range ends ({until}) before it begins ({since}).")
         spans = {number: (begin, max(begin, ends[number])) for number, begin in begins.items()}
-        return Range(self._topic, spans, {number: self._logs[number] for number in spans})
+        return Range(self._topic, spans, {number: self.logs[number] for number in spans})
 
     def deliveries(self, found: Iterable[Record], handlers: Sequence[str]) -> Iterator[list[Found]]:
         """How the deliveries of some records stand, of each record those of all handlers, some records at a time.
@@ -130,7 +130,7 @@ class Look:
             offsets: dict[int, list[int]] = {}
             for partition, offset in sorted(some):
                 offsets.setdefault(partition, []).append(offset)
-            asked = {Account(name, self._topic, self._logs[number], number): offsets[number]
+            asked = {Account(name, self._topic, self.logs[number], number): offsets[number]
                      for name in handlers for number in offsets}  # fmt: skip
             known = self._stands(asked)
             yield [Found(*place, name, known[(*place, name)]) for place in some for name in handlers]

@@ -1,8 +1,8 @@
 """What many letters are about is asked for first, with its counts: of a person, or by `--yes` in a script."""
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -42,6 +42,10 @@ def print_counts(console: Console, counts: Counts) -> None:
     ):
         if count:
             say(console, f"  {count:,} {words}", "yellow")
+    if counts.edits:
+        print_edits(console, counts.edits)
+    for handler, stands in counts.stands.items():
+        say(console, f"  {handler}: {_said(stands)}")
     for handler, count in counts.unknown_handlers.items():
         say(console, f"  {count:,} are of {handler}, which nobody knows: they are skipped", "yellow")
     if again := {times: count for times, count in counts.replayed.items() if str(times) != "0"}:
@@ -49,6 +53,27 @@ def print_counts(console: Console, counts: Counts) -> None:
         say(console, f"  failed after a replay before: {times}", "yellow")
     for warning in counts.warnings:
         say(console, f"  {warning}", "yellow")
+
+
+def print_edits(console: Console, edits: Mapping[str, Any]) -> None:
+    """How many go back with another value, and why others do not."""
+    say(console, f"  {edits['changed']:,} go back with another value")
+    for name, words in (
+        ("unchanged", "stay here: the patch changes nothing of them"),
+        ("no_json", "stay here: they cannot be patched"),
+        ("not_applied", "stay here: the patch does not apply"),
+        ("not_valid", "stay here: their handlers would not take them after it"),
+    ):
+        if edits.get(name):
+            say(console, f"  {edits[name]:,} {words}", "yellow")
+            print_reasons(console, edits.get(f"{name}_reasons", ()))
+
+
+def print_reasons(console: Console, reasons: Iterable[Mapping[str, Any]]) -> None:
+    """Reasons with how many have each, and some letters that do."""
+    for each in reasons:
+        some = ", ".join(map(str, each["letters"]))
+        say(console, f"    {each['count']:,}: {each['why']} (letters {some})")
 
 
 def _said(reasons: Mapping[str, int]) -> str:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import typer
 
+from bridge.cli.deadletters.editing import check, edit
 from bridge.cli.deadletters.ending import archive, discard
 from bridge.cli.deadletters.exporting import export, import_letters
 from bridge.cli.deadletters.fixing import fixed
@@ -22,6 +23,8 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "groups": groups,
     "show": show,
     "replay": replay,
+    "edit": edit,
+    "check": check,
     "discard": discard,
     "archive": archive,
     "fixed": fixed,

@@ -8,16 +8,21 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, fail, loaded
 from bridge.errors import (
+    CopyRefused,
     DeskUnavailable,
+    EditRefused,
     FilterFault,
     KafkaUnavailable,
     LedgerUnavailable,
     NoExport,
+    NoMoment,
     NoSuchGroup,
     NoSuchLetter,
     NoSuchPlan,
+    PatchRefused,
     PlanRefused,
     PolicyRefused,
+    RedriveRefused,
     UnknownHandler,
 )
 
@@ -26,6 +31,22 @@ if TYPE_CHECKING:
 
 #: What the extra `deadletters` brings.
 EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch")
+
+#: What was asked for is wrong, or is not there.
+REFUSED: Final = (
+    *(
+        CopyRefused,
+        EditRefused,
+        FilterFault,
+        NoExport,
+        NoMoment,
+        PatchRefused,
+        PlanRefused,
+        PolicyRefused,
+        RedriveRefused,
+    ),
+    *(NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler),
+)
 
 
 @contextmanager
@@ -41,16 +62,7 @@ def opened(context: typer.Context) -> "Iterator[Desk]":
     try:
         with Desk.opened(*loaded(context.obj)) as desk:
             yield desk
-    except (
-        FilterFault,
-        NoExport,
-        NoSuchGroup,
-        NoSuchLetter,
-        NoSuchPlan,
-        PlanRefused,
-        PolicyRefused,
-        UnknownHandler,
-    ) as error:
+    except REFUSED as error:
         fail(str(error), FAULTS)
     except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)

@@ -1,20 +1,27 @@
-"""`bridge deadletters replay`."""
+"""`bridge deadletters replay`: as they are, patched, or as copies elsewhere."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bridge.cli.answers import FAULTS, console, print_found
+from bridge.cli.answers import FAULTS, console, fail, print_found
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out, print_plan
-from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
+from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody, print_counts
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
 from bridge.deadletters.filters import Filter
-from bridge.deadletters.plan import Options, What
+from bridge.deadletters.plan import Options, Plan, What
+
+if TYPE_CHECKING:
+    from bridge.deadletters.desk import Desk
+
+#: Differences that are shown before it is asked whether to send what a patch has made.
+SHOWN = 3
 
 
 @filtered()
@@ -24,6 +31,10 @@ def replay(
     rate: Annotated[float | None, typer.Option(min=0.001, help="Letters a second at most.")] = None,
     canary: Annotated[bool, typer.Option("--canary", help="In waves: 1, 5, 20, 100, the rest.")] = False,
     all_handlers: Annotated[bool, typer.Option("--all-handlers", help="Also to others that are not done.")] = False,
+    patch: Annotated[str | None, typer.Option("--patch", help="JSON Patch (RFC 6902), or a file of one.")] = None,
+    to_topic: Annotated[str | None, typer.Option("--to-topic", help="A copy, to this topic.")] = None,
+    to_kafka: Annotated[str | None, typer.Option("--to-kafka", help="With --to-topic: addresses, or a file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also what is not valid; into a topic of ours.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is known how each has ended.")] = False,
     plan_only: Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing yet.")] = False,
     yes: YesOption = False,
@@ -36,6 +47,10 @@ def replay(
     Which ones is frozen in a plan first, and its counts are shown; it can be interrupted, and gone on with. With
     --canary the next wave goes only if the last ended well, and the rest stays untouched if one did not.
 
+    With --patch each goes back with what the patch makes of its value, if its handler takes that; what is left out is
+    said with why. With --to-topic copies go there instead, and nothing changes here; another Kafka is named by
+    --to-kafka, and its user and password stand in TARGET_KAFKA_… or in the file.
+
     Exits 2 if nobody can be asked and --yes is not said, 3 if the canary stopped, or with --wait if any died again,
     130 after Ctrl-C.
 
@@ -45,12 +60,60 @@ def replay(
     if not plan_only:
         need_somebody(yes)
     with opened(context) as desk:
-        plan = desk.plans.make(What.REPLAY, chosen, Options(rate, canary, all_handlers), who_by, why)
+        options = Options(rate, canary, all_handlers)
+        if to_topic is not None:
+            plan = _copies(desk, chosen, to_topic, to_kafka, options, who_by, why, force)
+        elif patch is not None:
+            plan = _patched(desk, chosen, patch, options, who_by, why, force)
+        else:
+            plan = desk.plans.make(What.REPLAY, chosen, options, who_by, why)
+        if patch is not None and not yes:
+            print_differences(desk, plan)
         if plan_only:
-            found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
-            print_found(found, as_json, lambda: print_plan(console, plan))
+            print_planned(plan, as_json)
             return
         if not confirmed(yes, plan.what, plan.counts):
             say(errors, f"nothing was sent. The plan is kept: bridge deadletters plans apply {plan.id}")
             raise typer.Exit(FAULTS)
         carry_out(desk, plan, who_by, wait, as_json)
+
+
+def print_planned(plan: Plan, as_json: bool) -> None:
+    """What a plan is about that is not done yet."""
+
+    def tell() -> None:
+        print_counts(console, plan.counts)
+        print_plan(console, plan)
+
+    found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
+    print_found(found, as_json, tell)
+
+
+def print_differences(desk: "Desk", plan: Plan) -> None:
+    """How the first of a plan's letters change."""
+    for each in desk.mending.differences(plan.id, SHOWN):
+        say(errors, f"letter {each.letter_id}:")
+        say(errors, each.text)
+
+
+def _patched(desk: "Desk", chosen: Filter, patch: str, options: Options, by: str, why: str, force: bool) -> Plan:
+    from bridge.deadletters.patching import Patch
+
+    text = patch if patch.lstrip().startswith("[") else _of_file(patch)
+    return desk.mending.patch(chosen, Patch.read(text), options, by, why, force=force)
+
+
+def _copies(
+    desk: "Desk", chosen: Filter, topic: str, kafka: str | None, options: Options, by: str, why: str, force: bool
+) -> Plan:
+    from bridge.deadletters.target import Target
+
+    to = None if kafka is None else Target.read(kafka)
+    return desk.copies.plan(chosen, topic, to, options, by, why, force=force)
+
+
+def _of_file(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{path!r} cannot be read as a patch: {error}.", FAULTS)

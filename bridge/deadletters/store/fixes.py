@@ -62,22 +62,22 @@ def dead_again(connection: Connection, plan_id: int) -> list[str]:
     return list(connection.execute(asked).scalars())
 
 
-def take(connection: Connection, fix: Fix, plan_id: int) -> bool:
-    """Note the plan by which a group's letters go back; whether this process is the one that may make it."""
-    return _changed(connection, fix, {"fixed_plan": plan_id})
-
-
-def regress(connection: Connection, fix: Fix, at: int) -> bool:
-    """A letter has failed in that version again: the group is as it was before it was marked, and says so."""
-    return _changed(connection, fix, {"fixed_in": None, "regressed_at": at})
-
-
-def _changed(connection: Connection, fix: Fix, values: dict[str, object]) -> bool:
-    """Change the group of a fix, if nobody has changed it since it was read."""
+def hold(connection: Connection, fix: Fix) -> bool:
+    """Whether a group is as it was read; then it is nobody else's to change until the transaction ends."""
     unchanged = (
         groups.c.id == fix.group_id,
         groups.c.fixed_in == fix.fixed_in,
         groups.c.fixed_at == fix.fixed_at,
         groups.c.fixed_plan.is_not_distinct_from(fix.plan_id),
     )
-    return connection.execute(update(groups).where(*unchanged).values(values)).rowcount == 1
+    return connection.execute(select(groups.c.id).where(*unchanged).with_for_update()).first() is not None
+
+
+def planned(connection: Connection, fix: Fix, plan_id: int) -> None:
+    """Note the plan by which a group's letters go back."""
+    connection.execute(update(groups).where(groups.c.id == fix.group_id).values(fixed_plan=plan_id))
+
+
+def regressed(connection: Connection, fix: Fix, at: int) -> None:
+    """A letter has failed in that version again: the group is as it was before it was marked, and says so."""
+    connection.execute(update(groups).where(groups.c.id == fix.group_id).values(fixed_in=None, regressed_at=at))

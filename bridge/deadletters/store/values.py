@@ -6,7 +6,7 @@ from sqlalchemy import Connection, select
 
 from bridge.deadletters.filters import Filter
 from bridge.deadletters.store.matching import matching
-from bridge.deadletters.store.schema import items, kinds, letters
+from bridge.deadletters.store.schema import edits, items, kinds, letters
 
 
 class Valued(NamedTuple):
@@ -42,6 +42,13 @@ _COLUMNS = (
 )
 
 
+def one(connection: Connection, id_: int) -> Valued | None:
+    """A letter's; `None`: there is none of that number."""
+    found = select(*_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id == id_)
+    row = connection.execute(found).one_or_none()
+    return None if row is None else _valued(*row)
+
+
 def matching_after(connection: Connection, asked: Filter, after: int, limit: int) -> list[Valued]:
     """The next letters that a filter means, by their ids."""
     these = matching(asked).with_only_columns(letters.c.id)
@@ -61,6 +68,20 @@ def of_plan_after(connection: Connection, plan_id: int, after: int, limit: int) 
         .limit(limit)
     )
     return [(position, _valued(*rest)) for position, *rest in connection.execute(asked)]
+
+
+def edited(connection: Connection, plan_id: int, limit: int) -> list[tuple[Valued, bytes | None]]:
+    """The first letters of a plan that go back with another value, each with that."""
+    asked = (
+        select(edits.c.value.label("new"), *_COLUMNS)
+        .join(letters, letters.c.id == edits.c.letter_id)
+        .join(kinds, kinds.c.id == letters.c.kind_id)
+        .where(edits.c.plan_id == plan_id)
+        .order_by(edits.c.letter_id)
+        .limit(limit)
+    )
+    rows = connection.execute(asked)
+    return [(_valued(*rest), None if new is None else bytes(new)) for new, *rest in rows]
 
 
 def _valued(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> Valued:

@@ -1,0 +1,25 @@
+"""A plan's waves, where it was not known from the start which deliveries it has."""
+
+from collections import defaultdict
+from typing import Final
+
+from sqlalchemy import Connection, select, update
+
+from bridge.deadletters.canary import WAVES, wave_of
+from bridge.deadletters.plan import ItemState
+from bridge.deadletters.store.schema import items
+
+#: How many are in waves before the last.
+_EARLY: Final = sum(WAVES)
+
+
+def cut(connection: Connection, plan_id: int) -> None:
+    """Cut what of a plan waits into the waves of a canary; what was left out is in none."""
+    waiting = (items.c.plan_id == plan_id, items.c.state == ItemState.WAITING)
+    connection.execute(update(items).where(*waiting).values(wave=len(WAVES)))
+    asked = select(items.c.position).where(*waiting).order_by(items.c.position).limit(_EARLY)
+    by_wave: dict[int, list[int]] = defaultdict(list)
+    for number, position in enumerate(connection.execute(asked).scalars(), 1):
+        by_wave[wave_of(number)].append(position)
+    for wave, positions in by_wave.items():
+        connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=wave))

@@ -1,0 +1,188 @@
+"""What is promised of groups that are fixed in a version: they go back by themselves, once, where that helps."""
+
+import threading
+
+import pytest
+from sqlalchemy import select, update
+
+from bridge.deadletters import fixing
+from bridge.deadletters.letter import Status
+from bridge.deadletters.plan import ItemState, State
+from bridge.deadletters.store import items, plans, statuses, trail
+from bridge.deadletters.store.schema import groups, kinds, letters
+from tests.desk.rows import kind, letter
+
+HANDLER = "orders.handlers.charge"
+
+
+@pytest.fixture
+def workers():
+    """What living workers announce."""
+    return []
+
+
+def worker(version):
+    return {"handlers": [HANDLER], "handler_versions": {HANDLER: version}}
+
+
+def record(database, version, count=3, **other):
+    with database.writing() as connection:
+        one = kind(connection, HANDLER, version=version, **other)
+        offset = connection.execute(select(letters.c.offset).order_by(letters.c.id.desc()).limit(1)).scalar() or 0
+        return [letter(connection, one, offset + at, failed_at=100) for at in range(1, count + 1)]
+
+
+def mark(database, version="2", at=1_000):
+    with database.writing() as connection:
+        values = {"fixed_in": version, "fixed_at": at, "fixed_by": "ann", "regressed_at": None, "fixed_plan": None}
+        connection.execute(update(groups).values(values))
+
+
+def group(database):
+    with database.reading() as connection:
+        return connection.execute(select(groups)).one()
+
+
+def made(database):
+    with database.reading() as connection:
+        return plans.latest(connection, 10)
+
+
+def died(database, id_, version, at=2_000):
+    """A letter fails in a version, as the recorder notes it."""
+    with database.writing() as connection:
+        one = kind(connection, HANDLER, version=version)
+        connection.execute(update(letters).where(letters.c.id == id_).values(kind_id=one, failed_at=at))
+
+
+def test_its_letters_go_back_as_a_canary_once_all_workers_have_the_version(database, workers):
+    record(database, "1")
+    mark(database)
+    workers[:] = [worker("2"), worker("1")]
+    fixing.look(database, lambda: workers)
+    assert made(database) == []
+    workers[:] = [worker("2"), worker("3")]
+    fixing.look(database, lambda: workers)
+    (plan,) = made(database)
+    assert (plan.state, plan.by, plan.options.canary) == (State.APPLYING, "fixed in 2", True)
+    assert plan.outcomes == {ItemState.WAITING: 3}
+    assert group(database).fixed_plan == plan.id
+    with database.reading() as connection:
+        (said,) = trail.of(connection, group_id=group(database).id)
+    assert (said.by, said.what, said.plan_id) == ("fixed in 2", "replay", plan.id)
+
+
+def test_they_go_once_however_many_recorders_look(database, workers):
+    record(database, "1")
+    mark(database)
+    workers[:] = [worker("2")]
+    begin = threading.Barrier(3)
+
+    def one() -> None:
+        begin.wait()
+        fixing.look(database, lambda: workers)
+
+    threads = [threading.Thread(target=one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made(database)) == 1
+    fixing.look(database, lambda: workers)
+    assert len(made(database)) == 1
+
+
+def test_what_an_older_worker_left_later_goes_too_once_those_before_it_have_ended(database, workers):
+    record(database, "1")
+    mark(database)
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    (first,) = made(database)
+    later = record(database, "1", 2)
+    fixing.look(database, lambda: workers)
+    assert made(database) == [first]
+    with database.writing() as connection:
+        items.end(connection, first.id, {1: "", 2: "", 3: ""}, ItemState.DONE, 5)
+        plans.move(connection, first.id, [State.APPLYING], State.DONE)
+        ids = [id_ for (id_,) in connection.execute(select(letters.c.id)) if id_ not in later]
+        statuses.move(connection, ids, Status.OPEN, Status.RESOLVED, 5)
+    fixing.look(database, lambda: workers)
+    second, _ = made(database)
+    assert second.outcomes == {ItemState.WAITING: 2}
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_one_that_fails_in_that_version_opens_the_group_again_and_leaves_the_rest_alone(database, workers, version):
+    first, *_ = record(database, "1")
+    mark(database)
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    died(database, first, version)
+    fixing.look(database, lambda: workers)
+    now = group(database)
+    assert now.fixed_in is None
+    assert now.regressed_at is not None
+    (plan,) = made(database)
+    assert plan.state is State.STOPPED
+    assert f"failed in version {version}" in plan.stopped
+    assert plan.outcomes == {ItemState.WAITING: 3}
+    with database.reading() as connection:
+        assert [each.what for each in trail.of(connection, group_id=now.id)] == ["replay", "regressed"]
+    fixing.look(database, lambda: workers)
+    assert len(made(database)) == 1
+
+
+def test_one_that_dies_of_something_else_after_it_was_sent_back_is_a_regression_too(database, workers):
+    first, *_ = record(database, "1")
+    mark(database)
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    (plan,) = made(database)
+    with database.writing() as connection:
+        other = kind(connection, HANDLER, version="2", error_class="builtins.KeyError")
+        connection.execute(update(letters).where(letters.c.id == first).values(kind_id=other, failed_at=2_000))
+        items.end(connection, plan.id, {1: ""}, ItemState.DEAD, 5)
+    fixing.look(database, lambda: workers)
+    assert made(database)[0].state is State.STOPPED
+
+
+def test_what_failed_in_an_older_version_meanwhile_is_no_regression(database, workers):
+    first, *_ = record(database, "1")
+    mark(database)
+    died(database, first, "1.5")
+    fixing.look(database, lambda: workers)
+    assert group(database).fixed_in == "2"
+
+
+def test_what_failed_in_that_version_before_it_was_marked_is_no_regression_and_stays_where_it_is(database, workers):
+    record(database, "2")
+    mark(database)
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    assert group(database).fixed_in == "2"
+    assert made(database) == []
+
+
+def test_what_a_canary_or_a_person_has_stopped_is_not_begun_anew(database, workers):
+    record(database, "1")
+    mark(database)
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    (plan,) = made(database)
+    with database.writing() as connection:
+        plans.move(connection, plan.id, [State.APPLYING], State.STOPPED, "by ann")
+    fixing.look(database, lambda: workers)
+    assert len(made(database)) == 1
+
+
+def test_the_letters_of_other_groups_stay(database, workers):
+    record(database, "1")
+    with database.writing() as connection:
+        elsewhere = kind(connection, HANDLER, error_class="builtins.KeyError", version="1")
+        letter(connection, elsewhere, 99)
+        group_id = connection.execute(select(kinds.c.group_id).where(kinds.c.id != elsewhere).limit(1)).scalar_one()
+        changed = {"fixed_in": "2", "fixed_at": 1_000}
+        connection.execute(update(groups).where(groups.c.id == group_id).values(changed))
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    assert made(database)[0].outcomes == {ItemState.WAITING: 3}
