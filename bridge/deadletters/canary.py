@@ -1,4 +1,8 @@
-"""A canary: letters go back in waves, each only if the one before ended well; else the others are left alone (pure)."""
+"""A canary: letters go back in waves, each only if the one before ended well; else the others are left alone (pure).
+
+So that a wave has its answer in seconds, and not after all the retries of a handler that fails still, its letters have
+one attempt each. The last wave, for which nobody waits, has the handler's own policy.
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -11,7 +15,8 @@ WAVES: Final = (1, 5, 20, 100)
 #: In these waves, the first ones, all must end well; in the later ones, so much of them.
 ALL_OF: Final = 2
 PART: Final = 0.95
-#: Seconds for which the outcomes of a wave are waited for: longer than the default policy takes to give up.
+#: Seconds for which the outcomes of a wave are waited for. Its letters are not retried, but may stand in a long queue,
+#: or be put off: their topic is halted, what they need is down, their handler asks for `RetryLater`.
 WAITS: Final = 3_600.0
 
 
@@ -38,6 +43,16 @@ def wave_of(position: int) -> int:
         if position <= end:
             return wave
     return len(WAVES)
+
+
+def is_awaited(position: int, count: int) -> bool:
+    """Whether a wave follows that of the delivery at a position, so that its outcome is waited for.
+
+    Parameters:
+        position: from 1 on.
+        count: how many deliveries the plan has.
+    """
+    return wave_of(position) < wave_of(count)
 
 
 def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:

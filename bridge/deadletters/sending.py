@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.action import Acted, Claimed, End, Taken
+from bridge.deadletters.canary import is_awaited
 from bridge.deadletters.ends import Ends
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letter import Status
@@ -194,7 +195,8 @@ class Sending:
         topic = self.topic(job.letter)
         spot = self._ends.spot(topic, job.delivery.partition)
         partition = -1 if spot is None else spot.partition
-        headers = _headers(job, content)
+        once = self._plan.options.canary and is_awaited(job.item.position, self._plan.size)
+        headers = _headers(job, content, once)
         return Letter(topic, partition, content.key, value, headers, str(job.delivery.identity), "what is sent back")
 
     def _sent(self, job: _Job, spot: Spot) -> Sent:
@@ -207,11 +209,11 @@ def target_of(settings: Settings, group: str, source: str, *, ours: bool) -> str
     return TopicNames.of(settings.of_group(group)).replay(source) if ours else source
 
 
-def _headers(job: _Job, content: Content) -> RecordHeaders:
+def _headers(job: _Job, content: Content, once: bool) -> RecordHeaders:
     if not job.letter.is_ours:
         return [*content.headers, (FROM, _place(job.letter.spot).encode())]
     ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
-    common = {"timestamp": content.timestamp, "number": job.letter.number}
+    common = {"timestamp": content.timestamp, "number": job.letter.number, "once": once}
     return replayed(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
 
 

@@ -79,6 +79,8 @@ declare("odd_too", "odd", **({"queue": os.environ["TEST_STILL_QUEUE"]} if "TEST_
 declare("keyed")
 declare("keyed_batches", batch=200)
 declare("line")
+# Longer than a test waits.
+declare("patient", retry_delays=(50,) * 5)
 declare("blocking", batch=5, retry_delays=None, **FOREVER)
 
 

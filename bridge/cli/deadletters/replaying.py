@@ -46,6 +46,7 @@ def replay(
 
     Which ones is frozen in a plan first, and its counts are shown; it can be interrupted, and gone on with. With
     --canary the next wave goes only if the last ended well, and the rest stays untouched if one did not.
+    Letters of all waves but the last have one attempt: what fails is dead again at once.
 
     With --patch each goes back with what the patch makes of its value, if its handler takes that; what is left out is
     said with why. With --to-topic copies go there instead, and nothing changes here; another Kafka is named by

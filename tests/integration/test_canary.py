@@ -1,0 +1,50 @@
+"""A canary over a handler that fails still stops within seconds; over one that was mended it goes on to the end."""
+
+import time
+from collections import Counter
+from pathlib import Path
+
+from bridge.records.attempts import Attempts
+from tests.desk.recorders import has, recorder
+from tests.processes import Stack, eventually
+from tests.promises import audit, choose, json_of, letters
+
+COMPLETION = {"commit": "completion"}
+#: Of 1, 5, 20 and the rest.
+LETTERS = 30
+REPLAY = ("deadletters", "replay", "--handler", "patient", "--canary", "--yes")
+
+
+def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handler_is_mended(
+    stack: Stack, tmp_path: Path
+):
+    url = stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{tmp_path}/letters.db"
+    choose(stack, {"patient": COMPLETION})
+    stack.make_topics("patient")
+    stack.worker(wait=False)
+    stack.bridge()
+    deployed, mended = tmp_path / "deployed", tmp_path / "mended"
+    first, *others = stack.produce("patient", *[{"mend": str(deployed), "until": str(mended)}] * LETTERS)
+    letters(stack, "patient", LETTERS)
+    recorder(stack)
+    has(url, LETTERS)
+
+    # It is deployed, and fails still, by what its own policy would retry for minutes.
+    deployed.touch()
+    began = time.monotonic()
+    stopped = json_of(stack, *REPLAY, "--wait", code=3)
+    assert time.monotonic() - began < 30, "it waited for a retry, of which the first comes after 50 s"
+    assert (stopped["state"], stopped["outcomes"]) == ("stopped", {"dead": 1, "waiting": LETTERS - 1})
+    (*_, last) = letters(stack, "patient", LETTERS + 1)
+    assert (last.reason, last.error_message, last.attempts) == ("exhausted", "not yet", Attempts(1, replayed=1))
+    runs = Counter(run.coordinates for run in stack.runs("patient") if run.outcome == "begun")
+    assert runs == {first: 2} | dict.fromkeys(others, 1)
+
+    mended.touch()
+    done = json_of(stack, *REPLAY, "--wait")
+    assert (done["state"], done["outcomes"]) == ("done", {"done": LETTERS})
+    eventually(lambda: sorted(stack.done("patient")) == sorted([first, *others]), 20)
+    assert audit(stack, "patient")["clean"]
+    # For the last wave nobody waits: it has the handler's own policy.
+    sent = [dict(record.headers() or ()).get("replay_once") for record in stack.records("patient.replay")]
+    assert sent == [b"1"] * (1 + 1 + 5 + 20) + [None] * 4
