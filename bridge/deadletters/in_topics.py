@@ -28,7 +28,7 @@ class Looked(NamedTuple):
     Attributes:
         letters: newest first.
         looked_from: the partitions that have more than was looked through, and from which offset on they were.
-        missing: dead-letter topics that Kafka does not have.
+        missing: dead-letter topics that were asked for by name, and that Kafka does not have.
     """
 
     letters: list[Listed]
@@ -65,7 +65,7 @@ def look(
     return Looked(
         newest,
         {each.place: starts[each.place] for each in there if starts[each.place] > each.first},
-        tuple(sorted(set(wanted) - {each.topic for each in there})),
+        tuple(sorted(set(wanted) - {each.topic for each in there})) if topics or asked.topics else (),
     )
 
 

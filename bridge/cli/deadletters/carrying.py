@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -81,16 +81,17 @@ def _shown(plan: Plan) -> Iterator[Callable[[Plan], None]]:
         yield heard
 
 
-def _interrupted(desk: "Desk", plan_id: int) -> Any:
-    """Nobody else goes on with it by themselves: a person has interrupted it."""
-    plan = desk.plans.stop(plan_id, who(), "interrupted (Ctrl-C)")
+def _interrupted(desk: "Desk", plan_id: int) -> NoReturn:
+    """Stop the plan: nobody else is to go on by themselves with what a person has interrupted."""
+    plan = desk.plans.one(plan_id)
+    if plan.state in (State.PLANNED, State.APPLYING):
+        plan = desk.plans.stop(plan_id, who(), "interrupted (Ctrl-C)")
     sent = plan.count(*_COME_TO) - plan.count(ItemState.SKIPPED, ItemState.REFUSED)
     say(
         errors,
         f"interrupted: {sent:,} of {plan.counts.letters:,} were sent, and go their way; {_left(plan):,} were not.",
     )
-    say(
-        errors,
-        f"go on: bridge deadletters plans apply {plan.id}; how they end: bridge deadletters plans show {plan.id}",
-    )
+    if _left(plan):
+        say(errors, f"go on: bridge deadletters plans apply {plan.id}")
+    say(errors, f"how they end: bridge deadletters plans show {plan.id}")
     raise typer.Exit(INTERRUPTED)

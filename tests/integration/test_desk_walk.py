@@ -1,0 +1,76 @@
+"""A walk through the desk as a user takes it: letters are recorded, listed, understood, mended and sent back."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.cli.answers import OK
+from bridge.cli.deadletters.carrying import BAD
+from tests.processes import Process, Stack
+from tests.promises import choose
+
+
+class Desk:
+    """`bridge deadletters …`, in processes of their own, on a SQLite file."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self._stack = stack
+        stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{folder}/letters.db"
+        stack.environ["BRIDGE_HTTP_PORT"] = "0"
+
+    def run(self, *words: str | int, code: int = OK) -> str:
+        """What it printed; it must end with this code."""
+        command = (sys.executable, "-m", "bridge", "deadletters", *map(str, words))
+        process: Process = self._stack.start("command", *command)
+        assert process.ends(60) == code, f"{words}:\n{process.text}"
+        return process.text
+
+    def given(self, *words: str | int, code: int = OK) -> Any:
+        """Its JSON, beside which it may have said something on stderr."""
+        lines = self.run(*words, "--json", code=code).splitlines()
+        begin = next(at for at, line in enumerate(lines) if line[:1] in ("[", "{"))
+        return json.JSONDecoder().raw_decode("\n".join(lines[begin:]))[0]
+
+
+@pytest.fixture
+def desk(stack: Stack, tmp_path: Path) -> Desk:
+    return Desk(stack, tmp_path)
+
+
+def test_letters_are_recorded_understood_mended_and_sent_back(stack: Stack, desk: Desk, tmp_path: Path):
+    mended = tmp_path / "mended"
+    choose(stack, {"odd": {"commit": "completion"}})
+    stack.make_topics("odd")
+    stack.worker(wait=False)
+    stack.bridge()
+    first, *_ = stack.produce("odd", *[{"odd": {"mend": str(mended)}}] * 7, key=b"4711")
+    stack.dead("odd", 7)
+
+    assert [each["id"] for each in desk.given("list", "--from-topic")] == [None] * 7
+    desk.run("record", "--once")
+    found = desk.given("list", "--status", "open", "--key", "4711")
+    assert len(found) == 7
+    (group,) = desk.given("groups")
+    assert (group["open"], group["where"].rpartition("/")[2]) == (7, "fates.py:act")
+    page = desk.run("show", first)
+    assert '"mend"' in page
+    assert "odd: dead" in page
+
+    # Sent back before it is mended, it dies again, and the canary keeps the others from that.
+    refused = desk.run("replay", "--group", group["id"], code=2)
+    assert "say --yes" in refused
+    recorder = stack.start("recorder", sys.executable, "-m", "bridge", "deadletters", "record")
+    stopped = desk.given("replay", "--group", group["id"], "--canary", "--wait", "--yes", code=BAD)
+    assert stopped["outcomes"] == {"dead": 1, "waiting": 6}
+    desk.run("plans", "show", stopped["plan"], code=BAD)
+
+    mended.touch()
+    ended = desk.given("replay", "--group", group["id"], "--canary", "--wait", "--yes")
+    assert ended["outcomes"] == {"done": 7}
+    assert {each["status"] for each in desk.given("list")} == {"resolved"}
+    assert [each["id"] for each in desk.given("plans")] == [ended["plan"], stopped["plan"]]
+    assert "died: " in desk.run("show", found[-1]["id"])
+    assert recorder.terminate() == 0
