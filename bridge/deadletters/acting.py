@@ -23,7 +23,9 @@ from bridge.topics.picking import Picking
 
 
 @contextmanager
-def action(app: Celery, settings: Settings, routes: Routes, database: Database, plan: Plan) -> Iterator[Action]:
+def action(
+    app: Celery, settings: Settings, routes: Routes, database: Database, plan: Plan, fates: Fates
+) -> Iterator[Action]:
     """What a plan does.
 
     Raises:
@@ -36,19 +38,18 @@ def action(app: Celery, settings: Settings, routes: Routes, database: Database, 
     if plan.what is What.COPY:
         yield Copying(settings, database, plan)
         return
-    with Fates.opened(settings) as fates:
-        if plan.what is What.DISCARD:
-            yield Discarding(database, plan, fates)
-            return
-        ends = Ends(settings)
-        with database.reading() as connection:
-            heaps = weighing.heaps(connection, plan.id)
-        ends.prepare((target_of(settings, heap.group, heap.topic, ours=heap.is_ours), heap.topic) for heap in heaps)
-        letters = Sending(settings, database, plan, ends, fates, known_handlers(app, settings, routes))
-        if plan.what is What.REPLAY:
-            yield letters
-            return
-        topic = str(plan.asked["topic"])
-        ends.prepare([(target_of(settings, settings.group, topic, ours=True), topic)])
-        with looking(settings, topic) as look, Picking(settings, topic) as picking:
-            yield Redriving(settings, plan, ends, letters, picking, look.logs)
+    if plan.what is What.DISCARD:
+        yield Discarding(database, plan, fates)
+        return
+    ends = Ends(settings)
+    with database.reading() as connection:
+        heaps = weighing.heaps(connection, plan.id)
+    ends.prepare((target_of(settings, heap.group, heap.topic, ours=heap.is_ours), heap.topic) for heap in heaps)
+    letters = Sending(settings, database, plan, ends, fates, known_handlers(app, settings, routes))
+    if plan.what is What.REPLAY:
+        yield letters
+        return
+    topic = str(plan.asked["topic"])
+    ends.prepare([(target_of(settings, settings.group, topic, ours=True), topic)])
+    with looking(settings, topic) as look, Picking(settings, topic) as picking:
+        yield Redriving(settings, plan, ends, letters, picking, look.logs)

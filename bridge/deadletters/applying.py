@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from bridge.deadletters.action import Acted, Action, Claimed
@@ -38,26 +38,29 @@ def me() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
+class Around(NamedTuple):
+    """What goes on beside a plan that is applied.
+
+    Attributes:
+        look: is called while it waits: follows how what was sent ends.
+        heard: is called about once a second.
+        leaves: whether this process is to end, and to leave the plan to others.
+    """
+
+    look: Callable[[], object]
+    heard: Callable[[], object]
+    leaves: Callable[[], bool]
+
+
 class Applying:
     """One plan, applied by this process, which has its lease.
 
     Parameters:
         who: that has the lease.
-        look: is called while it waits: follows how what was sent ends.
-        heard: is called about once a second.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        plan: Plan,
-        action: Action,
-        who: str,
-        look: Callable[[], object],
-        heard: Callable[[], None],
-    ) -> None:
-        self._database, self._plan, self._action, self._who = database, plan, action, who
-        self._look, self._heard = look, heard
+    def __init__(self, database: Database, plan: Plan, action: Action, who: str, around: Around) -> None:
+        self._database, self._plan, self._action, self._who, self._around = database, plan, action, who, around
         self._wave = plan.wave
         self._pace = Pace(plan.options.rate, time.monotonic())
         self._told = self._sent_at = self._held_at = time.monotonic()
@@ -97,7 +100,7 @@ class Applying:
         return state
 
     def _go_on(self, connection: Connection) -> None:
-        if self._hold(connection) is not State.APPLYING:
+        if self._hold(connection) is not State.APPLYING or self._around.leaves():
             raise PlanOver
 
     def _hold_on(self) -> None:
@@ -179,10 +182,10 @@ class Applying:
                 self._wave += 1
                 plans.at_wave(connection, self._plan.id, self._wave)
         if decision.turn is Turn.WAIT:
-            self._look()
+            self._around.look()
             time.sleep(LOOK_EVERY)
 
     def _tell(self) -> None:
         if time.monotonic() - self._told >= 1:
             self._told = time.monotonic()
-            self._heard()
+            self._around.heard()

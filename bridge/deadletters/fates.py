@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 
 from bridge.errors import LedgerUnavailable
 from bridge.kafka import admin_client
@@ -28,18 +29,17 @@ class Fates:
     @classmethod
     @contextmanager
     def opened(cls, settings: Settings) -> Iterator["Fates"]:
-        """Those of the settings' Kafka and Redis.
+        """Those of the settings' Kafka and Redis, which are asked as the first is needed.
 
-        Raises:
-            KafkaUnavailable: Kafka does not say which cluster it is.
+        Every method then raises KafkaUnavailable too, where Kafka does not say which cluster it is.
         """
-        cluster = all_topics(admin_client(settings.kafka)).id
+        cluster = cache(lambda: all_topics(admin_client(settings.kafka)).id)
         known: dict[str, Ledger | None] = {}
         with ExitStack() as stack:
 
             def ledger_of(group: str) -> Ledger | None:
                 if group not in known:
-                    known[group] = Ledger.of(settings.of_group(group), cluster)
+                    known[group] = Ledger.of(settings.of_group(group), cluster())
                     if (made := known[group]) is not None:
                         stack.enter_context(closing(made))
                 return known[group]

@@ -5,8 +5,7 @@ waits follows, and the recorder does: two who find the same are one.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Final
 
 from bridge.deadletters.deducing import Deducing
@@ -36,22 +35,11 @@ _UNKNOWN: Final = "what became of it is not known: neither Redis nor Kafka says 
 
 
 class Outcomes:
-    """Follows what was sent back.
+    """Follows what was sent back."""
 
-    Parameters:
-        opened: opens the ledgers.
-        clock: seconds that only go forward.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        opened: Callable[[Settings], AbstractContextManager[Fates]] = Fates.opened,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._settings, self._database, self._opened, self._clock = settings, database, opened, clock
-        self._deduced_at = clock()
+    def __init__(self, settings: Settings, database: Database, fates: Fates) -> None:
+        self._settings, self._database, self._fates = settings, database, fates
+        self._deduced_at = time.monotonic()
 
     def look(self, plan_id: int | None = None) -> int:
         """Take in all that has ended since; return how many deliveries are still under way.
@@ -62,29 +50,28 @@ class Outcomes:
         Raises:
             DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing more is known.
         """
-        deduces = self._clock() - self._deduced_at >= DEDUCE_EVERY
-        with self._opened(self._settings) as fates:
-            left = self._letters(fates, plan_id, deduces) + self._others(fates, plan_id)
-            left += Ending(self._settings, self._database, fates).look(plan_id, deduces=deduces)
+        deduces = time.monotonic() - self._deduced_at >= DEDUCE_EVERY
+        left = self._letters(plan_id, deduces) + self._others(plan_id)
+        left += Ending(self._settings, self._database, self._fates).look(plan_id, deduces=deduces)
         if deduces:
-            self._deduced_at = self._clock()
+            self._deduced_at = time.monotonic()
         return left
 
-    def _letters(self, fates: Fates, plan_id: int | None, deduces: bool) -> int:
+    def _letters(self, plan_id: int | None, deduces: bool) -> int:
         left, after = 0, (plan_id or 0, 0)
-        deducing = Deducing(self._settings, self._database, fates) if deduces else None
+        deducing = Deducing(self._settings, self._database, self._fates) if deduces else None
         while True:
             with self._database.reading() as connection:
                 page = contents.replaying(connection, after, PAGE, plan_id)
             if not page:
                 return left
             after = (page[-1].plan_id or 0, page[-1].id)
-            silent = self._told(fates, page)
+            silent = self._told(page)
             left += len(silent) - (self._deduce(deducing, silent) if deducing is not None else 0)
 
-    def _told(self, fates: Fates, page: Sequence[Standing]) -> list[Standing]:
+    def _told(self, page: Sequence[Standing]) -> list[Standing]:
         """Take in what the ledger tells; return the others."""
-        found = fates.of([letter.delivery for letter in page])
+        found = self._fates.of([letter.delivery for letter in page])
         for fate in ENDS:
             ids = [letter.id for letter, each in zip(page, found, strict=True) if each is fate]
             if ids:
@@ -111,13 +98,13 @@ class Outcomes:
             moved = statuses.move(connection, ids, Status.REPLAYING, status, at)
             items.ended(connection, moved, state, at, why)
 
-    def _others(self, fates: Fates, plan_id: int | None) -> int:
+    def _others(self, plan_id: int | None) -> int:
         """Deliveries that were no letters themselves; return how many are under way."""
         with self._database.reading() as connection:
             ids = [each for each in plans.to_all_handlers(connection) if plan_id in (None, each)]
-        return sum(self._others_of(fates, each) for each in ids)
+        return sum(self._others_of(each) for each in ids)
 
-    def _others_of(self, fates: Fates, plan_id: int) -> int:
+    def _others_of(self, plan_id: int) -> int:
         left = after = 0
         while True:
             with self._database.reading() as connection:
@@ -125,7 +112,7 @@ class Outcomes:
             if not page:
                 return left
             after = page[-1].position
-            found = fates.of([each.delivery for each in page])
+            found = self._fates.of([each.delivery for each in page])
             with self._database.writing() as connection:
                 left += self._end_others(connection, page, found)
 

@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Final
 
 from celery import Celery
 
 from bridge.deadletters import others
 from bridge.deadletters.acting import action
-from bridge.deadletters.applying import Applying, me
+from bridge.deadletters.applying import Applying, Around, me
 from bridge.deadletters.counting import Counting
+from bridge.deadletters.fates import Fates
 from bridge.deadletters.filters import Filter
 from bridge.deadletters.known import known_handlers
 from bridge.deadletters.letter import Status
@@ -19,7 +22,7 @@ from bridge.deadletters.plan import Options, Plan, State, What
 from bridge.deadletters.store import clock, items, plans, trail
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.matching import matching
-from bridge.errors import LedgerUnavailable, NoSuchPlan, PlanRefused, PlanTakenOver
+from bridge.errors import NoSuchPlan, PlanRefused, PlanTakenOver
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -123,22 +126,41 @@ class Plans:
 
         Raises:
             NoSuchPlan: there is none of that number.
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
         """
-        outcomes = Outcomes(self.settings, self.database)
-        while not (plan := self.one(id_)).is_over:
-            heard(plan)
-            rest(lambda: outcomes.look(id_))
-        return plan
+        with Fates.opened(self.settings) as fates:
+            outcomes = Outcomes(self.settings, self.database, fates)
+            while not (plan := self.one(id_)).is_over:
+                heard(plan)
+                _look(lambda: outcomes.look(id_), time.sleep)
+            return plan
 
-    def go_on(self) -> list[int]:
-        """Do what was approved, and what a process left that died; return which plans.
+    def go_on(self, stopping: Event) -> None:
+        """Do what was approved, and what a process left that died.
+
+        Parameters:
+            stopping: once it is set, what is under way is left to others.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: it is gone on with later.
         """
         with self.database.reading() as connection:
             left = plans.abandoned(connection)
-        return [id_ for id_ in left if self._take_up(id_, nobody)]
+        for id_ in left:
+            # Another process may be faster.
+            with suppress(PlanRefused):
+                self._take_up(id_, nobody, stopping.is_set)
+
+    def follow(self, stopping: Event) -> None:
+        """Take in how all that was sent back ends, until `stopping` is set.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+        """
+        with Fates.opened(self.settings) as fates:
+            outcomes = Outcomes(self.settings, self.database, fates)
+            while not stopping.is_set():
+                _look(outcomes.look, stopping.wait)
 
     def _begin(self, id_: int, by: str) -> None:
         with self.database.writing() as connection:
@@ -149,35 +171,31 @@ class Plans:
                 said = "applied" if plan.state is State.PLANNED else "gone on with"
                 trail.write(connection, clock.now(connection), by, "apply", f"plan {id_} {said}", plan_id=id_)
 
-    def _take_up(self, id_: int, heard: Heard) -> bool:
-        """Do a plan that is to be done, if nobody else does; whether this process did."""
+    def _take_up(self, id_: int, heard: Heard, leaves: Callable[[], bool] = lambda: False) -> None:
+        """Do a plan that is to be done, if nobody else does, until this process is to leave it."""
         who = me()
         with self.database.writing() as connection:
             if not plans.lease(connection, id_, who):
                 raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
         plan = self.one(id_)
-        outcomes = Outcomes(self.settings, self.database)
         try:
-            with action(self.app, self.settings, self.routes, self.database, plan) as doing:
-                look, told = (lambda: outcomes.look(id_)), (lambda: heard(self.one(id_)))
-                Applying(self.database, plan, doing, who, look, told).run()
+            with Fates.opened(self.settings) as fates:
+                outcomes = Outcomes(self.settings, self.database, fates)
+                around = Around(lambda: outcomes.look(id_), lambda: heard(self.one(id_)), leaves)
+                with action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
+                    Applying(self.database, plan, doing, who, around).run()
         except PlanTakenOver:
             raise PlanRefused(f"Plan {id_} was taken over: this process was away for too long.") from None
         finally:
             with self.database.writing() as connection:
                 plans.release(connection, id_, who)
-        return True
 
 
-def rest(look: Callable[[], object]) -> None:
+def _look(look: Callable[[], object], wait: Callable[[float], object]) -> None:
     """Look, and pause for longer than that took: many that are on their way must not take up a core."""
     began = time.monotonic()
-    try:
-        look()
-    except LedgerUnavailable:
-        # Redis is away for a while: nothing ends that would be known.
-        time.sleep(LOOK_EVERY)
-    time.sleep(max(LOOK_EVERY, REST * (time.monotonic() - began)))
+    look()
+    wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))
 
 
 def _one(connection: Connection, id_: int) -> Plan:

@@ -36,7 +36,11 @@ class Duty(NamedTuple):
 
 
 #: What the recorder does besides recording.
-DUTIES: Final[Sequence[Duty]] = (Duty("cleaning up", 3_600, clean_up),)
+DUTIES: Final[Sequence[Duty]] = (
+    Duty("cleaning up", 3_600, clean_up),
+    Duty("following what was sent back", 1.0, lambda desk, stopping: desk.plans.follow(stopping)),
+    Duty("going on with plans", 1.0, lambda desk, stopping: desk.plans.go_on(stopping)),
+)
 
 
 class Duties:
