@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Final
@@ -92,8 +91,9 @@ class Plans:
             NoSuchPlan, PlanRefused: there is none; or it is over, or another process does it.
             KafkaUnavailable, LedgerUnavailable: it is gone on with by `bridge deadletters record`, or by this again.
         """
-        self._begin(id_, by)
-        self._take_up(id_, heard)
+        who = me()
+        self._begin(id_, by, who)
+        self._do(id_, who, heard)
         return self.one(id_)
 
     def approve(self, id_: int, by: str) -> Plan:
@@ -147,9 +147,12 @@ class Plans:
         with self.database.reading() as connection:
             left = plans.abandoned(connection)
         for id_ in left:
-            # Another process may be faster.
-            with suppress(PlanRefused):
-                self._take_up(id_, nobody, stopping.is_set)
+            who = me()
+            with self.database.writing() as connection:
+                # Another process may be faster.
+                taken = plans.lease(connection, id_, who)
+            if taken:
+                self._do(id_, who, nobody, stopping.is_set)
 
     def follow(self, stopping: Event) -> None:
         """Take in how all that was sent back ends, until `stopping` is set.
@@ -162,21 +165,20 @@ class Plans:
             while not stopping.is_set():
                 _look(outcomes.look, stopping.wait)
 
-    def _begin(self, id_: int, by: str) -> None:
+    def _begin(self, id_: int, by: str, who: str | None = None) -> None:
+        """Have a plan applied, by this process if it says who it is."""
         with self.database.writing() as connection:
             plan = _one(connection, id_)
             if not plans.move(connection, id_, plans.TO_DO, State.APPLYING):
                 raise PlanRefused(f"Plan {id_} is {plan.state}: it cannot be applied again; make a new one.")
+            if who is not None and not plans.lease(connection, id_, who):
+                raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
             if plan.state is not State.APPLYING:
                 said = "applied" if plan.state is State.PLANNED else "gone on with"
                 trail.write(connection, clock.now(connection), by, "apply", f"plan {id_} {said}", plan_id=id_)
 
-    def _take_up(self, id_: int, heard: Heard, leaves: Callable[[], bool] = lambda: False) -> None:
-        """Do a plan that is to be done, if nobody else does, until this process is to leave it."""
-        who = me()
-        with self.database.writing() as connection:
-            if not plans.lease(connection, id_, who):
-                raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
+    def _do(self, id_: int, who: str, heard: Heard, leaves: Callable[[], bool] = lambda: False) -> None:
+        """Do a plan of which this process has the lease, until it is to leave it."""
         plan = self.one(id_)
         try:
             with Fates.opened(self.settings) as fates:
