@@ -1,6 +1,8 @@
 """A walk through the desk as a user takes it: letters are recorded, listed, understood, mended and sent back."""
 
 import json
+import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,8 @@ from typing import Any
 import pytest
 
 from bridge.cli.answers import OK
-from bridge.cli.deadletters.carrying import BAD
-from tests.processes import Process, Stack
+from bridge.cli.deadletters.carrying import BAD, INTERRUPTED
+from tests.processes import Process, Stack, eventually
 from tests.promises import choose
 
 
@@ -74,3 +76,32 @@ def test_letters_are_recorded_understood_mended_and_sent_back(stack: Stack, desk
     assert [each["id"] for each in desk.given("plans")] == [ended["plan"], stopped["plan"]]
     assert "died: " in desk.run("show", found[-1]["id"])
     assert recorder.terminate() == 0
+
+
+def test_ctrl_c_in_a_replay_says_what_was_sent_and_how_to_go_on(stack: Stack, desk: Desk, tmp_path: Path):
+    mended = tmp_path / "mended"
+    choose(stack, {"odd": {"commit": "completion"}})
+    stack.make_topics("odd")
+    stack.worker(wait=False)
+    stack.bridge()
+    stack.produce("odd", *[{"odd": {"mend": str(mended)}}] * 6)
+    stack.dead("odd", 6)
+    desk.run("record", "--once")
+    mended.touch()
+
+    command = (sys.executable, "-m", "bridge", "deadletters", "replay", "--yes", "--rate", "0.5", "--wait")
+    replay = stack.start("command", *command)
+    eventually(lambda: len(stack.done("odd")) >= 1, 30, "the first is done")
+    replay.signal(signal.SIGINT)
+    assert replay.ends(20) == INTERRUPTED
+    said = re.search(r"interrupted: (\d) of 6 were sent, and go their way; (\d) were not\.", replay.text)
+    assert said is not None, replay.text
+    assert int(said[1]) + int(said[2]) == 6
+    assert "go on: bridge deadletters plans apply 1" in replay.text
+    assert "Traceback" not in replay.text
+    assert desk.given("plans")[0]["state"] == "stopped"
+
+    ended = desk.given("plans", "apply", 1, "--yes", "--wait")
+    assert ended["outcomes"] == {"done": 6}
+    # Each was sent once, before or after.
+    assert len(stack.done("odd")) == 6
