@@ -6,7 +6,7 @@ Both databases are given words, and never text to cut by rules of their own: so 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bridge.records.message import Header, Headers
@@ -20,20 +20,20 @@ LOOKED_AT: Final = 2_048
 _WORD: Final = re.compile(r"\w+")
 
 
-def words(text: str) -> Iterator[str]:
+def words(text: str) -> list[str]:
     """The words of a text, as they are compared: without case, each cut to `LONGEST` characters."""
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-    return (found.group()[:LONGEST] for found in _WORD.finditer(plain))
+    return [found if len(found) <= LONGEST else found[:LONGEST] for found in _WORD.findall(plain)]
 
 
 def of(error_message: str, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:
     """The words by which a letter is found, each once, at most `MOST`: its headers' marks first, its value's last."""
     found: dict[str, None] = {}
-    for word in _all(error_message, key, headers, value):
-        found[word] = None
+    for some in _all(error_message, key, headers, value):
+        found.update(dict.fromkeys(some))
         if len(found) >= MOST:
             break
-    return tuple(found)
+    return tuple(found)[:MOST]
 
 
 def mark(header: Header) -> str:
@@ -44,15 +44,15 @@ def mark(header: Header) -> str:
     return f"§{made.hexdigest()}"
 
 
-def _all(error_message: str, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[str]:
+def _all(error_message: str, key: bytes | None, headers: Headers, value: bytes | None) -> Iterator[Iterable[str]]:
     # What a filter of headers goes by must not be crowded out by a long message.
-    yield from map(mark, headers)
-    yield from words(_text(key))
-    yield from words(error_message)
+    yield map(mark, headers)
+    yield words(_text(key))
+    yield words(error_message)
     for name, said in headers:
-        yield from words(name)
-        yield from words(_text(said))
-    yield from words(_text(value))
+        yield words(name)
+        yield words(_text(said))
+    yield words(_text(value))
 
 
 def _text(data: bytes | None) -> str:

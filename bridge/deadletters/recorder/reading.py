@@ -1,9 +1,11 @@
 """A record of a dead-letter topic, read: ours or somebody else's, fit for a database whatever it holds."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 from bridge.deadletters.letter import Group, Identity, Kind, Letter
 from bridge.deadletters.place import place
+from bridge.deadletters.tracebacks import without_message
 from bridge.kafka import Record, headers_of
 from bridge.records import foreign
 from bridge.records.attempts import Attempts
@@ -90,14 +92,21 @@ def _theirs(record: Record, found: foreign.Foreign, topic_id: str, now: int) -> 
     )
 
 
+@lru_cache(maxsize=256)
+def _place(traceback: str, handler: str) -> str:
+    """Letters of one fault have the same traceback, but for its message."""
+    return storable(place(traceback, handler), LONGEST_NAME)
+
+
 def _letter(record: Record, identity: Identity, origin: str, found: Any, **other: Any) -> Letter:
     """What ours and theirs say in the same words."""
     traceback = storable(found.error_traceback, MAX_TRACEBACK)
+    message = storable(found.error_message, MAX_MESSAGE)
     handler, error_class = _name(identity.handler), storable(found.error_class, MAX_CLASS)
     return Letter(
         identity=identity,
         kind=Kind(
-            group=Group(handler, error_class, storable(place(traceback, handler), LONGEST_NAME)),
+            group=Group(handler, error_class, _place(without_message(traceback, message), handler)),
             topic=_name(identity.topic),
             origin=origin,
             consumer_group=_name(identity.consumer_group),
@@ -106,7 +115,7 @@ def _letter(record: Record, identity: Identity, origin: str, found: Any, **other
         ),
         key=record.key(),
         value=record.value(),
-        error_message=storable(found.error_message, MAX_MESSAGE),
+        error_message=message,
         traceback=traceback,
         topic=str(record.topic()),
         partition=record.partition() or 0,

@@ -10,7 +10,7 @@ from bridge.deadletters import words
 from bridge.deadletters.deaths import Known, News, news
 from bridge.deadletters.letter import Letter, Status, key_digest, packed
 from bridge.deadletters.plan import ItemState
-from bridge.deadletters.store import items, searching, tallies, times
+from bridge.deadletters.store import bulk, items, searching, tallies, times
 from bridge.deadletters.store.ids import AT_ONCE, Ids
 from bridge.deadletters.store.schema import failures, letters
 from bridge.deadletters.tracebacks import without_message
@@ -21,7 +21,6 @@ _READ: Final = (
     *(letters.c.failed_at, letters.c.error_message, letters.c.traceback_id, letters.c.runs, letters.c.letter_topic),
     *(letters.c.letter_partition, letters.c.letter_offset, letters.c.failures, letters.c.plan_id),
 )
-_ADD: Final = insert(letters)
 _ADD_FAILURE: Final = insert(failures)
 _COUNT: Final = (
     update(letters).where(letters.c.id == bindparam("of")).values(occurrences=letters.c.occurrences + bindparam("more"))
@@ -57,7 +56,7 @@ class Recording:
         told = {each: _news(rows.get(each), letter) for each, letter in found.items()}
         deaths = {each: found[each] for each, what in told.items() if what in (News.NEW, News.AGAIN)}
         written = dict(zip(deaths, self._rows(deaths), strict=True))
-        self._add([row for each, row in written.items() if told[each] is News.NEW])
+        bulk.add(self._connection, letters, [row for each, row in written.items() if told[each] is News.NEW])
         self._add_again([(rows[each], row) for each, row in written.items() if told[each] is News.AGAIN])
         self._index(deaths)
         again = sorted(rows[each]["id"] for each, what in told.items() if what is News.DUPLICATE)
@@ -81,10 +80,6 @@ class Recording:
         self._hours[kind_id, failed_at // times.HOUR] += 1
         first, last = self._seen.get(group_id, (failed_at, failed_at))
         self._seen[group_id] = (min(first, failed_at), max(last, failed_at))
-
-    def _add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows:
-            self._connection.execute(_ADD, list(rows))
 
     def _add_again(self, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
         """These died again: what was known of the last time goes to the history, and they are open."""
