@@ -15,7 +15,7 @@ from rich.text import Text
 from bridge.demo.board import PARKED, RETRYING, WAITING, Board
 from bridge.demo.orders import HANDLERS, HANDLERS_MODULE, KINDS, TOPIC, Order, stream
 from bridge.demo.screen import Screen, table
-from bridge.demo.stack import STOP_SIGNALS, Stack
+from bridge.demo.stack import DESK, STOP_SIGNALS, Stack
 from bridge.demo.watch import Watch
 from bridge.errors import EmbeddedServerFailed
 from bridge.kafka import KafkaError, Producer, Record, producer_client
@@ -93,7 +93,7 @@ class Demo:
             watch = Watch(self._board, stack.bootstrap_servers, stack.redis_url, stack.worker_port)
             entered.enter_context(watch)
             stack.start_processes()
-            hint = f"Logs: {stack.logs}" + ("" if self._once else "   Ctrl-C ends it")
+            hint = f"Logs: {stack.logs}" if self._once else _hint(stack)
             screen = entered.enter_context(Screen(self._board, self._console, self._title, hint))
             fault = self._loop(watch, screen)
         if rows := self._board.rows(kind.name for kind in KINDS):
@@ -158,3 +158,10 @@ class Demo:
 
         self._unacknowledged += 1
         self._producer.produce(TOPIC, order.value, order.key, headers={"source": b"web-shop"}, on_delivery=acknowledged)
+
+
+def _hint(stack: Stack) -> str:
+    """What who looks on can do: what matters first, for a narrow terminal cuts the end."""
+    if not DESK:
+        return f"Logs: {stack.logs}   Ctrl-C ends it"
+    return f"Ctrl-C ends it   Dead letters: {stack.desk} groups   Logs beside it"

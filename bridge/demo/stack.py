@@ -1,6 +1,7 @@
 """The demo's servers and processes: an embedded Kafka and Redis, a Celery worker, a bridge."""
 
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +27,8 @@ STOP_WITHIN: Final = 8.0
 #: The settings of the demo's processes: waits that are long elsewhere go through retry topics here, to be seen.
 SETTINGS: Final = "kafka_park_after = 2\nkafka_retry_tiers = (2,)\n"
 SETTINGS_MODULE: Final = "bridge_demo_settings"
+#: Whether the dead-letter desk is installed: the extra `deadletters`.
+DESK: Final = all(find_spec(library) is not None for library in ("sqlalchemy", "alembic", "jsonpatch"))
 #: What asks the demo to stop.
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Settings of the shell that are meant for a real bridge, and would turn the demo's against a real Kafka.
@@ -58,6 +62,11 @@ class Stack:
         self.worker_port = _free_port()
         self._logs_wanted = False
         self.logs = Path()
+
+    @property
+    def desk(self) -> Path:
+        """A command that runs `bridge deadletters` on what the demo records, where the desk is installed (`DESK`)."""
+        return self.logs / "desk"
 
     @property
     def bootstrap_servers(self) -> str:
@@ -94,7 +103,9 @@ class Stack:
         """Start a worker and a bridge, as a user does, but for the addresses."""
         worker = f"celery -A tasks worker --concurrency {CONCURRENCY} --task-events --loglevel INFO"
         self._start("worker", worker)
-        self._start("bridge", "bridge")
+        self._start("bridge", "bridge run --record" if DESK else "bridge")
+        if DESK:
+            self._write_desk()
 
     def ended(self) -> str | None:
         """The name of a process that has ended by itself, which none should."""
@@ -126,16 +137,26 @@ class Stack:
                 start_new_session=True,
             )
 
+    def _write_desk(self) -> None:
+        """A command for the desk of this demo: `bridge deadletters`, with the demo's addresses."""
+        said = [f"{name}={shlex.quote(value)}" for name, value in self._settings().items()]
+        command = shlex.join([sys.executable, "-m", "bridge", "deadletters"])
+        self.desk.write_text(f'#!/bin/sh\ncd {shlex.quote(str(self.logs))}\nexec env {" ".join(said)} {command} "$@"\n')
+        self.desk.chmod(0o700)
+
     def _environment(self) -> Mapping[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+        return {**inherited, **self._settings()}
+
+    def _settings(self) -> dict[str, str]:
         return {
-            **inherited,
             **_import_path(),
             "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "CELERY_BROKER_URL": self.redis_url,
             "HANDLERS": HANDLERS_MODULE,
             "CELERY_CONFIG_MODULE": SETTINGS_MODULE,
             "BRIDGE_HTTP_PORT": "0",
+            "DEADLETTERS_DATABASE_URL": f"sqlite:///{self.logs}/deadletters.db",
             "WORKER_METRICS_PORT": str(self.worker_port),
             "PYTHONUNBUFFERED": "1",
             # What a killed worker leaves goes with the logs.

@@ -47,9 +47,8 @@ def printed(print_to: Callable[[Console], None], width: int = 80) -> list[str]:
 def test_a_letter_is_two_lines_that_fit_80_columns():
     lines = printed(lambda console: tables.letters(console, [LETTER]))
     assert lines[2:] == [
-        "23017   2027-01-15 08:00   orders-3-1234, key 4711   orders.bank.BankError: the",
-        "        open               orders.handlers.charge    bank said no",
-        "                                                     exhausted",
+        "23017   2027-01-15 08:00   orders-3-1234, key 4711   BankError: the bank said no",
+        "        open               orders.handlers.charge    exhausted",
     ]
 
 

@@ -63,7 +63,7 @@ def _delivery(each: Listed) -> str:
 def _error(each: Listed) -> str:
     again = f", for the {_ordinal(each.failures)} time" if each.failures > 1 else ""
     why = f"{each.reason}{again}"
-    said = f"{each.error_class}: {each.error_message}".rstrip(": ")
+    said = f"{last_part(each.error_class)}: {each.error_message}".rstrip(": ")
     return f"{cell(cut(said, ERROR))}\n[dim]{cell(why)}[/]"
 
 
@@ -83,7 +83,7 @@ def groups(console: Console, found: Iterable["Grouped"]) -> None:
 
 def _group(each: "Grouped") -> str:
     where = f" in {each.place}" if each.place else ""
-    said = [each.handler or ", ".join(each.topics), (each.error_class or ", ".join(each.reasons)) + where]
+    said = [each.handler or ", ".join(each.topics), (last_part(each.error_class) or ", ".join(each.reasons)) + where]
     if any(each.versions):
         said.append(f"versions {', '.join(filter(None, each.versions))}")
     if each.fixed_in:
@@ -95,7 +95,12 @@ def _group(each: "Grouped") -> str:
 def _lately(each: "Grouped") -> str:
     if each.growth is not None:
         return f"[red]grows since {clock(each.growth.since)[-5:]}[/]"
-    return f"{each.rate.day:,.1f} an hour" if each.rate.day else ""
+    return f"{round(24 * each.rate.day):,} in 24 hours" if each.rate.day else ""
+
+
+def last_part(error_class: str) -> str:
+    """A class without its module, as `--exception` takes it too; `show` says all of it."""
+    return error_class.rpartition(".")[2]
 
 
 def stats(console: Console, found: "Stats") -> None:
