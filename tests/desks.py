@@ -1,7 +1,8 @@
 """The desk of a stack, in the test's own process, and dead letters recorded as the recorder records them."""
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from celery import Celery
@@ -14,14 +15,14 @@ from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording
 from bridge.handlers import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
-from tests.processes import Stack, eventually
+from tests.processes import Process, Stack, eventually
 
 #: Which topic a handler of tests/handlers/fates.py has, where that has not its name.
 OF = {"odd_too": "odd", **{f"tests.handlers.fates.{name}": "steps" for name in ("first", "second", "third")}}
 
 
 @contextmanager
-def desk(stack: Stack, *handlers: str, **topics: dict[str, object]) -> Iterator[Desk]:
+def desk(stack: Stack, *handlers: str, **topics: Mapping[str, object]) -> Iterator[Desk]:
     """The desk of a stack, with these handlers of tests/handlers/fates.py.
 
     Parameters:
@@ -47,6 +48,13 @@ def record(stack: Stack, here: Desk, topic: str, count: int) -> None:
     with here.database.writing() as connection:
         letters = [read(each, "", now) for each in found]
         Recording(connection, Ids(), now, here.settings.file.kafka_deadletters_largest_value).record(letters)
+
+
+def recorder(stack: Stack, *words: str) -> Process:
+    """`python -m bridge deadletters record`."""
+    stack.environ.setdefault("DEADLETTERS_DATABASE_URL", f"sqlite:///{stack.folder}/letters.db")
+    started: Process = stack.start("recorder", sys.executable, "-m", "bridge", "deadletters", "record", *words)
+    return started
 
 
 def replay(here: Desk, asked: Filter | None = None, **options: object) -> Plan:

@@ -1,5 +1,6 @@
 """The desk's plans: made, approved, applied, stopped, waited for."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,9 +22,19 @@ from bridge.deadletters.plan import Options, Plan, State, What
 from bridge.deadletters.store import clock, items, plans, trail
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.matching import matching
-from bridge.errors import NoSuchPlan, PlanRefused, PlanTakenOver
+from bridge.errors import (
+    BridgeError,
+    DeskUnavailable,
+    KafkaUnavailable,
+    LedgerUnavailable,
+    NoSuchPlan,
+    PlanRefused,
+    PlanTakenOver,
+)
 from bridge.handlers import Routes
 from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 #: Is told how a plan stands, about once a second.
 Heard = Callable[[Plan], None]
@@ -152,7 +163,12 @@ class Plans:
                 # Another process may be faster.
                 taken = plans.lease(connection, id_, who)
             if taken:
-                self._do(id_, who, nobody, stopping.is_set)
+                try:
+                    self._do(id_, who, nobody, stopping.is_set)
+                except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
+                    raise
+                except BridgeError as error:
+                    logger.error("plan %d: %s", id_, error)
 
     def follow(self, stopping: Event) -> None:
         """Take in how all that was sent back ends, until `stopping` is set.
@@ -188,6 +204,12 @@ class Plans:
                     Applying(self.database, plan, doing, who, around).run()
         except PlanTakenOver:
             raise PlanRefused(f"Plan {id_} was taken over: this process was away for too long.") from None
+        except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
+            raise
+        except BridgeError as error:
+            with self.database.writing() as connection:
+                plans.move(connection, id_, [State.APPLYING], State.FAILED, str(error))
+            raise
         finally:
             with self.database.writing() as connection:
                 plans.release(connection, id_, who)

@@ -1,15 +1,19 @@
 """Letters go back by a plan: to the handler that failed and to no other, each once; and how they end is known."""
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters.plan import State
+from bridge.deadletters.plan import ItemState, State
+from bridge.deadletters.store import trail
 from bridge.deadletters.store.schema import letters
-from tests.desks import desk, record, replay
-from tests.processes import Stack
-from tests.promises import all_settled, choose
+from tests.desks import desk, record, recorder, replay
+from tests.processes import Stack, eventually
+from tests.promises import all_settled, choose, twice
 
 COMPLETION: dict[str, Any] = {"commit": "completion"}
 
@@ -21,11 +25,17 @@ def statuses(here: Any) -> dict[str, int]:
         return {row[0]: row[1] for row in rows}
 
 
-def start(stack: Stack, *topics: str, **settings: Any) -> None:
-    choose(stack, dict.fromkeys(topics, COMPLETION), **settings)
+def start(stack: Stack, *topics: str, settings: dict[str, Any] | None = None, **chosen: Any) -> None:
+    """A bridge and a worker, with these topics."""
+    choose(stack, {name: chosen.get(name, COMPLETION) for name in topics}, **(settings or {}))
     stack.make_topics(*topics)
     stack.worker(wait=False)
     stack.bridge()
+
+
+def count(here: Any, table: Any) -> int:
+    with here.database.reading() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
 def test_a_letter_goes_to_the_handler_that_failed_alone_and_is_resolved(stack: Stack, tmp_path: Path):
@@ -46,3 +56,145 @@ def test_a_letter_goes_to_the_handler_that_failed_alone_and_is_resolved(stack: S
     all_settled(stack, "odd", done=6, letters=1)
     runs = [(run.handler, run.outcome) for run in stack.runs(coordinates=dead)]
     assert sorted(runs) == [("odd", "begun")] * 2 + [("odd", "done"), ("odd_too", "begun"), ("odd_too", "done")]
+
+
+def test_one_that_dies_again_is_open_again_with_both_failures_and_the_next_plan_says_so(stack: Stack):
+    start(stack, "odd")
+    stack.produce("odd", {"odd": {"dead": True}}, key=b"k")
+    recorder(stack)
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        eventually(lambda: count(here, letters) == 1, 30)
+        plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
+        assert plan.outcomes == {"dead": 1}
+        assert not plan.is_good
+        assert statuses(here) == {"open": 1}
+        shown = here.letters.one(1)
+        assert [each.plan for each in shown.history][:1] == [plan.id]
+        again = replay(here)
+        assert again.counts.replayed == {"1": 1}
+        assert any("died again after a replay" in warning for warning in again.counts.warnings)
+
+
+def test_of_two_operators_who_replay_the_same_letters_at_once_each_letter_is_sent_by_one(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "many")
+    stack.produce("many", *({"mend": str(mended), "id": number} for number in range(100)))
+    with desk(stack, "many", many=COMPLETION) as here:
+        record(stack, here, "many", 100)
+        mended.touch()
+        made = [replay(here, rate=400.0), replay(here, rate=400.0)]
+        threads = [threading.Thread(target=here.plans.apply, args=(plan.id, "ann")) for plan in made]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ended = [here.plans.wait(plan.id) for plan in made]
+        assert [plan.state for plan in ended] == [State.DONE] * 2
+        assert sum(plan.outcomes.get("done", 0) for plan in ended) == 100
+        assert sum(plan.outcomes.get("skipped", 0) for plan in ended) == 100
+        assert statuses(here) == {"resolved": 100}
+    assert len(stack.records("many.replay")) == 100
+    assert twice(stack, "many") == {}
+
+
+def test_one_that_is_stopped_leaves_the_rest_as_it_is_and_goes_on_where_it_was(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "many")
+    stack.produce("many", *({"mend": str(mended), "id": number} for number in range(60)))
+    with desk(stack, "many", many=COMPLETION) as here:
+        record(stack, here, "many", 60)
+        mended.touch()
+        plan = replay(here, rate=10.0)
+        thread = threading.Thread(target=here.plans.apply, args=(plan.id, "ann"))
+        thread.start()
+        eventually(lambda: here.plans.one(plan.id).count(ItemState.SENT, ItemState.DONE) >= 5, 20)
+        stopped = time.monotonic()
+        here.plans.stop(plan.id, "bob", "the bank asked")
+        thread.join(5)
+        assert time.monotonic() - stopped < 2
+        plan = here.plans.wait(plan.id)
+        assert (plan.state, plan.stopped) == (State.STOPPED, "stopped by bob: the bank asked")
+        assert plan.outcomes["waiting"] > 30
+        assert statuses(here) == {"resolved": plan.outcomes["done"], "open": plan.outcomes["waiting"]}
+        with here.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE plans SET options = '{}'")
+        plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
+        assert plan.outcomes == {"done": 60}
+        with here.database.reading() as connection:
+            told = [(each.by, each.what) for each in trail.of(connection, plan_id=plan.id)]
+        assert told == [("ann", "replay"), ("ann", "apply"), ("bob", "stop"), ("ann", "apply")]
+    assert len(stack.records("many.replay")) == 60
+
+
+def test_a_canary_whose_first_waves_end_badly_leaves_the_others_untouched(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "many")
+    bad = ({"dead": number == 4, "mend": str(mended), "id": number} for number in range(50))
+    stack.produce("many", *bad)
+    recorder(stack)
+    with desk(stack, "many", many=COMPLETION) as here:
+        eventually(lambda: count(here, letters) == 50, 30)
+        mended.touch()
+        plan = here.plans.apply(replay(here, canary=True).id, "ann")
+        assert (plan.state, plan.wave) == (State.STOPPED, 1)
+        assert plan.stopped == "canary: of 5 of wave 2, 1 died again"
+        assert plan.outcomes == {"done": 5, "dead": 1, "waiting": 44}
+        assert statuses(here) == {"resolved": 5, "open": 45}
+    assert len(stack.records("many.replay")) == 6
+
+
+def test_a_canary_whose_waves_end_well_sends_all(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "many")
+    stack.produce("many", *({"mend": str(mended), "id": number} for number in range(40)))
+    with desk(stack, "many", many=COMPLETION) as here:
+        record(stack, here, "many", 40)
+        mended.touch()
+        plan = here.plans.wait(here.plans.apply(replay(here, canary=True).id, "ann").id)
+        assert (plan.state, plan.wave, plan.outcomes) == (State.DONE, 3, {"done": 40})
+
+
+def test_what_was_approved_is_done_in_the_background_by_the_recorder(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "many")
+    stack.produce("many", *({"mend": str(mended), "id": number} for number in range(5)))
+    recorder(stack)
+    with desk(stack, "many", many=COMPLETION) as here:
+        eventually(lambda: count(here, letters) == 5, 30)
+        mended.touch()
+        plan = replay(here)
+        here.plans.approve(plan.id, "ann")
+        eventually(lambda: here.plans.one(plan.id).outcomes == {"done": 5}, 20)
+        assert here.plans.one(plan.id).state is State.DONE
+
+
+@pytest.mark.parametrize("commit", ["completion", "handoff"])
+def test_while_redis_is_wiped_nothing_is_lost_and_the_outcomes_are_known_or_said_unknown(
+    stack: Stack, tmp_path: Path, commit: str
+):
+    mended, held = tmp_path / "mended", tmp_path / "held"
+    chosen = {"commit": commit}
+    start(stack, "many", settings={"kafka_stuck_after": 5}, many=chosen)
+    stack.produce("many", *({"mend": str(mended), "hold": str(held), "id": number} for number in range(10)))
+    held.touch()
+    recorder(stack)
+    with desk(stack, "many", many=chosen) as here:
+        here.settings.file.__dict__["kafka_stuck_after"] = 5.0
+        eventually(lambda: count(here, letters) == 10, 30)
+        held.unlink()
+        mended.touch()
+        plan = here.plans.apply(replay(here).id, "ann")
+        eventually(lambda: [run for run in stack.runs("many") if run.outcome == "begun"][10:], 20, "one is begun")
+        with stack.redis() as client:
+            client.flushdb()
+        held.touch()
+        plan = here.plans.wait(plan.id)
+        assert plan.count(ItemState.DONE, ItemState.UNKNOWN) == 10
+        assert statuses(here) == {
+            name: number
+            for name, number in (("resolved", plan.count(ItemState.DONE)), ("open", plan.count(ItemState.UNKNOWN)))
+            if number
+        }
+        if commit == "completion":
+            assert plan.outcomes == {"done": 10}
+            assert len(set(stack.done("many"))) == 10

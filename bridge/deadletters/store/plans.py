@@ -14,7 +14,7 @@ from bridge.deadletters.store.schema import plans
 #: it begins early in this time, so that Kafka has answered or given it up before another may look for it.
 LEASE: Final = 30_000
 #: The states of a plan that can be done, or gone on with.
-TO_DO: Final = (State.PLANNED, State.APPLYING, State.STOPPED)
+TO_DO: Final = (State.PLANNED, State.APPLYING, State.STOPPED, State.FAILED)
 
 
 def add(

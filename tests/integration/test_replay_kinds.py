@@ -1,0 +1,134 @@
+"""Replays of letters of ordered topics and sequences, for all handlers, and of other programs."""
+
+import json
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.plan import Options, State, What
+from bridge.deadletters.store.schema import letters
+from tests.desks import desk, record, recorder, replay
+from tests.integration.test_replay import COMPLETION, count, start, statuses
+from tests.processes import Stack, eventually
+from tests.promises import all_settled
+
+KEYED = {"commit": "completion", "order": "key"}
+STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
+
+
+def test_letters_of_a_key_are_sent_in_the_order_in_which_they_were_produced(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "keyed", keyed=KEYED)
+    stack.produce("keyed", *({"mend": str(mended), "id": number} for number in range(10)), key=b"k")
+    with desk(stack, "keyed", keyed=KEYED) as here:
+        record(stack, here, "keyed", 10)
+        mended.touch()
+        plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
+        assert plan.outcomes == {"done": 10}
+    sent = [json.loads(each.value() or b"")["id"] for each in stack.records("keyed.replay")]
+    assert sent == list(range(10))
+
+
+def test_what_is_discarded_lets_its_key_go_on_and_is_not_run_when_it_is_sent_back_all_the_same(stack: Stack):
+    start(stack, "keyed", keyed=KEYED)
+    (dead, *others) = stack.produce("keyed", {"dead": True}, 1, 2, key=b"k")
+    with desk(stack, "keyed", keyed=KEYED) as here:
+        record(stack, here, "keyed", 1)
+        earlier = replay(here)
+        plan = here.plans.make(What.DISCARD, Filter(), Options(), "ann", "a test order")
+        assert here.plans.apply(plan.id, "ann").outcomes == {"discarded": 1}
+        assert statuses(here) == {"discarded": 1}
+        assert here.plans.apply(earlier.id, "bob").outcomes == {"skipped": 1}
+        more = stack.produce("keyed", 3, key=b"k")
+        eventually(lambda: {*others, *more} <= set(stack.done("keyed")), 20)
+    assert dead not in stack.done("keyed")
+
+
+def test_in_a_sequence_it_goes_on_from_there(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    chosen = {"commit": "completion", "order": "key", "sequence": STEPS}
+    start(stack, "steps", steps=chosen)
+    (dead, other) = stack.produce("steps", {"second": {"mend": str(mended)}}, 1, key=b"k")
+    with desk(stack, *STEPS, steps=chosen) as here:
+        record(stack, here, "steps", 1)
+        mended.touch()
+        plan = here.plans.wait(here.plans.apply(replay(here, all_handlers=True).id, "ann").id)
+        assert plan.outcomes == {"done": 1}
+        eventually(lambda: {dead, other} <= set(stack.done("third")), 20)
+    all_settled(stack, "steps", done=6, letters=1)
+
+
+def test_for_all_handlers_what_is_done_is_not_run_again(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "odd")
+    (dead,) = stack.produce("odd", {"odd": {"mend": str(mended)}}, key=b"k")
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        record(stack, here, "odd", 1)
+        mended.touch()
+        plan = replay(here, all_handlers=True)
+        assert plan.outcomes == {"waiting": 2}
+        plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
+        assert plan.outcomes == {"done": 1, "skipped": 1}
+    assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
+
+
+def test_for_all_handlers_one_that_has_a_letter_too_is_sent_once(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "odd")
+    stack.produce("odd", {"mend": str(mended)}, key=b"k")
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        record(stack, here, "odd", 2)
+        mended.touch()
+        plan = replay(here, Filter(handlers=("odd",)), all_handlers=True)
+        assert plan.outcomes == {"waiting": 2}
+        plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
+        assert plan.outcomes == {"done": 2}
+        assert statuses(here) == {"resolved": 2}
+    all_settled(stack, "odd", done=2, letters=2)
+
+
+def test_a_letter_of_a_handler_that_nobody_knows_is_skipped(stack: Stack):
+    start(stack, "odd")
+    stack.produce("odd", {"odd": {"dead": True}}, key=b"k")
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        record(stack, here, "odd", 1)
+    for process in stack._processes:
+        process.kill()
+    with stack.redis() as client:
+        client.flushdb()
+    with desk(stack, "odd_too", odd=COMPLETION) as here:
+        plan = replay(here)
+        assert plan.counts.unknown_handlers == {"odd": 1}
+        assert here.plans.apply(plan.id, "ann").outcomes == {"skipped": 1}
+        assert statuses(here) == {"open": 1}
+
+
+def test_letters_of_other_programs_go_to_their_topic_with_a_warning_of_who_reads_it(stack: Stack):
+    start(stack, "many")
+    stack.make_topics("theirs", "theirs-dlt")
+    headers = [
+        ("kafka_dlt-original-topic", stack.topic("theirs").encode()),
+        ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
+        ("kafka_dlt-original-offset", (7).to_bytes(8, "big")),
+        ("kafka_dlt-original-consumer-group", b"shop"),
+        ("kafka_dlt-exception-fqcn", b"java.lang.IllegalStateException"),
+        ("trace", b"1"),
+    ]
+    (place,) = stack.produce("theirs-dlt", {"id": 7}, key=b"k", headers=headers)
+    stack.produce("theirs", {"id": 1})
+    with stack._reader(f"{stack.prefix}.shop") as reader:
+        reader.commit(offsets=[TopicPartition(stack.topic("theirs"), 0, 1)], asynchronous=False)
+    started = recorder(stack, "--topics", stack.topic("theirs-dlt"))
+    with desk(stack, "many", many=COMPLETION) as here:
+        eventually(lambda: count(here, letters) == 1, 30)
+        plan = replay(here)
+        assert plan.counts.foreign == 1
+        assert f"{stack.prefix}.shop" in " ".join(plan.counts.warnings)
+        plan = here.plans.apply(plan.id, "ann")
+        assert (plan.state, plan.outcomes) == (State.DONE, {"done": 1})
+        assert statuses(here) == {"resolved": 1}
+    assert started.exit_code is None
+    (_, back) = stack.records("theirs")
+    assert (back.key(), json.loads(back.value() or b"")) == (b"k", {"id": 7})
+    assert back.headers() == [("trace", b"1"), ("dead_letter", place.encode())]
