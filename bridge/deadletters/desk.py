@@ -11,6 +11,7 @@ from bridge.deadletters.copies import Copies
 from bridge.deadletters.groups import Groups
 from bridge.deadletters.letters import Letters
 from bridge.deadletters.mending import Mending
+from bridge.deadletters.notes import Notes
 from bridge.deadletters.plans import Plans
 from bridge.deadletters.redrive import Redrive
 from bridge.deadletters.simulations import Simulations
@@ -68,6 +69,11 @@ class Desk:
     def plans(self) -> Plans:
         """What is done with many letters at once: replayed, discarded, archived."""
         return Plans(self.app, self.settings, self.routes, self.database)
+
+    @property
+    def notes(self) -> Notes:
+        """What people say of them."""
+        return Notes(self.database)
 
     @property
     def transfers(self) -> Transfers:

@@ -10,6 +10,7 @@ from bridge.cli.deadletters.ending import archive, discard
 from bridge.cli.deadletters.exporting import export, import_letters
 from bridge.cli.deadletters.fixing import fixed
 from bridge.cli.deadletters.listing import groups, list_letters, stats
+from bridge.cli.deadletters.noting import note
 from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
 from bridge.cli.deadletters.replaying import replay
@@ -26,6 +27,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "edit": edit,
     "check": check,
     "discard": discard,
+    "note": note,
     "archive": archive,
     "fixed": fixed,
     "stats": stats,

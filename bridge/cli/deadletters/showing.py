@@ -49,6 +49,7 @@ def show(
     else:
         with opened(context) as desk:
             found = _with_value(desk, _in_database(desk, letter))
+            found = replace(found, trail=(*found.trail, *desk.notes.of_group(found.listed.group)))
             _print(desk.app, desk.settings, desk.routes, found, value, as_json)
 
 
