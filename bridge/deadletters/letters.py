@@ -130,6 +130,8 @@ def _failed(row: Any) -> Failed:
         where=_where(row),
         plan=row.plan_id,
         mended=row.value_size is not None,
+        value=None if row.value is None else bytes(row.value),
+        kept=row.value is not None or (row.value_size or -1) < 0,
     )
 
 

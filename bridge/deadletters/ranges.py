@@ -111,7 +111,7 @@ class Look:
             raise RedriveRefused(f"Topic {self._topic!r} has no partition {strange[0]}.")
         chosen = [extent for number, extent in self._extents.items() if not partitions or number in partitions]
         begins, ends = (offsets_at(self._settings, chosen, moment) for moment in (since, until))
-        if chosen and all(begins[number] > ends[number] for number in begins):
+        if any(begins[number] > ends[number] for number in begins) and sum(begins.values()) > sum(ends.values()):
             raise RedriveRefused(f"The range ends ({until}) before it begins ({since}).")
         spans = {number: (begin, max(begin, ends[number])) for number, begin in begins.items()}
         return Range(self._topic, spans, {number: self.logs[number] for number in spans})

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.action import Acted, Claimed, End, Taken
+from bridge.deadletters.canary import is_awaited
 from bridge.deadletters.ends import Ends
 from bridge.deadletters.plan import ItemState, Plan
 from bridge.deadletters.sending import Sending, target_of
@@ -136,22 +137,24 @@ class Redriving:
 
     def _publish(self, some: Sequence[tuple[Record, list[Redriven]]], sent: list[Sent], ends: dict[int, End]) -> None:
         jobs = [(record, each) for record, deliveries in some for each in deliveries]
-        answers = self._producer.place_all([self._letter(record, each.delivery) for record, each in jobs])
+        answers = self._producer.place_all([self._letter(record, each) for record, each in jobs])
         for (_, each), answer in zip(jobs, answers, strict=True):
             if isinstance(answer, Lies):
                 sent.append(self._sent(each.item, Spot(*answer)))
             elif isinstance(answer, NeverPublished):
                 ends[each.item.position] = End(ItemState.REFUSED, str(answer))
 
-    def _letter(self, record: Record, delivery: Origin) -> Letter:
+    def _letter(self, record: Record, redriven: Redriven) -> Letter:
         """What is written; it is numbered from the plan's first number on."""
         kind, timestamp = record.timestamp()
+        delivery = redriven.delivery
         headers = replayed(
             delivery,
             headers_of(record),
             timestamp=timestamp if kind else None,
             number=self._number - 1,
             again=self._again,
+            once=self._plan.options.canary and is_awaited(redriven.item.position, self._plan.size),
         )
         spot = self._ends.spot(self._target, delivery.partition)
         partition = -1 if spot is None else spot.partition

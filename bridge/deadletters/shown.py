@@ -118,6 +118,8 @@ class Failed:
         where: the record of the dead-letter topic that says so: `orders.dlq-3-17`.
         plan: that sent it back after that.
         mended: whether another value failed then than the one that failed next.
+        value: that one; `None` where it was none, a tombstone, or too large to be kept.
+        kept: whether `value` is all of it.
     """
 
     number: int
@@ -131,6 +133,8 @@ class Failed:
     where: str
     plan: int | None
     mended: bool
+    value: bytes | None = field(default=None, repr=False)
+    kept: bool = True
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
@@ -146,6 +150,7 @@ class Failed:
             "where": self.where,
             "plan": self.plan,
             "mended": self.mended,
+            "value": as_text(self.value),
         }
 
 

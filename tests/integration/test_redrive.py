@@ -1,11 +1,15 @@
 """A range of a source topic is sent again: what needs it, once, while the group's offsets stay where they are."""
 
+import re
+import signal
+import sys
+import time
 from typing import Any
 
 import pytest
 
-from tests.processes import Stack
-from tests.promises import all_settled, audit, json_of
+from tests.processes import Process, Stack, eventually
+from tests.promises import all_settled, audit, command, end, json_of
 
 CHARGE = "tests.handlers.mended.charge"
 NOTIFY = "tests.handlers.mended.notify"
@@ -54,3 +58,87 @@ def test_what_is_dead_is_sent_and_what_is_done_is_left_alone(shop: Stack):
     assert counts(shop, "notify") == dict.fromkeys(range(10), 1)
     assert shop.committed("orders") == committed
     assert audit(shop)["done"] == 20
+
+
+def test_with_again_what_is_done_runs_once_more_and_no_more(shop: Stack):
+    shop.worker()
+    found = redrive(shop, "--from", "earliest", "--handler", CHARGE, "--again", "--yes", "--wait")
+    assert found["outcomes"] == {"done": 10}
+    assert counts(shop, "charge") == {at: 1 if at in (3, 7) else 2 for at in range(10)}
+    assert counts(shop, "notify") == dict.fromkeys(range(10), 1)
+    # Asked for again, by another plan.
+    assert redrive(shop, "--from", "earliest", "--again", "--yes", "--wait")["outcomes"] == {"done": 20}
+    assert counts(shop, "charge") == {at: 2 if at in (3, 7) else 3 for at in range(10)}
+    assert audit(shop)["unaccounted"] == 0
+
+
+def test_a_range_is_of_partitions_offsets_and_keys(shop: Stack):
+    (place,) = shop.produce("orders", {"amount": 99}, key=b"k")
+    shop.worker()
+    eventually(lambda: 99 in counts(shop, "charge"), 20)
+    _, partition, offset = place.rsplit("-", 2)
+    eventually(lambda: audit(shop)["done"] == 20, 20)
+    by_key = redrive(shop, "--from", "earliest", "--key", "k", "--again", "--plan")
+    assert by_key["counts"]["stands"] == {CHARGE: {"done": 1}, NOTIFY: {"done": 1}}
+    words = ("--from", offset, "--to", str(int(offset) + 1), "--partition", partition, "--plan")
+    assert sum(redrive(shop, *words)["counts"]["stands"][CHARGE].values()) == 1
+    assert redrive(shop, "--from", "2h", "--to", "1h", "--plan")["counts"]["stands"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--from", "earliest", "--handler", "orders.nobody"), "is no handler of"),
+        (("--from", "earliest", "--partition", "7"), "has no partition 7"),
+        (("--from", "latest", "--to", "earliest"), "ends \\(earliest\\) before it begins"),
+        (("--from", "soon"), "'soon' is no time"),
+    ],
+)
+def test_what_is_no_range_is_refused_with_why(shop: Stack, words: tuple[str, ...], why: str):
+    printed = command(shop, "redrive", shop.topic("orders"), *words, "--yes", code=1)
+    assert re.search(why, " ".join(printed.split()))
+
+
+def test_what_is_on_its_way_is_left_alone(shop: Stack):
+    # No worker runs: what comes now stays in the queue.
+    shop.produce("orders", *[{"amount": 50 + at} for at in range(5)])
+    eventually(lambda: audit(shop)["handed"] == 10, 20)
+    found = redrive(shop, "--from", "earliest", "--again", "--plan")
+    assert found["counts"]["stands"][CHARGE] == {"dead": 2, "done": 8, "handed": 5}
+    assert found["counts"]["letters"] == 20
+
+
+@pytest.mark.slow
+def test_one_that_is_killed_is_gone_on_with_and_sends_nothing_twice(stack: Stack):
+    stack.environ |= {
+        "HANDLERS": "tests.handlers.mended",
+        "DEADLETTERS_DATABASE_URL": f"sqlite:///{stack.folder}/desk.db",
+        "KAFKA_HANDLERS_VERSION": "2",
+    }
+    stack.make_topics("orders", partitions=2)
+    stack.bridge()
+    stack.worker()
+    stack.produce("orders", *[{"amount": at} for at in range(8_000)])
+    eventually(lambda: audit(stack)["done"] == 16_000, 90)
+    words = ("redrive", stack.topic("orders"), "--from", "earliest", "--handler", CHARGE, "--again", "--yes")
+    process: Process = stack.start("redrive", sys.executable, "-m", "bridge", *words)
+    eventually(lambda: end_of(stack, "orders.replay") > 500, 60, "it sends")
+    process.signal(signal.SIGKILL)
+    process.ends()
+    time.sleep(0.1)
+    assert end_of(stack, "orders.replay") < 8_000
+    # Its lease runs out before another takes it up.
+    eventually(lambda: command(stack, "deadletters", "plans", "apply", "1", "--yes", code=None) and applied(stack), 90)
+    eventually(lambda: len(stack.done("charge")) == 16_000, 60)
+    assert set(counts(stack, "charge").values()) == {2}
+    assert end_of(stack, "orders.replay") == 8_000
+
+
+def end_of(stack: Stack, topic: str) -> int:
+    """How many records a topic has had."""
+    return end(stack, topic) if stack.has_topic(topic) else 0
+
+
+def applied(stack: Stack) -> bool:
+    """Whether the plan was applied whole."""
+    return bool(json_of(stack, "deadletters", "plans", "show", "1")["state"] == "done")

@@ -9,6 +9,7 @@ from bridge.cli.deadletters.payload import payload
 from bridge.cli.deadletters.tables import COLOURS
 from bridge.cli.deadletters.timeline import timeline
 from bridge.commands.printing import say
+from bridge.deadletters.differences import difference
 from bridge.deadletters.letter import Status
 from bridge.deadletters.place import is_users
 from bridge.deadletters.shown import Shown, as_text, moment
@@ -26,6 +27,7 @@ def print_letter(
     """
     _print_head(console, letter, stored)
     _print_value(console, letter)
+    _print_original(console, letter)
     _print_traceback(console, letter)
     say(console, "what happened (UTC)", "bold")
     for event in timeline(letter):
@@ -84,6 +86,19 @@ def _print_value(console: Console, letter: Shown) -> None:
     if found.more:
         unit = "bytes" if found.kind == "bytes" else "lines"
         say(console, f"  … {found.more:,} more {unit}: --value gives all of it")
+
+
+def _print_original(console: Console, letter: Shown) -> None:
+    """How its value differs from the one that failed first, where somebody has mended it."""
+    original = next((each for each in letter.history if each.mended), None)
+    if original is None:
+        return
+    say(console, "what was mended of the value that failed first", "bold")
+    if not (original.kept and letter.kept):
+        say(console, f"  it is too large to be kept here; it lies at {original.where}")
+        return
+    for line in difference(original.value, letter.value).splitlines()[2:]:
+        say(console, f"  {line}")
 
 
 def _print_traceback(console: Console, letter: Shown) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bridge.deadletters import fixing
 from bridge.deadletters.cleaning import clean_up
 from bridge.errors import BridgeError
 
@@ -40,6 +41,9 @@ DUTIES: Final[Sequence[Duty]] = (
     Duty("cleaning up", 3_600, clean_up),
     Duty("following what was sent back", 1.0, lambda desk, stopping: desk.plans.follow(stopping)),
     Duty("going on with plans", 1.0, lambda desk, stopping: desk.plans.go_on(stopping)),
+    Duty(
+        "groups that are fixed", 5.0, lambda desk, _: fixing.look(desk.database, lambda: fixing.workers(desk.settings))
+    ),
 )
 
 

@@ -1,0 +1,163 @@
+"""Letters are mended: edited, patched, sent back by themselves once a version mends them, copied to another Kafka."""
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from tests.processes import Process, Stack, eventually
+from tests.promises import command, json_of
+from tests.servers.kafka import KafkaServer
+
+CHARGE = "tests.handlers.mended.charge"
+
+
+@pytest.fixture
+def shop(stack: Stack) -> Stack:
+    """A bridge, a worker of version 1 in which what is bad dies, and the recorder."""
+    stack.environ |= {
+        "HANDLERS": "tests.handlers.mended",
+        "DEADLETTERS_DATABASE_URL": f"sqlite:///{stack.folder}/desk.db",
+        "KAFKA_HANDLERS_VERSION": "1",
+    }
+    stack.make_topics("orders")
+    stack.bridge()
+    recorder: Process = stack.start("recorder", sys.executable, "-m", "bridge", "deadletters", "record")
+    assert recorder.exit_code is None
+    return stack
+
+
+def listed(stack: Stack, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json_list(stack, "deadletters", "list", "--handler", CHARGE, *words)
+    return found
+
+
+def json_list(stack: Stack, *words: str) -> Any:
+    printed = command(stack, *words, "--json")
+    return json.loads(printed[printed.index("[") :])
+
+
+def recorded(stack: Stack, count: int) -> list[int]:
+    """Wait until so many letters are recorded; their ids."""
+    eventually(lambda: len(listed(stack)) == count, 60, f"{count} letters")
+    return sorted(each["id"] for each in listed(stack))
+
+
+def done(stack: Stack) -> list[int]:
+    return sorted(run.value["amount"] for run in stack.runs("charge") if run.outcome == "done")
+
+
+def test_a_letter_is_edited_and_resolved_and_what_its_handler_does_not_take_is_refused(shop: Stack):
+    shop.worker()
+    shop.produce("orders", {"amount": "much"}, key=b"k")
+    (letter,) = recorded(shop, 1)
+    refused = command(shop, "deadletters", "edit", str(letter), "--value", '{"amount": "more"}', "--yes", code=1)
+    assert "amount" in refused
+    assert "more" not in refused
+    assert not shop.has_topic("orders.replay") or shop.records("orders.replay") == []
+    found = json_of(shop, "deadletters", "edit", str(letter), "--value", '{"amount": 5}', "--yes", "--wait")
+    assert (found["state"], found["outcomes"]) == ("done", {"done": 1})
+    assert done(shop) == [5]
+    assert [each["status"] for each in listed(shop)] == ["resolved"]
+
+
+def test_a_letter_that_dies_again_has_the_value_that_was_sent_and_keeps_the_one_before(shop: Stack):
+    shop.worker()
+    shop.produce("orders", {"amount": "much"})
+    (letter,) = recorded(shop, 1)
+    value = '{"amount": 7, "bad": true}'
+    words = ("deadletters", "edit", str(letter), "--value", value, "--yes", "--wait")
+    assert json_of(shop, *words, code=3)["outcomes"] == {"dead": 1}
+    shown = json_of(shop, "deadletters", "show", str(letter))
+    assert shown["status"] == "open"
+    assert shown["value"] == value
+    assert [(each["mended"], each["value"]) for each in shown["history"]] == [(True, '{"amount": "much"}')]
+    assert [(each["by"] != "", each["value"]) for each in shown["edits"]] == [(True, value)]
+    page = command(shop, "deadletters", "show", str(letter))
+    assert '-  "amount": "much"' in page
+    assert '+  "amount": 7' in page
+
+
+def test_a_patch_mends_a_group_and_says_why_some_stay(shop: Stack):
+    shop.worker()
+    shop.produce("orders", {"amount": "much"}, {"amount": "more"}, {"amount": None, "sure": 1}, b"no json")
+    recorded(shop, 4)
+    patch = '[{"op": "test", "path": "/sure", "value": 1}, {"op": "replace", "path": "/amount", "value": 3}]'
+    found = json_of(shop, "deadletters", "replay", "--handler", CHARGE, "--patch", patch, "--yes", "--wait")
+    assert found["outcomes"] == {"done": 1, "skipped": 3}
+    told = found["counts"]["edits"]
+    assert {name: told[name] for name in ("changed", "no_json", "not_applied")} == {
+        "changed": 1,
+        "no_json": 1,
+        "not_applied": 2,
+    }
+    assert done(shop) == [3]
+
+
+def test_what_would_be_taken_now_is_told_before_it_is_sent(shop: Stack):
+    shop.worker()
+    shop.produce("orders", {"amount": "much"}, {"amount": 1, "bad": True})
+    recorded(shop, 2)
+    found = json_of(shop, "deadletters", "check", "--handler", CHARGE, code=3)
+    assert (found["letters"], found["valid"], found["invalid"]) == (2, 1, 1)
+
+
+def test_a_group_goes_back_by_itself_once_the_version_is_there_that_mends_it(shop: Stack):
+    worker = shop.worker()
+    shop.produce("orders", *[{"amount": at, "bad": True} for at in range(4)])
+    recorded(shop, 4)
+    (group,) = json_list(shop, "deadletters", "groups")
+    command(shop, "deadletters", "fixed", str(group["id"]), "2")
+    worker.terminate()
+    shop.worker(KAFKA_HANDLERS_VERSION="2")
+    eventually(lambda: {each["status"] for each in listed(shop)} == {"resolved"}, 60, "all are resolved")
+    assert done(shop) == [0, 1, 2, 3]
+    (plan,) = json_list(shop, "deadletters", "plans")
+    assert (plan["by"], plan["outcomes"]) == ("fixed in 2", {"done": 4})
+
+
+def test_a_group_that_fails_in_that_version_all_the_same_opens_again_and_the_rest_stays(shop: Stack):
+    worker = shop.worker(TEST_BROKEN="1,2")
+    shop.produce("orders", *[{"amount": at, "bad": True} for at in range(4)])
+    recorded(shop, 4)
+    (group,) = json_list(shop, "deadletters", "groups")
+    command(shop, "deadletters", "fixed", str(group["id"]), "2")
+    worker.terminate()
+    shop.worker(KAFKA_HANDLERS_VERSION="2", TEST_BROKEN="1,2")
+    regressed = lambda: json_list(shop, "deadletters", "groups")[0]["regressed_at"]  # noqa: E731
+    eventually(regressed, 60, "the group says that it is not mended")
+    (group,) = json_list(shop, "deadletters", "groups")
+    assert group["fixed_in"] is None
+    eventually(lambda: {each["status"] for each in listed(shop)} == {"open"}, 30)
+    # One more run: that of the canary's first wave.
+    assert len([run for run in shop.runs("charge") if run.outcome == "begun"]) == 5
+
+
+def test_copies_go_to_another_kafka_and_nothing_changes_here(shop: Stack, own_kafka: KafkaServer):
+    shop.worker()
+    (place,) = shop.produce("orders", {"amount": "much"}, key=b"k", headers=[("trace", b"1")])
+    (letter,) = recorded(shop, 1)
+    to = ("--to-kafka", own_kafka.bootstrap_servers)
+    words = ("deadletters", "replay", str(letter), "--to-topic")
+    assert "make it first" in command(shop, *words, "copies", *to, "--yes", code=1)
+    own_kafka.create_topics("copies")
+    assert json_of(shop, *words, "copies", *to, "--yes", "--wait")["outcomes"] == {"done": 1}
+    with Stack(own_kafka.bootstrap_servers, shop.broker, "x", shop.folder, "") as other:
+        other.topic = lambda name: name  # type: ignore[method-assign]
+        (copied,) = eventually(lambda: other.records("copies"), 20)
+    assert (copied.key(), copied.value()) == (b"k", b'{"amount": "much"}')
+    headers = dict(copied.headers() or ())
+    assert headers["trace"] == b"1"
+    assert headers["copy_of"] == f"{place}:{CHARGE}".encode()
+    assert set(headers) == {"trace", "copy_of", "copy_at", "copy_by"}
+    assert [each["status"] for each in listed(shop)] == ["open"]
+
+
+def test_a_copy_into_a_topic_of_ours_is_refused_unless_forced(shop: Stack):
+    shop.worker()
+    shop.produce("orders", {"amount": "much"})
+    (letter,) = recorded(shop, 1)
+    words = ("deadletters", "replay", str(letter), "--yes", "--to-topic")
+    for name in ("orders", "orders.dlq"):
+        assert "--force" in command(shop, *words, shop.topic(name), code=1)
