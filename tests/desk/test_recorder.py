@@ -1,8 +1,10 @@
 """The recorder as users run it: a real process, on a real Kafka and both databases."""
 
+import time
+
 import pytest
 
-from bridge.deadletters.store.schema import positions
+from bridge.deadletters.store.schema import hours, positions, tallies
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
 
@@ -37,3 +39,38 @@ def test_with_once_it_ends_when_what_lay_there_is_recorded(desk: Stack, database
     assert offsets(database_url) == list(range(10))
     assert recorder(desk, "--once", wait=False).ends(40) == 0
     assert offsets(database_url) == list(range(10))
+
+
+#: Of a recorder, in their order; tests/handlers/recorder_killed.py.
+STEPS = ("begun", "read", "position", "tallies", "seen", "letters", "committed", "told kafka")
+#: Those that the others hang on; the others take their time.
+ALWAYS = ("letters", "committed")
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[] if step in ALWAYS else pytest.mark.slow) for step in STEPS]
+)
+def test_killed_after_any_step_each_letter_is_there_once_with_its_occurrences(
+    desk: Stack, database_url: str, step: str
+):
+    at = time.time_ns() // 1_000_000
+    bury(desk, range(30), partition=0, at=at)
+    # Written twice by a crash.
+    bury(desk, range(10), partition=1, at=at)
+    killed = recorder(desk, wait=False, TEST_KILL_AFTER=step, HANDLERS="tests.handlers.recorder_killed")
+    number = 30
+    while killed.exit_code is None:
+        # One after another, so that there is more than one transaction.
+        bury(desk, [number], partition=number % 2)
+        number += 1
+        time.sleep(0.1)
+        assert number < 300, "it does not kill itself"
+    assert "kills itself" in killed.text
+    recorder(desk)
+    found = has(database_url, number)
+    eventually(lambda: sum(row["occurrences"] for row in recorded(database_url)) == number + 10)
+    assert {row["occurrences"] for row in found if row["offset"] >= 10} == {1}
+    assert {row["occurrences"] for row in recorded(database_url) if row["offset"] < 10} == {2}
+    counts = {row["status"]: row["count"] for row in recorded(database_url, tallies)}
+    assert counts == {"open": number}
+    assert sum(row["count"] for row in recorded(database_url, hours)) == number

@@ -1,0 +1,62 @@
+"""The handler of simple.py in a recorder that kills itself (kill -9) after a step of recording: TEST_KILL_AFTER."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+from tests.handlers.simple import work
+
+__all__ = ["work"]
+
+#: What it dies after; the third time that it is done, so that some batches were whole before.
+AFTER = os.environ.get("TEST_KILL_AFTER", "")
+TIMES = 3
+
+
+def _kill() -> None:
+    print("kills itself", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _dies_after(step: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    done = 0
+
+    def acted(*args: Any, **named: Any) -> Any:
+        nonlocal done
+        found = act(*args, **named)
+        done += 1
+        if step == AFTER and done == TIMES:
+            _kill()
+        return found
+
+    return acted
+
+
+if AFTER:
+    from bridge.deadletters.recorder.intake import Intake
+    from bridge.deadletters.recorder.looking import Looking
+    from bridge.deadletters.store import positions, recording, tallies, times
+    from bridge.deadletters.store.database import Database
+
+    TIMES = 1 if AFTER in ("begun",) else TIMES
+    positions.move = _dies_after("position", positions.move)
+    tallies.add = _dies_after("tallies", tallies.add)
+    times.see = _dies_after("seen", times.see)
+    recording.Recording.record = _dies_after("letters", recording.Recording.record)  # type: ignore[method-assign]
+    Looking.look = _dies_after("begun", Looking.look)  # type: ignore[method-assign]
+    Intake.put_back = _dies_after("put back", Intake.put_back)  # type: ignore[method-assign]
+    _take_in, _written, _writing = Intake._take_in, Intake.written, Database.writing
+    Intake._take_in = _dies_after("read", _take_in)  # type: ignore[method-assign]
+    Intake.written = _dies_after("told kafka", _written)  # type: ignore[method-assign]
+
+    @contextmanager
+    def _committed(self: Database) -> Any:
+        with _writing(self) as connection:
+            yield connection
+        _after_commit()
+
+    _after_commit = _dies_after("committed", lambda: None)
+    Database.writing = _committed  # type: ignore[method-assign]
