@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from bridge.deadletters.copying import settings_of
 from bridge.deadletters.filters import Filter
 from bridge.deadletters.plan import Counts, Options, Plan, What
-from bridge.deadletters.store import items, plans, weighing
+from bridge.deadletters.store import items, plans, trail, weighing
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.target import Target
@@ -51,8 +51,11 @@ class Copies:
         where = {} if to is None else {"addresses": to.addresses, "file": to.file}
         whole = replace(options, canary=False, target={"topic": topic, **where})
         with self.database.writing() as connection:
-            plan_id, _ = plans.add(connection, What.COPY, by, why, asked.to_data(), whole)
-            items.freeze(connection, plan_id, matching(asked), canary=False)
+            plan_id, at = plans.add(connection, What.COPY, by, why, asked.to_data(), whole)
+            count = items.freeze(connection, plan_id, matching(asked), canary=False)
+            there = topic if to is None else f"{topic} of {to.name}"
+            words = f"plan {plan_id}: to copy {count:,} letters to {there}" + (f": {why}" if why else "")
+            trail.write(connection, at, by, "copy", words, plan_id=plan_id)
             heaps = weighing.heaps(connection, plan_id)
             handlers: dict[str, dict[str, int]] = {}
             for heap in heaps:

@@ -84,9 +84,11 @@ class Mending:
         chosen = replace(asked, statuses=(Status.OPEN,))
         said = {"filter": chosen.to_data(), "patch": patch.text}
         with self.database.writing() as connection:
-            plan_id, _ = plans.add(connection, What.REPLAY, by, why, said, options)
+            plan_id, at = plans.add(connection, What.REPLAY, by, why, said, options)
             plans.move(connection, plan_id, [State.PLANNED], State.MAKING)
             count = items.freeze(connection, plan_id, matching(chosen), canary=False)
+            words = f"plan {plan_id}: to patch {count:,} letters" + (f": {why}" if why else "")
+            trail.write(connection, at, by, "patch", words, plan_id=plan_id)
         done = Pass()
         for found in self._of_plan(plan_id):
             self._change(plan_id, found, patch, done, by, force)

@@ -9,7 +9,7 @@ from bridge.deadletters.letter import Identity, Status
 from bridge.deadletters.plan import Counts, Options, Plan, State, What
 from bridge.deadletters.ranges import Found, Range, first_of_sequence, looking
 from bridge.deadletters.standing import Stand, sent
-from bridge.deadletters.store import items, plans, weighing
+from bridge.deadletters.store import items, plans, trail, weighing
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Item
 from bridge.errors import RedriveRefused
@@ -96,8 +96,10 @@ class Redrive:
     def _begun(self, asked: Asked, options: Options, logs: dict[str, str], by: str, why: str) -> int:
         whole = Options(options.rate, options.canary, again=options.again, logs=logs)
         with self.database.writing() as connection:
-            plan_id, _ = plans.add(connection, What.REDRIVE, by, why, asked.to_data(), whole)
+            plan_id, at = plans.add(connection, What.REDRIVE, by, why, asked.to_data(), whole)
             plans.move(connection, plan_id, [State.PLANNED], State.MAKING)
+            words = f"plan {plan_id}: to redrive {asked.topic} from {asked.since} to {asked.until}"
+            trail.write(connection, at, by, "redrive", words + (f": {why}" if why else ""), plan_id=plan_id)
         return plan_id
 
     def _freeze(

@@ -1,0 +1,46 @@
+"""How what a redrive has sent ends, as the ledger and the desk tell."""
+
+import pytest
+
+from bridge.deadletters.copying import marked
+from bridge.deadletters.plan import Counts, ItemState, Options, Plan, State, What
+from bridge.deadletters.redriven import end_of
+from bridge.deadletters.redriving import delivery_of
+from bridge.ledger import Fate
+from bridge.records.origin import Origin
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    ("own", "died", "end"),
+    [
+        (Fate.DONE, False, ItemState.DONE),
+        (Fate.DEAD, False, ItemState.DEAD),
+        (Fate.DISCARDED, False, ItemState.DISCARDED),
+        (Fate.PARKED, True, ItemState.DEAD),
+        (Fate.PARKED, False, None),
+        (Fate.HANDED, False, None),
+        (Fate.OPEN, False, None),
+    ],
+)
+def test_the_fate_of_the_record_by_which_it_was_sent_says_how_it_ended(own, died, end, again):
+    assert end_of(own, Fate.DEAD, died=died, again=again) is end
+
+
+@pytest.mark.parametrize("own", [Fate.PARKED, Fate.OPEN, Fate.HANDED])
+def test_the_origins_fate_says_it_too_but_not_of_what_was_done_before(own):
+    assert end_of(own, Fate.DONE, died=False, again=False) is ItemState.DONE
+    assert end_of(own, Fate.DONE, died=False, again=True) is None
+
+
+def test_a_delivery_is_known_by_its_place_whatever_its_topic_is_called():
+    options = Options(logs={"3": "log"})
+    plan = Plan(7, What.REDRIVE, State.DONE, "ann", 0, "", {"topic": "shop-eu.orders"}, options, Counts(), {})
+    found = delivery_of(plan, "bridge", "shop-eu.orders-3-1234:orders.handlers.charge")
+    assert found == Origin("shop-eu.orders", "log", 3, 1234, "orders.handlers.charge", "bridge")
+
+
+def test_a_copy_is_marked_behind_the_producers_own_headers():
+    headers = marked([("trace", b"1"), ("copy_of", None)], "orders-3-1:charge", 17, "jürgen@host")
+    assert headers[:2] == [("trace", b"1"), ("copy_of", None)]
+    assert dict(headers[2:]) == {"copy_of": b"orders-3-1:charge", "copy_at": b"17", "copy_by": b"j\\xfcrgen@host"}
