@@ -87,8 +87,9 @@ class Demo:
     def run(self) -> int:
         """Run to the end, tell what became of every record, and return the exit code."""
         with ExitStack() as entered:
-            # Asking for a topic makes it, so that the bridge finds it at once.
-            self._producer.list_topics(TOPIC, timeout=10)
+            # Asking for a topic makes it, so that the bridge finds it at once; the embedded Kafka makes none otherwise.
+            for topic in (TOPIC, f"{TOPIC}.replay"):
+                self._producer.list_topics(topic, timeout=10)
             stack = self._stack
             watch = Watch(self._board, stack.bootstrap_servers, stack.redis_url, stack.worker_port)
             entered.enter_context(watch)

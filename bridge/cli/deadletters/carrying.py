@@ -1,5 +1,6 @@
 """A plan carried out before a person's eyes: how far it is, what Ctrl-C leaves, and how it ended."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -8,17 +9,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bridge.cli.answers import OK, console, print_found
+from bridge.cli.answers import AGAIN, OK, console, print_found
 from bridge.cli.deadletters.progress import errors
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.plan import UNENDED, ItemState, Plan, State
+from bridge.deadletters.plan import UNDER_WAY, ItemState, Plan, State
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
 
 #: Exit codes: outcomes are bad, or the canary stopped; and a person's Ctrl-C, as shells have it.
 BAD, INTERRUPTED = 3, 130
+#: Seconds without an end of anything on its way, after which it is said what the outcomes need.
+LONG: Final = 20.0
 #: How many were come to, of those that a plan has.
 _COME_TO: Final = tuple(state for state in ItemState if state is not ItemState.WAITING)
 
@@ -32,6 +36,8 @@ def carry_out(desk: "Desk", plan: Plan, by: str, wait: bool, as_json: bool) -> N
                 plan = desk.plans.wait(plan.id, heard)
     except KeyboardInterrupt:
         _interrupted(desk, plan.id)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        _left_by_others(desk, plan.id, str(error))
     found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
     if wait:
         found["outcomes"] = dict(plan.outcomes)
@@ -64,21 +70,53 @@ def _left(plan: Plan) -> int:
 
 @contextmanager
 def _shown(plan: Plan) -> Iterator[Callable[[Plan], None]]:
-    """A bar on a terminal; nothing elsewhere."""
+    """A bar on a terminal; nothing elsewhere, but what is to be known of a long wait."""
     columns = (
         TextColumn("plan {task.fields[plan]}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[how]}"),
     )
+    patience = _Patience()
     with Progress(*columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal) as progress:
         task = progress.add_task("", total=plan.counts.letters, plan=plan.id, how="")
 
         def heard(now: Plan) -> None:
-            ended = now.count(*_COME_TO) - now.count(*UNENDED[1:])
+            ended = now.count(*_COME_TO) - now.count(*UNDER_WAY)
             progress.update(task, completed=now.count(*_COME_TO), how=f"{ended:,} ended")
+            if patience.is_over(now, ended):
+                say(errors, "what dies again is told by `bridge deadletters record`: it must run")
 
         yield heard
+
+
+class _Patience:
+    """Whether for long nothing has ended of what is on its way; said once."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._ended, self._since, self._said = clock, -1, clock(), False
+
+    def is_over(self, plan: Plan, ended: int) -> bool:
+        """Whether it is to be said now."""
+        if ended != self._ended or not plan.count(*UNDER_WAY):
+            self._ended, self._since = ended, self._clock()
+        if self._said or self._clock() - self._since < LONG:
+            return False
+        self._said = True
+        return True
+
+
+def _left_by_others(desk: "Desk", plan_id: int, why: str) -> NoReturn:
+    """What does not answer may answer again: the plan stays to be done."""
+    say(errors, why, "red")
+    plan = desk.plans.one(plan_id)
+    if plan.state is State.APPLYING:
+        say(errors, f"plan {plan_id} goes on where `bridge deadletters record` runs")
+        say(errors, f"to go on by hand: bridge deadletters plans apply {plan_id}")
+        say(errors, f"to give it up: bridge deadletters plans stop {plan_id}")
+    else:
+        say(errors, f"how it stands: bridge deadletters plans show {plan_id}")
+    raise typer.Exit(AGAIN)
 
 
 def _interrupted(desk: "Desk", plan_id: int) -> NoReturn:

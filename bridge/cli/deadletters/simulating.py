@@ -66,7 +66,8 @@ def sentences(result: "Simulated", retry_when: str | None) -> Iterator[str]:
     """What a table does not say: for how long, what speaks for a success, and what cannot be known."""
     half, longest = result.retrying_for(0.5), result.retrying_for(1.0)
     if half is not None and longest is not None:
-        yield f"The last retry comes {span(half)} after the first failure for half of them, {span(longest)} at most."
+        for_half = f" for half of them, {span(longest)} at most" if longest > half else ""
+        yield f"The last retry comes {span(half)} after the first failure{for_half}."
     if result.evidence:
         yield (
             f"Of {result.evidence:,} the fault was gone later: a letter of their group was replayed with success. "

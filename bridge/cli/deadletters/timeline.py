@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bridge.deadletters.letter import Status
-from bridge.deadletters.shown import Shown
+from bridge.deadletters.shown import Act, Shown
 
 
 class Event(NamedTuple):
@@ -34,12 +34,12 @@ def _events(letter: Shown) -> Iterator[Event]:
     for each in letter.history:
         yield Event(each.failed_at, _death(each.reason, each.error_class, each.runs), True)
     yield Event(now.failed_at, _death(now.reason, now.error_class, now.runs), True)
-    for act in (*letter.plans, *letter.edits, *letter.trail):
+    # That a plan was made stands in the trail too, and how far it is with this letter does not.
+    made = {(act.plan, act.what) for act in letter.plans}
+    trail = [act for act in letter.trail if act.plan is None or (act.plan, act.what) not in made]
+    for act in (*letter.plans, *letter.edits, *trail):
         if act.at is not None:
-            plan = f", plan {act.plan}" if act.plan is not None else ""
-            state = f": {act.state}" if act.state else ""
-            said = f": {act.said}" if act.said else ""
-            yield Event(act.at, f"{act.what} by {act.by}{plan}{state}{said}")
+            yield Event(act.at, _act(act))
     if now.status in (Status.RESOLVED, Status.REPLAYING):
         yield Event(letter.status_at, str(now.status))
 
@@ -47,3 +47,11 @@ def _events(letter: Shown) -> Iterator[Event]:
 def _death(reason: str, error_class: str, runs: int) -> str:
     attempts = f", after {runs:,} attempt{'' if runs == 1 else 's'}" if runs else ""
     return f"died: {reason or error_class or 'nobody says why'}{attempts}"
+
+
+def _act(act: Act) -> str:
+    named = f"plan {act.plan}"
+    plan = f", {named}" if act.plan is not None and named not in act.said else ""
+    state = f": {act.state}" if act.state else ""
+    said = f": {act.said}" if act.said else ""
+    return f"{act.what} by {act.by}{plan}{state}{said}"

@@ -1,0 +1,126 @@
+"""A plan carried out before a person's eyes: codes for scripts, and words for who was interrupted."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import typer
+
+from bridge.cli.answers import AGAIN, OK
+from bridge.cli.deadletters import carrying
+from bridge.cli.deadletters.carrying import BAD, INTERRUPTED, carry_out, code
+from bridge.deadletters.plan import Counts, Options, Plan, State, What
+from bridge.errors import KafkaUnavailable
+
+
+def plan(state: State = State.DONE, **outcomes: int) -> Plan:
+    return Plan(7, What.REPLAY, state, "ann", 0, "", {}, Options(), Counts(letters=sum(outcomes.values())), outcomes)
+
+
+class Desk:
+    """A desk of one plan, which goes as a test says."""
+
+    def __init__(self, stands: Plan, error: BaseException | None = None, waited: Plan | None = None) -> None:
+        self.plans, self.stands, self.error, self.waited = self, stands, error, waited
+        self.stopped: list[str] = []
+
+    def apply(self, id_: int, by: str, heard: Any) -> Plan:
+        heard(self.stands)
+        if self.error is not None:
+            raise self.error
+        return self.stands
+
+    def wait(self, id_: int, heard: Any) -> Plan:
+        assert self.waited is not None
+        return self.waited
+
+    def one(self, id_: int) -> Plan:
+        return self.stands
+
+    def stop(self, id_: int, by: str, why: str) -> Plan:
+        self.stopped.append(why)
+        return replace(self.stands, state=State.STOPPED)
+
+
+def ended(desk: Any, wait: bool = False) -> int:
+    with pytest.raises(typer.Exit) as exit:
+        carry_out(desk, desk.stands, "ann", wait, False)
+    return exit.value.exit_code
+
+
+@pytest.mark.parametrize(
+    ("state", "outcomes", "wait", "found"),
+    [
+        (State.DONE, {"done": 5}, True, OK),
+        (State.DONE, {"sent": 5}, False, OK),
+        (State.DONE, {"done": 4, "skipped": 1}, True, OK),
+        (State.DONE, {"done": 4, "dead": 1}, True, BAD),
+        (State.DONE, {"done": 4, "refused": 1}, True, BAD),
+        (State.DONE, {"done": 4, "unknown": 1}, True, BAD),
+        (State.STOPPED, {"dead": 1, "waiting": 4}, False, BAD),
+        (State.FAILED, {"waiting": 5}, False, BAD),
+    ],
+)
+def test_a_script_learns_by_the_code_whether_all_went_well(
+    state: State, outcomes: Mapping[str, int], wait: bool, found: int
+):
+    assert code(plan(state, **outcomes), wait) == found
+
+
+def test_what_was_sent_is_waited_for_where_that_is_asked(capsys: pytest.CaptureFixture[str]):
+    desk = Desk(plan(sent=5), waited=plan(done=4, dead=1))
+    assert ended(desk) == OK
+    assert "how they end: bridge deadletters plans show 7" in capsys.readouterr().out
+    assert ended(desk, wait=True) == BAD
+    assert "plan 7 is done: 4 done, 1 dead" in capsys.readouterr().out
+
+
+def test_ctrl_c_stops_the_plan_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]):
+    desk = Desk(plan(State.APPLYING, done=1, sent=2, skipped=1, waiting=4), KeyboardInterrupt())
+    assert ended(desk) == INTERRUPTED
+    said = capsys.readouterr().err
+    assert desk.stopped == ["interrupted (Ctrl-C)"]
+    assert "3 of 8 were sent, and go their way; 4 were not." in said
+    assert "plans apply 7" in said
+
+
+def test_ctrl_c_while_outcomes_are_waited_for_stops_nothing(capsys: pytest.CaptureFixture[str]):
+    desk = Desk(plan(State.DONE, sent=5), KeyboardInterrupt())
+    assert ended(desk) == INTERRUPTED
+    said = capsys.readouterr().err
+    assert desk.stopped == []
+    assert "5 of 5 were sent" in said
+    assert "plans apply" not in said
+
+
+def test_an_outage_leaves_the_plan_to_be_gone_on_with(capsys: pytest.CaptureFixture[str]):
+    desk = Desk(plan(State.APPLYING, sent=2, waiting=3), KafkaUnavailable("Kafka does not answer."))
+    assert ended(desk) == AGAIN
+    said = capsys.readouterr().err
+    assert "Kafka does not answer." in said
+    assert "plans apply 7" in said
+    assert "plans stop 7" in said
+    assert desk.stopped == []
+
+
+def test_who_waits_long_for_an_end_is_told_once_what_tells_it():
+    now = [0.0]
+    patience = carrying._Patience(lambda: now[0])
+    under_way, over = plan(State.APPLYING, sent=5), plan(done=5)
+    found = []
+    for at, stands, done in (
+        (0, under_way, 0),
+        (19, under_way, 1),
+        (38, under_way, 1),
+        (40, under_way, 1),
+        (99, under_way, 1),
+    ):
+        now[0] = at
+        found.append(patience.is_over(stands, done))
+    assert found == [False, False, False, True, False]
+    now[0] = 0.0
+    quiet = carrying._Patience(lambda: now[0])
+    for at in (0, 30, 60):
+        now[0] = at
+        assert not quiet.is_over(over, 5)

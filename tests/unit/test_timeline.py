@@ -1,0 +1,54 @@
+"""What happened to a letter, in the order in which it did."""
+
+from dataclasses import replace
+
+from bridge.cli.deadletters.timeline import timeline
+from bridge.deadletters.in_topics import shown
+from bridge.deadletters.letter import Status
+from bridge.deadletters.shown import Act, Failed, Shown
+from tests.desk.letters import letter
+
+DEAD = shown(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000))
+
+
+def said(found: Shown) -> list[str]:
+    return [event.said for event in timeline(found)]
+
+
+def failed(at: int) -> Failed:
+    return Failed(1, at, "expired", "KeyError", "", "", "", 2, "orders.dlq-0-1", 7, False)
+
+
+def test_a_letter_that_died_once_was_produced_failed_and_died():
+    assert said(DEAD) == ["the record was produced", "failed for the first time", "died: exhausted, after 13 attempts"]
+
+
+def test_one_that_died_at_its_first_failure_failed_no_time_before():
+    once = shown(letter(1, timestamp=None, first_failed_at=10_000, failed_at=10_000, runs=1))
+    assert said(once) == ["died: exhausted, after 1 attempt"]
+
+
+def test_earlier_deaths_and_what_people_did_stand_between():
+    found = replace(
+        DEAD,
+        history=(failed(6_000),),
+        plans=(Act(7_000, "ann", "replay", "", 7, "dead"),),
+        trail=(
+            Act(7_000, "ann", "replay", "plan 7: to replay 5 letters", 7),
+            Act(7_500, "ann", "apply", "plan 7 applied", 7),
+            Act(11_000, "bob", "note", "see ticket 17"),
+        ),
+    )
+    assert said(found)[2:] == [
+        "died: expired, after 2 attempts",
+        "replay by ann, plan 7: dead",
+        "apply by ann: plan 7 applied",
+        "died: exhausted, after 13 attempts",
+        "note by bob: see ticket 17",
+    ]
+
+
+def test_what_ended_well_ends_with_that():
+    resolved = replace(DEAD, listed=replace(DEAD.listed, status=Status.RESOLVED), status_at=20_000)
+    assert said(resolved)[-1] == "resolved"
+    assert [event.bad for event in timeline(resolved)] == [False, True, True, False]
