@@ -58,9 +58,9 @@ class World:
 @pytest.fixture
 def world(database: Database, monkeypatch: pytest.MonkeyPatch) -> World:
     # Of few letters as of a million: each way has an end, and goes on from there.
-    for name, small in (("FIRST", 5), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
+    for name, small in (("FIRST", 9), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
         monkeypatch.setattr(pages, name, small)
-    monkeypatch.setattr(counting, "STRIDE", 17)
+    monkeypatch.setattr(counting, "AMONG", 17)
     monkeypatch.setattr(counting, "MOST", 30)
     with database.writing() as connection:
         made = model.make(connection, 400, 11)

@@ -39,9 +39,9 @@ FILTERS = (
 
 @pytest.fixture
 def letters(database: Database, monkeypatch: pytest.MonkeyPatch) -> Letters:
-    for name, small in (("FIRST", 5), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
+    for name, small in (("FIRST", 9), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
         monkeypatch.setattr(pages, name, small)
-    monkeypatch.setattr(counting, "STRIDE", 17)
+    monkeypatch.setattr(counting, "AMONG", 17)
     with database.writing() as connection:
         model.make(connection, 200, 11)
     return Letters(database)

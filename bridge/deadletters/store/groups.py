@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, Select, func, select, update
 
 from bridge.deadletters.filters import Filter
-from bridge.deadletters.store.matching import kind_conditions
+from bridge.deadletters.store.matching import Condition, kind_conditions, one_of
 from bridge.deadletters.store.schema import groups, hours, kinds, tallies
 
 
@@ -33,8 +33,8 @@ def find(connection: Connection, asked: Filter, since_hour: int) -> Found:
     if asked.since is not None:
         meant = meant.where(groups.c.last_at >= asked.since)
     rows = connection.execute(meant).all()
-    ids = {row.id for row in rows}
-    return Found(rows, _statuses(connection, ids), _kinds(connection, ids), _hours(connection, ids, since_hour))
+    its = one_of(kinds.c.group_id, [row.id for row in rows])
+    return Found(rows, _statuses(connection, its), _kinds(connection, its), _hours(connection, its, since_hour))
 
 
 def mark(connection: Connection, id_: int, version: str, at: int, by: str) -> bool:
@@ -58,30 +58,27 @@ def _meant(asked: Filter) -> Select[tuple[int]]:
     return found.where(tallies.c.status.in_(asked.statuses)) if asked.statuses else found
 
 
-def _statuses(connection: Connection, ids: set[int]) -> dict[int, dict[str, int]]:
+def _statuses(connection: Connection, its: Condition) -> dict[int, dict[str, int]]:
     counted = select(kinds.c.group_id, tallies.c.status, func.sum(tallies.c.count))
-    counted = counted.join(tallies, tallies.c.kind_id == kinds.c.id).where(tallies.c.count > 0)
+    counted = counted.join(tallies, tallies.c.kind_id == kinds.c.id).where(its, tallies.c.count > 0)
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for group, status, count in connection.execute(counted.group_by(kinds.c.group_id, tallies.c.status)):
-        if group in ids:
-            found[group][status] = int(count)
+        found[group][status] = int(count)
     return found
 
 
-def _kinds(connection: Connection, ids: set[int]) -> dict[int, list[Row[Any]]]:
+def _kinds(connection: Connection, its: Condition) -> dict[int, list[Row[Any]]]:
     found: dict[int, list[Row[Any]]] = defaultdict(list)
     columns = (kinds.c[name] for name in ("group_id", "version", "reason", "topic", "origin"))
-    for row in connection.execute(select(*columns)):
-        if row.group_id in ids:
-            found[row.group_id].append(row)
+    for row in connection.execute(select(*columns).where(its)):
+        found[row.group_id].append(row)
     return found
 
 
-def _hours(connection: Connection, ids: set[int], since: int) -> dict[int, dict[int, int]]:
+def _hours(connection: Connection, its: Condition, since: int) -> dict[int, dict[int, int]]:
     counted = select(kinds.c.group_id, hours.c.hour, func.sum(hours.c.count))
-    counted = counted.join(hours, hours.c.kind_id == kinds.c.id).where(hours.c.hour >= since)
+    counted = counted.join(hours, hours.c.kind_id == kinds.c.id).where(its, hours.c.hour >= since)
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for group, hour, count in connection.execute(counted.group_by(kinds.c.group_id, hours.c.hour)):
-        if group in ids:
-            found[group][hour] = int(count)
+        found[group][hour] = int(count)
     return found

@@ -35,6 +35,8 @@ def matching(asked: Filter) -> Select[tuple[int, int]]:
 def conditions(asked: Filter) -> list[Condition]:
     """What a row of `letters` must fulfil."""
     found = [*standing(asked), *within(asked, None), *carried(asked)]
+    if asked.key is not None:
+        found.append(letters.c.key_digest == key_digest(asked.key))
     if asked.words:
         found.append(letters.c.id.in_(searching.having(asked.words)))
     return found
@@ -53,7 +55,6 @@ def standing(asked: Filter) -> Iterator[Condition]:
 def carried(asked: Filter) -> Iterator[Condition]:
     """Of its key and its headers, byte for byte; a word of the index stands for a header and might for another."""
     if asked.key is not None:
-        yield letters.c.key_digest == key_digest(asked.key)
         yield letters.c.key == asked.key
     for name, value in asked.headers:
         pair = packed([(name, value.encode("utf-8", "surrogateescape"))])

@@ -61,6 +61,14 @@ def ranges(connection: Connection, asked: Filter, before: Cursor | None) -> list
     return [found for row in connection.execute(statement) if (found := Range(*row)).newest_at is not None]
 
 
+def tallied(connection: Connection, asked: Filter) -> int:
+    """How many letters a filter means by its kinds and statuses alone."""
+    found = select(func.coalesce(func.sum(tallies.c.count), 0)).join(kinds, kinds.c.id == tallies.c.kind_id)
+    if asked.statuses:
+        found = found.where(tallies.c.status.in_(asked.statuses))
+    return int(connection.execute(found.where(*kind_conditions(asked))).scalar_one())
+
+
 def merged(
     connection: Connection, found: Sequence[Range], asked: Filter, before: Cursor | None, most: int
 ) -> list[Cursor]:

@@ -95,7 +95,7 @@ hours = Table(
     "hours",
     metadata,
     Column("kind_id", _NUMBER, ForeignKey("kinds.id"), primary_key=True, autoincrement=False),
-    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("hour", Integer, primary_key=True, autoincrement=False, index=True),
     Column("count", BigInteger, nullable=False),
 )
 

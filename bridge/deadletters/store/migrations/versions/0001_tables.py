@@ -143,6 +143,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["kind_id"], ["kinds.id"], name="fk_hours_kind_id"),
         sa.PrimaryKeyConstraint("kind_id", "hour", name="pk_hours"),
     )
+    op.create_index("ix_hours_hour", "hours", ["hour"], unique=False)
     op.create_table(
         "letters",
         sa.Column("id", NUMBER, autoincrement=True, nullable=False),
@@ -261,6 +262,7 @@ def downgrade() -> None:
     op.drop_index("ix_letters_failed", table_name="letters")
     op.drop_index("ix_letters_ended", table_name="letters")
     op.drop_table("letters")
+    op.drop_index("ix_hours_hour", table_name="hours")
     op.drop_table("hours")
     op.drop_index("ix_kinds_group_id", table_name="kinds")
     op.drop_table("kinds")
