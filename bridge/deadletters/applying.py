@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from bridge.deadletters.action import Acted, Action, Claimed
-from bridge.deadletters.canary import WAVES, Turn, decide
+from bridge.deadletters.canary import Decision, Turn, decide, wave_of
 from bridge.deadletters.pace import Pace
 from bridge.deadletters.plan import ItemState, Plan, State
-from bridge.deadletters.store import clock, items, plans
+from bridge.deadletters.store import clock, items, lanes, plans
 from bridge.deadletters.store.database import Connection, Database
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 BATCH: Final = 1_000
 #: Seconds between two looks at what is waited for: whether it was stopped, how a wave ended.
 LOOK_EVERY: Final = 0.5
+#: How much longer than a look the pause after it is, while others still go out.
+REST: Final = 2.0
 #: Seconds between two tries, and for which it is tried, while Kafka or Redis is away.
 TRY_EVERY: Final = 1.0
 TRY_FOR: Final = 60.0
@@ -63,7 +65,10 @@ class Applying:
         self._database, self._plan, self._action, self._who, self._around = database, plan, action, who, around
         self._wave = plan.wave
         self._pace = Pace(plan.options.rate, time.monotonic())
-        self._told = self._sent_at = self._held_at = time.monotonic()
+        self._told = self._sent_at = self._held_at = self._looked_at = self._known_at = time.monotonic()
+        self._rest = LOOK_EVERY
+        with database.reading() as connection:
+            self._in_lanes = lanes.are_in(connection, plan.id)
 
     def run(self) -> None:
         """Go on until each delivery was come to, or somebody stops it.
@@ -81,6 +86,8 @@ class Applying:
                     self._do(claimed)
                 elif claimed is not None:
                     self._next_wave()
+                if self._in_lanes and time.monotonic() - self._looked_at > self._rest:
+                    self._look()
                 self._tell()
         except PlanOver:
             return
@@ -113,8 +120,11 @@ class Applying:
         """Take the next; empty where none are left (of this wave), `None` where all that was looked at is skipped."""
         with self._database.writing() as connection:
             self._go_on(connection)
+            if self._in_lanes:
+                lanes.alone(connection)
+                lanes.let_go(connection, self._plan.id)
             allowed = self._pace.allowed(BATCH, time.monotonic())
-            found = items.waiting(connection, self._plan.id, self._wave, allowed)
+            found = items.waiting(connection, self._plan.id, self._wave, allowed, in_lanes=self._in_lanes)
             if not found:
                 return []
             at = clock.now(connection)
@@ -168,22 +178,42 @@ class Applying:
         return [each for each in claimed if each.item.position not in known]
 
     def _next_wave(self) -> None:
-        """Nothing waits in this wave: go on to the next, wait for how it ends, or end the plan."""
+        """Nothing more may go in this wave: go on to the next, wait for how it ends, or end the plan."""
         with self._database.writing() as connection:
             self._go_on(connection)
-            if not items.waiting(connection, self._plan.id, len(WAVES), 1):
+            if not items.are_left(connection, self._plan.id):
                 plans.move(connection, self._plan.id, [State.APPLYING], State.DONE)
                 return
-            outcomes = items.counts(connection, [self._plan.id], self._wave).get(self._plan.id, {})
-            decision = decide(self._wave, outcomes, time.monotonic() - self._sent_at)
+            decision = self._decision(connection)
             if decision.turn is Turn.STOP:
                 plans.move(connection, self._plan.id, [State.APPLYING], State.STOPPED, decision.why)
             elif decision.turn is Turn.GO_ON:
                 self._wave += 1
                 plans.at_wave(connection, self._plan.id, self._wave)
         if decision.turn is Turn.WAIT:
-            self._around.look()
+            self._look()
             time.sleep(LOOK_EVERY)
+
+    def _decision(self, connection: Connection) -> Decision:
+        """What comes after all that may go has gone, and some is left."""
+        if not self._plan.options.canary or self._wave >= wave_of(self._plan.size):
+            # No wave comes after this one: the rest is held in lanes.
+            return Decision(Turn.WAIT)
+        outcomes = items.counts(connection, [self._plan.id], self._wave).get(self._plan.id, {})
+        return decide(self._wave, outcomes, time.monotonic() - self._sent_at)
+
+    def _look(self) -> None:
+        """See how what was sent ends; and not again before a while that is longer than that took."""
+        began = time.monotonic()
+        try:
+            self._around.look()
+            self._known_at = began
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            if began - self._known_at > TRY_FOR:
+                raise
+            logger.warning("plan %d waits: %s", self._plan.id, error)
+        self._looked_at = time.monotonic()
+        self._rest = max(LOOK_EVERY, REST * (self._looked_at - began))
 
     def _tell(self) -> None:
         if time.monotonic() - self._told >= 1:

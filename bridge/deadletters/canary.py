@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from bridge.deadletters.plan import UNDER_WAY, ItemState
+from bridge.deadletters.plan import UNENDED, ItemState
 
 #: How many letters the waves have; what is left is the last one.
 WAVES: Final = (1, 5, 20, 100)
@@ -62,11 +62,12 @@ def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:
     neither way.
 
     Parameters:
-        wave: from 0 on, of which all was sent that is to be.
+        wave: from 0 on, of which all was sent that may be.
         outcomes: of its deliveries, how many have which state.
         waited: seconds since the last of them was sent.
     """
-    pending = sum(outcomes.get(state, 0) for state in UNDER_WAY)
+    # What still waits is held by what is ahead of it in its lane.
+    pending = sum(outcomes.get(state, 0) for state in UNENDED)
     good = outcomes.get(ItemState.DONE, 0)
     bad = outcomes.get(ItemState.DEAD, 0) + outcomes.get(ItemState.UNKNOWN, 0)
     # Also if all that is on its way ended well, too few would have.

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from bridge.deadletters.lanes import course_of
 from bridge.deadletters.letter import Identity, Status
-from bridge.deadletters.store import contents, items, weighing
+from bridge.deadletters.store import contents, items, waves, weighing
 from bridge.deadletters.store.contents import Standing
 from bridge.deadletters.store.database import Connection
 from bridge.deadletters.store.items import Item
@@ -16,7 +17,7 @@ AT_ONCE: Final = 1_000
 
 
 def add(connection: Connection, plan_id: int, letters: int, settings: Settings, routes: Routes, canary: bool) -> int:
-    """Take the other handlers' deliveries into a plan, behind its letters; how many it has then.
+    """Take the other handlers' deliveries into a plan, each beside its letter's; how many it has then.
 
     What is itself an open letter goes as that. What is done, or under way, is left out as the plan is applied, when the
     ledger is asked. In a `sequence` the later handlers follow by themselves.
@@ -35,14 +36,20 @@ def add(connection: Connection, plan_id: int, letters: int, settings: Settings, 
         more: list[Item] = []
         for digest, (letter, handler) in others.items():
             if digest not in known:
-                more.append(Item(last + len(more) + 1, letter.id, _place(letter, handler), letter.failures))
+                of = letter.delivery
+                course = course_of(settings, of.group, of.topic, handler)
+                lane = course and course.lane(of.partition, letter.key)
+                more.append(Item(last + len(more) + 1, letter.id, _place(letter, handler), letter.failures, lane))
                 continue
             id_, status, failures, _ = known[digest]
             if status is Status.OPEN and id_ not in taken:
                 taken.add(id_)
                 more.append(Item(last + len(more) + 1, id_, None, failures))
-        items.add(connection, plan_id, more, canary=canary)
+        items.add(connection, plan_id, more, canary=False)
         last += len(more)
+    waves.in_order(connection, plan_id)
+    if canary:
+        waves.cut(connection, plan_id)
     return last
 
 

@@ -16,6 +16,7 @@ from bridge.deadletters.counting import Counting
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.filters import Filter
 from bridge.deadletters.known import known_handlers
+from bridge.deadletters.laying import lay
 from bridge.deadletters.letter import Status
 from bridge.deadletters.outcomes import Outcomes
 from bridge.deadletters.plan import Options, Plan, State, What
@@ -41,6 +42,8 @@ Heard = Callable[[Plan], None]
 #: Seconds between two looks at how what was sent ends, and how much longer than a look the pause is at least.
 LOOK_EVERY: Final = 0.5
 REST: Final = 2.0
+#: Of which handlers run again.
+SENDS: Final = (What.REPLAY, What.REDRIVE)
 
 
 def nobody(plan: Plan) -> None:
@@ -197,6 +200,9 @@ class Plans:
         """Do a plan of which this process has the lease, until it is to leave it."""
         plan = self.one(id_)
         try:
+            if plan.what in SENDS:
+                with self.database.writing() as connection:
+                    lay(connection, id_, self.settings)
             with Fates.opened(self.settings) as fates:
                 outcomes = Outcomes(self.settings, self.database, fates)
                 around = Around(lambda: outcomes.look(id_), lambda: heard(self.one(id_)), leaves)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
+from bridge.deadletters.letter import key_digest
 from bridge.deadletters.standing import Ground, Stand, stands
 from bridge.errors import RedriveRefused
 from bridge.kafka import Record
@@ -50,12 +51,17 @@ class Range:
 
 
 class Found(NamedTuple):
-    """A delivery of a range, and how it stands."""
+    """A delivery of a range, and how it stands.
+
+    Attributes:
+        key: the digest of its key; `None`: it has none.
+    """
 
     partition: int
     offset: int
     handler: str
     stand: Stand
+    key: int | None
 
 
 @contextmanager
@@ -126,14 +132,15 @@ class Look:
             LedgerUnavailable: the ledger did not answer.
         """
         coming = iter(found)
-        while some := [(record.partition() or 0, record.offset() or 0) for record in islice(coming, AT_ONCE)]:
+        while page := list(islice(coming, AT_ONCE)):
+            keys = {(record.partition() or 0, record.offset() or 0): key_digest(record.key()) for record in page}
             offsets: dict[int, list[int]] = {}
-            for partition, offset in sorted(some):
+            for partition, offset in sorted(keys):
                 offsets.setdefault(partition, []).append(offset)
             asked = {Account(name, self._topic, self.logs[number], number): offsets[number]
                      for name in handlers for number in offsets}  # fmt: skip
             known = self._stands(asked)
-            yield [Found(*place, name, known[(*place, name)]) for place in some for name in handlers]
+            yield [Found(*place, name, known[(*place, name)], key) for place, key in keys.items() for name in handlers]
 
     def _stands(self, asked: Mapping[Account, Sequence[int]]) -> dict[tuple[int, int, str], Stand]:
         found: dict[tuple[int, int, str], Stand] = {}

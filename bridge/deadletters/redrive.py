@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.deadletters.lanes import course_of
 from bridge.deadletters.letter import Identity, Status
 from bridge.deadletters.plan import Counts, Options, Plan, State, What
 from bridge.deadletters.ranges import Found, Range, first_of_sequence, looking
@@ -126,14 +127,16 @@ class Redrive:
         made: list[Item] = []
         for each in taken:
             place = f"{chosen.topic}-{each.partition}-{each.offset}:{each.handler}"
+            course = course_of(self.settings, self.settings.group, chosen.topic, each.handler)
+            lane = course and course.lane(each.partition, each.key)
             letter = letters.get(each)
             if letter is None:
-                made.append(Item(count + len(made) + 1, None, place, 0))
+                made.append(Item(count + len(made) + 1, None, place, 0, lane))
             elif letter[1] is Status.OPEN:
                 made.append(Item(count + len(made) + 1, letter[0], None, letter[2]))
             elif letter[1] is not Status.REPLAYING and options.again:
                 # A person has put it away; so it is asked for as what is done.
-                made.append(Item(count + len(made) + 1, None, place, 0))
+                made.append(Item(count + len(made) + 1, None, place, 0, lane))
         return made
 
     def _digest(self, found: Found, chosen: Range) -> bytes:

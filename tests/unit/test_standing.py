@@ -79,7 +79,7 @@ def test_many_are_told_apart_in_one_go():
 )
 def test_of_a_sequence_only_the_first_is_sent_and_it_goes_on_from_there(charge, notify, ship, chosen):
     found = [
-        Found(0, 1, name, stand)
+        Found(0, 1, name, stand, None)
         for name, stand in {"ship": ship, "other": Stand.DEAD, "notify": notify, "charge": charge}.items()
     ]
     sequence = ("charge", "notify", "ship")

@@ -27,6 +27,7 @@ class Standing(NamedTuple):
         plan_id: the plan that has it, or had it last.
         number: of the delivery that died; what is sent back has the next.
         spot: where the letter lies.
+        key: the digest of its key; `None`: it has none.
     """
 
     id: int
@@ -38,6 +39,7 @@ class Standing(NamedTuple):
     value_size: int
     number: int
     spot: Spot
+    key: int | None
 
     @property
     def is_ours(self) -> bool:
@@ -105,7 +107,18 @@ def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterat
 
 
 def _standings() -> Select[Any]:
-    own = ("id", "status", "failures", "plan_id", "topic_id", "partition", "offset", "value_size", "number")
+    own = (
+        "id",
+        "status",
+        "failures",
+        "plan_id",
+        "topic_id",
+        "partition",
+        "offset",
+        "value_size",
+        "number",
+        "key_digest",
+    )
     where = ("letter_topic", "letter_partition", "letter_offset")
     common = ("origin", "topic", "handler", "consumer_group")
     columns = [*(letters.c[name] for name in (*own, *where)), *(kinds.c[name] for name in common)]
@@ -115,7 +128,7 @@ def _standings() -> Select[Any]:
 def _standing(row: Any) -> Standing:
     delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, row.handler, row.consumer_group)
     spot = Spot(row.letter_topic, row.letter_partition, row.letter_offset)
-    status, whole = Status(row.status), (row.value_size, row.number, spot)
+    status, whole = Status(row.status), (row.value_size, row.number, spot, row.key_digest)
     return Standing(row.id, status, row.failures, row.plan_id, row.origin, delivery, *whole)
 
 

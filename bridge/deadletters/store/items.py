@@ -15,9 +15,11 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    false,
     func,
     insert,
     literal,
+    literal_column,
     select,
     update,
 )
@@ -38,12 +40,14 @@ class Item(NamedTuple):
         letter_id: whose record is sent; `None`: that of no letter.
         place: the delivery, where it is another one than the letter's.
         failures: how often the letter had died when the plan was made.
+        lane: that it has; `None`: none, or that of the letter, which is known once the plan is begun.
     """
 
     position: int
     letter_id: int | None
     place: str | None
     failures: int
+    lane: int | None = None
 
 
 class Spot(NamedTuple):
@@ -122,12 +126,30 @@ def page(connection: Connection, plan_id: int, after: int, limit: int) -> list[I
     return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
 
 
-def waiting(connection: Connection, plan_id: int, wave: int, limit: int) -> list[Item]:
-    """The next that were not come to yet, of a wave and those before it."""
+def waiting(connection: Connection, plan_id: int, wave: int, limit: int, *, in_lanes: bool = False) -> list[Item]:
+    """The next that may go, of a wave and those before it.
+
+    Parameters:
+        in_lanes: whether the plan has lanes; then none of a lane of which another plan has something under way.
+    """
     asked = select(*_COLUMNS).where(
-        items.c.plan_id == plan_id, items.c.state == ItemState.WAITING, items.c.wave <= wave
+        items.c.plan_id == plan_id,
+        items.c.state == ItemState.WAITING,
+        items.c.held == false(),
+        items.c.wave <= wave,
     )
+    if in_lanes:
+        ahead = items.alias()
+        # Not as a parameter: so the index of what is under way is used.
+        under_way = ahead.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
+        asked = asked.where(~select(ahead.c.position).where(ahead.c.lane == items.c.lane, under_way).exists())
     return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def are_left(connection: Connection, plan_id: int) -> bool:
+    """Whether anything of a plan waits, of whichever wave, and also what may not go yet."""
+    asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.state == ItemState.WAITING)
+    return connection.execute(asked.limit(1)).first() is not None
 
 
 def claimed(connection: Connection, plan_id: int, limit: int) -> list[tuple[Item, Spot | None]]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ForeignKey,
     Index,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -263,13 +265,31 @@ items = Table(
     # "waiting" → "claimed" → "sent" → an outcome: "done", "dead", "discarded", "unknown"; or "skipped", "refused".
     Column("state", String(10), nullable=False),
     Column("why", Text, nullable=False, server_default=""),
+    # What goes back one after another has a lane (bridge.deadletters.lanes); NULL: it is free of all others.
+    Column("lane", BigInteger),
+    # Whether one ahead of it in its lane has not ended; and where in the plan the one behind it is, until that may go.
+    Column("held", Boolean, nullable=False, server_default=false()),
+    Column("next", Integer),
     Column("number", Integer),
     Column("sent_topic", Text),
     Column("sent_partition", Integer),
     Column("sent_offset", BigInteger),
     Column("sent_at", BigInteger),
     Column("ended_at", BigInteger),
-    Index("ix_items_state", "plan_id", "state", "position"),
+    Index("ix_items_state", "plan_id", "state", "held", "position"),
+    Index(
+        "ix_items_next",
+        "plan_id",
+        "state",
+        sqlite_where=text("next IS NOT NULL"),
+        postgresql_where=text("next IS NOT NULL"),
+    ),
+    Index(
+        "ix_items_lane",
+        "lane",
+        sqlite_where=text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
+        postgresql_where=text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
+    ),
 )
 
 #: Who did what, when: never deleted, also when the letter is.

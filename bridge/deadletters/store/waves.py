@@ -1,13 +1,13 @@
-"""A plan's waves, where it was not known from the start which deliveries it has."""
+"""A plan's order and its waves, where it was not known from the start which deliveries it has."""
 
 from collections import defaultdict
 from typing import Final
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select, update
 
 from bridge.deadletters.canary import WAVES, wave_of
 from bridge.deadletters.plan import ItemState
-from bridge.deadletters.store.schema import items
+from bridge.deadletters.store.schema import items, letters
 
 #: How many are in waves before the last.
 _EARLY: Final = sum(WAVES)
@@ -23,3 +23,16 @@ def cut(connection: Connection, plan_id: int) -> None:
         by_wave[wave_of(number)].append(position)
     for wave, positions in by_wave.items():
         connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=wave))
+
+
+def in_order(connection: Connection, plan_id: int) -> None:
+    """Number the deliveries of a plan anew, in the order in which their messages were produced."""
+    order = (letters.c.offset, letters.c.partition, items.c.position)
+    number = func.row_number().over(order_by=order).label("number")
+    asked = select(items.c.position, number).join(letters, letters.c.id == items.c.letter_id)
+    found = asked.where(items.c.plan_id == plan_id).subquery()
+    of_plan = items.c.plan_id == plan_id
+    # By way of negative numbers: no two may be at one position meanwhile.
+    aside = update(items).where(of_plan, items.c.position == found.c.position)
+    connection.execute(aside.values(position=-found.c.number))
+    connection.execute(update(items).where(of_plan).values(position=-items.c.position))

@@ -107,6 +107,9 @@ def upgrade() -> None:
         sa.Column("wave", sa.SmallInteger(), server_default="0", nullable=False),
         sa.Column("state", sa.String(length=10), nullable=False),
         sa.Column("why", sa.Text(), server_default="", nullable=False),
+        sa.Column("lane", sa.BigInteger(), nullable=True),
+        sa.Column("held", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("next", sa.Integer(), nullable=True),
         sa.Column("number", sa.Integer(), nullable=True),
         sa.Column("sent_topic", sa.Text(), nullable=True),
         sa.Column("sent_partition", sa.Integer(), nullable=True),
@@ -117,7 +120,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("plan_id", "position", name="pk_items"),
     )
     op.create_index("ix_items_letter_id", "items", ["letter_id"], unique=False)
-    op.create_index("ix_items_state", "items", ["plan_id", "state", "position"], unique=False)
+    op.create_index(
+        "ix_items_lane",
+        "items",
+        ["lane"],
+        unique=False,
+        sqlite_where=sa.text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
+        postgresql_where=sa.text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
+    )
+    op.create_index(
+        "ix_items_next",
+        "items",
+        ["plan_id", "state"],
+        unique=False,
+        sqlite_where=sa.text("next IS NOT NULL"),
+        postgresql_where=sa.text("next IS NOT NULL"),
+    )
+    op.create_index("ix_items_state", "items", ["plan_id", "state", "held", "position"], unique=False)
     op.create_table(
         "kinds",
         sa.Column("id", NUMBER, autoincrement=True, nullable=False),
@@ -267,6 +286,18 @@ def downgrade() -> None:
     op.drop_index("ix_kinds_group_id", table_name="kinds")
     op.drop_table("kinds")
     op.drop_index("ix_items_state", table_name="items")
+    op.drop_index(
+        "ix_items_next",
+        table_name="items",
+        sqlite_where=sa.text("next IS NOT NULL"),
+        postgresql_where=sa.text("next IS NOT NULL"),
+    )
+    op.drop_index(
+        "ix_items_lane",
+        table_name="items",
+        sqlite_where=sa.text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
+        postgresql_where=sa.text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
+    )
     op.drop_index("ix_items_letter_id", table_name="items")
     op.drop_table("items")
     op.drop_index("ix_trail_plan_id", table_name="trail")

@@ -1,0 +1,86 @@
+"""The lanes of a plan (bridge.deadletters.lanes): of each one delivery at a time goes out, the next when it has ended.
+
+So that nobody looks for it among a hundred thousand that wait, each knows the one behind it (`next`), which is `held`
+until whoever applies the plan lets it go.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, case, false, func, literal, null, select, update
+
+from bridge.deadletters.lanes import Course
+from bridge.deadletters.plan import UNENDED, ItemState
+from bridge.deadletters.store.contents import OURS
+from bridge.deadletters.store.schema import items, kinds, letters
+from bridge.deadletters.store.statuses import in_parts
+
+_ENDED: Final = tuple(state for state in ItemState if state not in UNENDED)
+#: What PostgreSQL knows the claims of plans with lanes by: any number that nobody else's is.
+_CLAIMS: Final = 7_303_014_711
+
+
+def courses(connection: Connection, topics: Sequence[str]) -> list[tuple[int, str, str, str]]:
+    """Of our letters of some topics each kind, with its group, topic and handler."""
+    asked = select(kinds.c.id, kinds.c.consumer_group, kinds.c.topic, kinds.c.handler)
+    rows = connection.execute(asked.where(kinds.c.topic.in_(topics), kinds.c.origin == OURS).order_by(kinds.c.id))
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+def lay(connection: Connection, plan_id: int, found: Mapping[Course, Sequence[int]]) -> None:
+    """Give what of a plan has not ended its lanes, in the order of the positions; also if it had them before.
+
+    Parameters:
+        found: by course the kinds of its letters.
+    """
+    own = and_(items.c.place.is_(None), letters.c.id.is_not(None))
+    numbers = [(and_(own, letters.c.kind_id.in_(ids)), _number(course)) for course, ids in found.items()]
+    lane = func.coalesce(items.c.lane, case(*numbers, else_=null()) if numbers else null()).label("lane")
+    unended = (items.c.plan_id == plan_id, items.c.state.in_(UNENDED))
+    these = select(items.c.position, lane).outerjoin(letters, letters.c.id == items.c.letter_id).where(*unended)
+    each = these.subquery()
+    along: dict[str, Any] = {"partition_by": each.c.lane, "order_by": each.c.position}
+    ahead, behind = func.lag(each.c.position).over(**along), func.lead(each.c.position).over(**along)
+    line = select(each.c.position, each.c.lane, ahead.label("ahead"), behind.label("behind"))
+    laid = line.where(each.c.lane.is_not(None)).subquery()
+    changed = update(items).where(items.c.plan_id == plan_id, items.c.position == laid.c.position)
+    connection.execute(changed.values(lane=laid.c.lane, held=laid.c.ahead.is_not(None), next=laid.c.behind))
+
+
+def are_in(connection: Connection, plan_id: int) -> bool:
+    """Whether anything of a plan has a lane."""
+    asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.lane.is_not(None)).limit(1)
+    return connection.execute(asked).first() is not None
+
+
+def alone(connection: Connection) -> None:
+    """Until the transaction ends no other plan claims of lanes: two would take the same one."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS)))
+
+
+def let_go(connection: Connection, plan_id: int) -> int:
+    """Let go what stands behind what has ended; how many that are."""
+    asked = select(items.c.position, items.c.next)
+    asked = asked.where(items.c.plan_id == plan_id, items.c.next.is_not(None), items.c.state.in_(_ENDED))
+    found = connection.execute(asked.where(items.c.held == false())).all()
+    for some in in_parts(found):
+        ended, behind = ([row[at] for row in some] for at in (0, 1))
+        connection.execute(update(items).where(*_at(plan_id, behind)).values(held=False))
+        connection.execute(update(items).where(*_at(plan_id, ended)).values(next=None))
+    return len(found)
+
+
+def _at(plan_id: int, positions: Sequence[int]) -> tuple[Any, Any]:
+    return items.c.plan_id == plan_id, items.c.position.in_(positions)
+
+
+def _number(course: Course) -> Any:
+    """`Course.lane`, as SQL."""
+    number = _xor(literal(course.number), letters.c.partition)
+    return _xor(number, letters.c.key_digest) if course.by_key else number
+
+
+def _xor(one: Any, other: Any) -> Any:
+    """SQLite has no operator for it."""
+    return one.bitwise_or(other) - one.bitwise_and(other)

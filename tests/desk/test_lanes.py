@@ -1,0 +1,287 @@
+"""What is promised of letters of topics that have an order: of a lane one at a time, in the order of their offsets."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bridge.deadletters.action import Acted, Claimed, Taken
+from bridge.deadletters.applying import Applying, Around, me
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.lanes import course_of
+from bridge.deadletters.laying import lay
+from bridge.deadletters.letter import key_digest
+from bridge.deadletters.plan import ItemState, Options, State, What
+from bridge.deadletters.store import items, lanes, plans, schema, waves
+from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.matching import matching
+from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
+from tests.desk.rows import kind, letter
+
+COMPLETION = {"commit": "completion"}
+TOPICS = {
+    "orders": {**COMPLETION, "order": "key"},
+    "line": {**COMPLETION, "order": "partition"},
+    "steps": {**COMPLETION, "order": "key", "sequence": ("first", "second")},
+    "odd": COMPLETION,
+}
+
+
+def settings(**topics):
+    chosen = {name: TopicSettings.model_validate(each) for name, each in (topics or TOPICS).items()}
+    return Settings(FileSettings(kafka_topics=chosen), EnvironmentSettings(), "memory://", {})
+
+
+def record(database, topic, *keys, handler="orders.handlers.charge", start=0, partition=0):
+    """Letters at the next offsets, with these keys."""
+    with database.writing() as connection:
+        one = kind(connection, handler, topic)
+        return [
+            letter(connection, one, at, key=key, key_digest=key_digest(key), partition=partition)
+            for at, key in enumerate(keys, start)
+        ]
+
+
+def make(database, canary=False, what=What.REPLAY, **asked):
+    with database.writing() as connection:
+        plan_id, _ = plans.add(connection, what, "ann", "", {}, Options(canary=canary))
+        items.freeze(connection, plan_id, matching(Filter(**asked)), canary=canary)
+    return plan_id
+
+
+def plan_of(database, plan_id):
+    with database.reading() as connection:
+        plan = plans.one(connection, plan_id)
+    assert plan is not None
+    return plan
+
+
+def lane_of(topic, partition, key):
+    course = course_of(settings(), "bridge", topic, "orders.handlers.charge")
+    assert course is not None
+    return course.lane(partition, key_digest(key))
+
+
+class World:
+    """A plan that is applied, and handlers that run what it sends when they are told to."""
+
+    def __init__(self, database, plan_id, chosen=None):
+        self.database, self.plan_id, self.sent, self.who = database, plan_id, [], me()
+        self.skips = False
+        with database.writing() as connection:
+            assert plans.lease(connection, plan_id, self.who)
+            lay(connection, plan_id, chosen or settings())
+        plan = plan_of(database, plan_id)
+        self.applying = Applying(database, plan, self, self.who, Around(lambda: None, lambda: None, lambda: False))
+
+    def take(self, connection, waiting, at):
+        if self.skips:
+            return Taken([], {item.position: "it is gone" for item in waiting})
+        return Taken([Claimed(item, Spot("orders.replay", 0, 0)) for item in waiting], {})
+
+    def look(self, claimed):
+        return Acted()
+
+    def act(self, claimed):
+        self.sent += [each.item.position for each in claimed]
+        return Acted([Sent(each.item.position, 1, Spot("orders.replay", 0, 0)) for each in claimed])
+
+    def settle(self, connection, claimed, acted, at):
+        pass
+
+    def goes(self):
+        """What is sent by one claim."""
+        before = len(self.sent)
+        if claimed := self.applying._claim():
+            self.applying._do(claimed)
+        return self.sent[before:]
+
+    def ends(self, *positions, state=ItemState.DONE):
+        with self.database.writing() as connection:
+            items._move(connection, self.plan_id, positions, [ItemState.SENT], state=state)
+
+    def dies(self):
+        with self.database.writing() as connection:
+            plans.release(connection, self.plan_id, self.who)
+
+
+A, B = b"a", b"b"
+
+
+@pytest.mark.parametrize("end", ["done", "dead", "discarded", "unknown"])
+def test_letters_of_a_key_go_one_at_a_time_each_after_the_one_before_has_ended(database, end):
+    record(database, "orders", A, A, B, A, B)
+    world = World(database, make(database))
+    assert world.goes() == [1, 3]
+    assert world.goes() == []
+    world.ends(1, state=end)
+    assert world.goes() == [2]
+    world.ends(3)
+    assert world.goes() == [5]
+    assert world.goes() == []
+    world.ends(5)
+    assert world.goes() == []
+    world.ends(2)
+    assert world.goes() == [4]
+
+
+def test_letters_without_a_key_and_of_topics_without_an_order_are_free(database):
+    record(database, "orders", None, None, None)
+    record(database, "odd", A, A, start=3)
+    assert World(database, make(database)).goes() == [1, 2, 3, 4, 5]
+
+
+def test_letters_of_a_partition_go_one_at_a_time_where_that_is_the_order(database):
+    record(database, "line", A, None)
+    record(database, "line", A, B, partition=1)
+    world = World(database, make(database))
+    assert world.goes() == [1, 2]
+    world.ends(2)
+    assert world.goes() == [4]
+
+
+def test_handlers_do_not_wait_for_each_other_but_those_of_a_sequence(database):
+    record(database, "orders", A, A, handler="one")
+    record(database, "orders", A, handler="other", start=2)
+    record(database, "steps", A, handler="second", start=3)
+    record(database, "steps", A, handler="first", start=4)
+    assert World(database, make(database)).goes() == [1, 3, 4]
+
+
+def test_where_no_topic_has_an_order_nothing_has_a_lane(database):
+    record(database, "orders", A, A)
+    world = World(database, make(database), settings(orders={}))
+    assert world.goes() == [1, 2]
+    with database.reading() as connection:
+        assert not lanes.are_in(connection, world.plan_id)
+
+
+def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
+    record(database, "orders", A, A, A, B)
+    plan_id = make(database)
+    first = World(database, plan_id)
+    assert first.goes() == [1, 4]
+    first.ends(1)
+    first.dies()
+    second = World(database, plan_id)
+    assert second.goes() == [2]
+    second.dies()
+    third = World(database, plan_id)
+    assert third.goes() == []
+    third.ends(2)
+    assert third.goes() == [3]
+
+
+def test_what_is_skipped_holds_nothing_up(database):
+    record(database, "orders", A, A, A)
+    world = World(database, make(database))
+    world.skips = True
+    assert world.applying._claim() is None
+    world.skips = False
+    assert world.goes() == [2]
+
+
+def test_of_two_plans_one_at_a_time_has_a_letter_of_a_key_under_way(database):
+    mine, his, free = record(database, "orders", A, A, B)
+    one, other = (World(database, make(database, ids=ids)) for ids in [(his,), (mine, free)])
+    assert one.goes() == [1]
+    assert other.goes() == [2]
+    assert other.goes() == []
+    one.ends(1)
+    assert other.goes() == [1]
+
+
+def test_a_canary_has_no_letter_in_an_earlier_wave_than_one_before_it_of_its_key(database):
+    record(database, "orders", A, B, A, B, A, A, B, A)
+    record(database, "orders", A, A, A, partition=1)
+    plan_id = make(database, canary=True)
+    world = World(database, plan_id)
+    with database.reading() as connection:
+        columns = (schema.items.c.lane, schema.items.c.position, schema.items.c.wave, schema.letters.c.offset)
+        joined = schema.items.join(schema.letters, schema.letters.c.id == schema.items.c.letter_id)
+        rows = connection.execute(schema.items.select().with_only_columns(*columns).select_from(joined)).all()
+    by_lane: dict[int, list[tuple[int, int]]] = {}
+    for lane, _, wave, offset in sorted(rows, key=lambda row: row.position):
+        by_lane.setdefault(lane, []).append((offset, wave))
+    assert len(by_lane) == 3
+    assert all(each == sorted(each) and sorted(w for _, w in each) == [w for _, w in each] for each in by_lane.values())
+    assert world.goes() == [1]
+
+
+def test_a_canary_waits_for_what_its_wave_holds_and_stops_where_one_before_it_dies(database):
+    record(database, "orders", *[A] * 9)
+    world = World(database, make(database, canary=True))
+    assert world.goes() == [1]
+    world.ends(1)
+    world.applying._next_wave()
+    assert world.goes() == [2]
+    world.applying._next_wave()
+    assert world.applying._wave == 1
+    world.ends(2, state=ItemState.DEAD)
+    world.applying._next_wave()
+    plan = plan_of(database, world.plan_id)
+    assert (plan.state, plan.outcomes) == (State.STOPPED, {"done": 1, "dead": 1, "waiting": 7})
+
+
+def test_a_plan_is_done_only_once_nothing_is_held(database):
+    record(database, "orders", A, A)
+    world = World(database, make(database))
+    assert world.goes() == [1]
+    world.applying._next_wave()
+    assert plan_of(database, world.plan_id).state is State.APPLYING
+    world.ends(1, state=ItemState.DEAD)
+    assert world.goes() == [2]
+    world.applying._next_wave()
+    assert plan_of(database, world.plan_id).state is State.DONE
+
+
+@pytest.mark.parametrize("key", [None, A, b"", b"\xff" * 9])
+@pytest.mark.parametrize("topic", ["orders", "line"])
+@pytest.mark.parametrize("partition", [0, 7, 100_000])
+def test_sql_and_python_give_one_lane(database, topic, key, partition):
+    record(database, topic, key, partition=partition)
+    world = World(database, make(database))
+    with database.reading() as connection:
+        found = connection.execute(schema.items.select()).one().lane
+    assert found == lane_of(topic, partition, key)
+    assert (found is None) == (topic == "orders" and key is None)
+    assert world.goes() == [1]
+
+
+def test_what_has_no_letter_stands_in_the_same_lane_as_one_that_has(database):
+    record(database, "orders", A)
+    plan_id = make(database)
+    lane = lane_of("orders", 0, A)
+    with database.writing() as connection:
+        others = [Item(2, None, "orders-0-7:orders.handlers.charge", 0, lane), Item(3, None, "orders-0-8:x", 0)]
+        items.add(connection, plan_id, others, canary=False)
+    world = World(database, plan_id)
+    assert world.goes() == [1, 3]
+    world.ends(1)
+    assert world.goes() == [2]
+
+
+def test_deliveries_to_all_handlers_are_numbered_by_their_messages(database):
+    early, late = record(database, "orders", A, A)
+    plan_id = make(database)
+    with database.writing() as connection:
+        items.add(connection, plan_id, [Item(3, early, "orders-0-0:other", 0, 5)], canary=False)
+        waves.in_order(connection, plan_id)
+        found = items.page(connection, plan_id, 0, 9)
+    assert [(item.position, item.letter_id, item.place) for item in found] == [
+        (1, early, None),
+        (2, early, "orders-0-0:other"),
+        (3, late, None),
+    ]
+
+
+def test_two_who_claim_at_once_do_not_take_one_lane(database):
+    record(database, "orders", *[b"%d" % (number % 40) for number in range(400)])
+    # Each key has five letters in each plan.
+    ids = [tuple(at for at in range(1, 401) if (at - 1) // 40 % 2 == number) for number in (0, 1)]
+    worlds = [World(database, make(database, ids=each)) for each in ids]
+    with ThreadPoolExecutor() as threads:
+        for found in threads.map(World.goes, worlds * 4):
+            assert len(found) <= 40
+    with database.reading() as connection:
+        under_way = connection.execute(schema.items.select().where(schema.items.c.state == ItemState.SENT)).all()
+    assert len(under_way) == len({row.lane for row in under_way}) == 40
