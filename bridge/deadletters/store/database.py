@@ -126,7 +126,9 @@ class Database:
 def said(error: BaseException) -> str:
     """What went wrong in a line, and what to do; without the statement and its values, which may be payloads."""
     original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    line = " ".join(str(original).split())[:300].rstrip(". ") or type(original).__name__
+    # Of PostgreSQL the message alone: behind it stand rows that it was given.
+    primary = getattr(getattr(original, "diag", None), "message_primary", None)
+    line = " ".join(str(primary or original).split())[:300].rstrip(". ") or type(original).__name__
     advice = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
     return f"{line}; {advice}"
 
