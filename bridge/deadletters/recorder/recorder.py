@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from bridge.deadletters.desk import Desk
+from bridge.deadletters.metrics import DeskMetrics
 from bridge.deadletters.recorder.aside import Aside
 from bridge.deadletters.recorder.duties import DUTIES, Duties
 from bridge.deadletters.recorder.intake import Batch, Intake
@@ -59,6 +60,7 @@ class Recorder:
         self._everybodys = frozenset(topics)
         self._desk, self._clock = desk, clock
         self.metrics = RecorderMetrics()
+        self.metrics.registry.register(DeskMetrics(desk.database))
         self._looking = Looking(desk.settings, desk.database, self._everybodys)
         self._writing = Writing(desk.database, desk.settings.file.kafka_deadletters_largest_value)
         self._look: Aside[Found] = Aside("looking")

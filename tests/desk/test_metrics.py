@@ -1,0 +1,106 @@
+"""What Prometheus is shown of the desk."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, update
+
+from bridge.deadletters.letter import Status
+from bridge.deadletters.metrics import EVERY, DeskMetrics
+from bridge.deadletters.store import clock, times
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.schema import items, plans
+from tests.desk import rows
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(metrics: DeskMetrics) -> dict[tuple[str, ...], float]:
+    samples = (sample for family in metrics.collect() for sample in family.samples)
+    return {
+        (sample.name.removeprefix("bridge_deadletters_"), *sample.labels.values()): sample.value for sample in samples
+    }
+
+
+def plan(connection: Any, state: str, ended_at: int | None = None) -> int:
+    texts = {"by": "ann", "why": "", "asked": "{}", "options": "{}", "counts": "{}"}
+    row = {"what": "replay", "state": state, "at": 1, "ended_at": ended_at, **texts}
+    return int(connection.execute(insert(plans).values(row).returning(plans.c.id)).scalar_one())
+
+
+def item(connection: Any, plan_id: int, position: int, state: str, ended_at: int | None = None) -> None:
+    row = {"plan_id": plan_id, "position": position, "state": state, "ended_at": ended_at}
+    connection.execute(insert(items).values(row))
+
+
+@pytest.fixture
+def seconds() -> Clock:
+    return Clock()
+
+
+def test_open_letters_are_shown_by_handler_and_reason_with_the_age_of_the_oldest(database, seconds):
+    with database.writing() as connection:
+        now = clock.now(connection)
+        one, other = rows.kind(connection), rows.kind(connection, reason="poison")
+        rows.letter(connection, one, 1, failed_at=now - 60_000)
+        rows.letter(connection, one, 2, failed_at=now)
+        rows.letter(connection, other, 3, Status.RESOLVED, failed_at=now - 90_000)
+    found = shown(DeskMetrics(database, seconds))
+    assert found["open", "orders.handlers.charge", "exhausted"] == 2
+    assert found["open", "orders.handlers.charge", "poison"] == 0
+    assert 60 <= found["oldest_open_seconds",] < 80
+
+
+def test_groups_that_grow_are_counted_by_handler(database, seconds):
+    with database.writing() as connection:
+        now = clock.now(connection)
+        kind = rows.kind(connection)
+        rows.letter(connection, kind, 1, failed_at=now)
+        times.add(connection, {(kind, now // times.HOUR): 10})
+    assert shown(DeskMetrics(database, seconds))["growing_groups", "orders.handlers.charge"] == 1
+
+
+def test_replays_are_counted_by_how_they_ended_from_when_the_process_began(database, seconds):
+    metrics = DeskMetrics(database, seconds)
+    with database.writing() as connection:
+        now = clock.now(connection)
+        before = plan(connection, "applying")
+        item(connection, before, 1, "done", now - 1_000)
+    assert shown(metrics)["replays_total", "done"] == 0
+    with database.writing() as connection:
+        now = clock.now(connection)
+        item(connection, before, 2, "dead", now)
+        item(connection, before, 3, "sent")
+        short = plan(connection, "done", now)
+        item(connection, short, 1, "done", now)
+    seconds.now += EVERY
+    found = shown(metrics)
+    assert (found["replays_total", "done"], found["replays_total", "dead"]) == (1, 1)
+    with database.writing() as connection:
+        connection.execute(update(plans).values(state="done", ended_at=1))
+        connection.execute(update(items).where(items.c.state == "sent").values(state="done", ended_at=now))
+    seconds.now += EVERY
+    assert shown(metrics)["replays_total", "done"] == 2
+    seconds.now += EVERY
+    assert shown(metrics)["replays_total", "done"] == 2
+
+
+def test_several_who_scrape_read_once(database, seconds, monkeypatch):
+    metrics = DeskMetrics(database, seconds)
+    first = shown(metrics)
+    with database.writing() as connection:
+        rows.letter(connection, rows.kind(connection), 1)
+    assert shown(metrics) == first
+    seconds.now += EVERY
+    assert shown(metrics) != first
+
+
+def test_a_database_that_is_away_shows_nothing_and_fails_no_scrape(seconds):
+    metrics = DeskMetrics(Database("postgresql://nobody@127.0.0.1:1/none"), seconds)
+    assert shown(metrics) == {}
