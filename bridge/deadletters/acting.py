@@ -15,7 +15,7 @@ from bridge.deadletters.plan import Plan, What
 from bridge.deadletters.ranges import looking
 from bridge.deadletters.redriving import Redriving
 from bridge.deadletters.sending import Sending, target_of
-from bridge.deadletters.store import weighing
+from bridge.deadletters.store import items, weighing
 from bridge.deadletters.store.database import Database
 from bridge.handlers import Routes
 from bridge.settings import Settings
@@ -43,9 +43,9 @@ def action(
         return
     ends = Ends(settings)
     with database.reading() as connection:
-        heaps = weighing.heaps(connection, plan.id)
+        heaps, last_wave = weighing.heaps(connection, plan.id), items.last_wave(connection, plan.id)
     ends.prepare((target_of(settings, heap.group, heap.topic, ours=heap.is_ours), heap.topic) for heap in heaps)
-    letters = Sending(settings, database, plan, ends, fates, known_handlers(app, settings, routes))
+    letters = Sending(settings, database, plan, last_wave, ends, fates, known_handlers(app, settings, routes))
     if plan.what is What.REPLAY:
         yield letters
         return

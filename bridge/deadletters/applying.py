@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from bridge.deadletters.action import Acted, Action, Claimed
-from bridge.deadletters.canary import Decision, Turn, decide, wave_of
+from bridge.deadletters.canary import Decision, Turn, decide
 from bridge.deadletters.pace import Pace
 from bridge.deadletters.plan import ItemState, Plan, State
 from bridge.deadletters.store import clock, items, lanes, plans
@@ -69,6 +69,7 @@ class Applying:
         self._rest = LOOK_EVERY
         with database.reading() as connection:
             self._in_lanes = lanes.are_in(connection, plan.id)
+            self._last_wave = items.last_wave(connection, plan.id)
 
     def run(self) -> None:
         """Go on until each delivery was come to, or somebody stops it.
@@ -196,7 +197,7 @@ class Applying:
 
     def _decision(self, connection: Connection) -> Decision:
         """What comes after all that may go has gone, and some is left."""
-        if not self._plan.options.canary or self._wave >= wave_of(self._plan.size):
+        if not self._plan.options.canary or self._wave >= self._last_wave:
             # No wave comes after this one: the rest is held in lanes.
             return Decision(Turn.WAIT)
         outcomes = items.counts(connection, [self._plan.id], self._wave).get(self._plan.id, {})

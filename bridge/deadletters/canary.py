@@ -45,16 +45,6 @@ def wave_of(position: int) -> int:
     return len(WAVES)
 
 
-def is_awaited(position: int, count: int) -> bool:
-    """Whether a wave follows that of the delivery at a position, so that its outcome is waited for.
-
-    Parameters:
-        position: from 1 on.
-        count: how many deliveries the plan has.
-    """
-    return wave_of(position) < wave_of(count)
-
-
 def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:
     """Whether the next wave may go out.
 

@@ -158,11 +158,6 @@ class Plan:
     began_at: int | None = None
     ended_at: int | None = None
 
-    @property
-    def size(self) -> int:
-        """How many deliveries it has."""
-        return sum(self.outcomes.values())
-
     def count(self, *states: ItemState) -> int:
         """How many of its deliveries are in one of these states."""
         return sum(self.outcomes.get(state, 0) for state in states)

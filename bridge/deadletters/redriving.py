@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.action import Acted, Claimed, End, Taken
-from bridge.deadletters.canary import is_awaited
 from bridge.deadletters.ends import Ends
 from bridge.deadletters.plan import ItemState, Plan
 from bridge.deadletters.sending import Sending, target_of
@@ -154,7 +153,7 @@ class Redriving:
             timestamp=timestamp if kind else None,
             number=self._number - 1,
             again=self._again,
-            once=self._plan.options.canary and is_awaited(redriven.item.position, self._plan.size),
+            once=self._of_letters.once(redriven.item),
         )
         spot = self._ends.spot(self._target, delivery.partition)
         partition = -1 if spot is None else spot.partition

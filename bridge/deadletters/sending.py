@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.action import Acted, Claimed, End, Taken
-from bridge.deadletters.canary import is_awaited
 from bridge.deadletters.ends import Ends
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letter import Status
@@ -71,13 +70,22 @@ class Sending:
     """What a replay does.
 
     Parameters:
+        last_wave: of the plan (store.items.last_wave).
         handlers: that the app or a worker knows.
     """
 
     def __init__(
-        self, settings: Settings, database: Database, plan: Plan, ends: Ends, fates: Fates, handlers: Iterable[str]
+        self,
+        settings: Settings,
+        database: Database,
+        plan: Plan,
+        last_wave: int,
+        ends: Ends,
+        fates: Fates,
+        handlers: Iterable[str],
     ) -> None:
         self._settings, self._database, self._plan, self._ends, self._fates = settings, database, plan, ends, fates
+        self._last_wave = last_wave
         self._handlers = frozenset(handlers)
         self._producer = AcknowledgedProducer(settings)
 
@@ -116,6 +124,10 @@ class Sending:
     def topic(self, letter: Standing) -> str:
         """Where a letter goes."""
         return target_of(self._settings, letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
+
+    def once(self, item: Item) -> bool:
+        """Whether it has one attempt: another wave waits for how its own ends (bridge.deadletters.canary)."""
+        return item.wave < self._last_wave
 
     def look(self, claimed: Sequence[Claimed]) -> Acted:
         """Find those of which the record is there."""
@@ -195,8 +207,7 @@ class Sending:
         topic = self.topic(job.letter)
         spot = self._ends.spot(topic, job.delivery.partition)
         partition = -1 if spot is None else spot.partition
-        once = self._plan.options.canary and is_awaited(job.item.position, self._plan.size)
-        headers = _headers(job, content, once)
+        headers = _headers(job, content, self.once(job.item))
         return Letter(topic, partition, content.key, value, headers, str(job.delivery.identity), "what is sent back")
 
     def _sent(self, job: _Job, spot: Spot) -> Sent:

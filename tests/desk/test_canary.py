@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.canary import PART, WAITS, WAVES, Turn, decide, is_awaited, wave_of
+from bridge.deadletters.canary import PART, WAITS, WAVES, Turn, decide, wave_of
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,3 @@ def test_waves_have_1_5_20_and_100_letters_and_the_last_one_the_rest():
     found = [wave_of(position) for position in range(1, 200)]
     assert [found.count(wave) for wave in range(4)] == list(WAVES)
     assert set(found[sum(WAVES) :]) == {4}
-
-
-@pytest.mark.parametrize(
-    ("count", "awaited"), [(1, 0), (2, 1), (6, 1), (7, 6), (26, 6), (27, 26), (126, 26), (127, 126), (100_000, 126)]
-)
-def test_all_waves_of_a_plan_but_its_last_are_waited_for(count, awaited):
-    assert [is_awaited(position, count) for position in range(1, min(count, 300) + 1)] == (
-        [True] * awaited + [False] * (min(count, 300) - awaited)
-    )

@@ -4,6 +4,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def redrive(stack: Stack, *words: str, code: int = 0) -> Any:
 def test_what_is_dead_is_sent_and_what_is_done_is_left_alone(shop: Stack):
     committed = shop.committed("orders")
     shop.worker()
-    found = redrive(shop, "--from", "earliest", "--yes", "--wait")
+    found = redrive(shop, "--from", "earliest", "--yes", "--wait", "--canary")
     assert found["state"] == "done"
     assert found["outcomes"] == {"done": 2}
     assert found["counts"]["stands"] == {CHARGE: {"dead": 2, "done": 8}, NOTIFY: {"done": 10}}
@@ -58,6 +59,9 @@ def test_what_is_dead_is_sent_and_what_is_done_is_left_alone(shop: Stack):
     assert counts(shop, "notify") == dict.fromkeys(range(10), 1)
     assert shop.committed("orders") == committed
     assert audit(shop)["done"] == 20
+    # Of a canary of two the first has one attempt.
+    sent = Counter(dict(record.headers() or ()).get("replay_once") for record in shop.records("orders.replay"))
+    assert sent == {None: 1, b"1": 1}
 
 
 def test_with_again_what_is_done_runs_once_more_and_no_more(shop: Stack):

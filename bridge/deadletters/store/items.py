@@ -41,6 +41,7 @@ class Item(NamedTuple):
         place: the delivery, where it is another one than the letter's.
         failures: how often the letter had died when the plan was made.
         lane: that it has; `None`: none, or that of the letter, which is known once the plan is begun.
+        wave: of a canary, from 0 on.
     """
 
     position: int
@@ -48,6 +49,7 @@ class Item(NamedTuple):
     place: str | None
     failures: int
     lane: int | None = None
+    wave: int = 0
 
 
 class Spot(NamedTuple):
@@ -109,10 +111,10 @@ def add(connection: Connection, plan_id: int, others: Sequence[Item], *, canary:
     """Take further deliveries into a plan."""
     rows = [
         {
+            **each._asdict(),
             "plan_id": plan_id,
             "state": ItemState.WAITING,
             "wave": wave_of(each.position) if canary else 0,
-            **each._asdict(),
         }
         for each in others
     ]
@@ -124,6 +126,12 @@ def page(connection: Connection, plan_id: int, after: int, limit: int) -> list[I
     """Of a plan, the next behind a position."""
     asked = select(*_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
     return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def last_wave(connection: Connection, plan_id: int) -> int:
+    """The last wave of a plan; 0 where it has but one, or is no canary."""
+    asked = select(func.max(items.c.wave)).where(items.c.plan_id == plan_id)
+    return connection.execute(asked).scalar() or 0
 
 
 def waiting(connection: Connection, plan_id: int, wave: int, limit: int, *, in_lanes: bool = False) -> list[Item]:
@@ -159,7 +167,7 @@ def claimed(connection: Connection, plan_id: int, limit: int) -> list[tuple[Item
     found = []
     for row in connection.execute(asked.order_by(items.c.position).limit(limit)):
         spot = None if row.sent_topic is None else Spot(row.sent_topic, row.sent_partition, row.sent_offset)
-        found.append((Item(row.position, row.letter_id, row.place, row.failures), spot))
+        found.append((Item(row.position, row.letter_id, row.place, row.failures, wave=row.wave), spot))
     return found
 
 

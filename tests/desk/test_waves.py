@@ -1,0 +1,73 @@
+"""Which deliveries of a canary have one attempt: those of a wave that another one follows."""
+
+import pytest
+from celery import Celery
+
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.mending import Mending
+from bridge.deadletters.patching import Patch
+from bridge.deadletters.plan import Options, What
+from bridge.deadletters.store import items, plans
+from bridge.deadletters.store.items import Item
+from bridge.deadletters.store.matching import matching
+from tests.desk.rows import kind, letter
+
+ONE = Patch.read('[{"op": "test", "path": "/n", "value": 1}, {"op": "replace", "path": "/n", "value": 2}]')
+
+
+def record(database, count, *, value=b"{}", start=0):
+    with database.writing() as connection:
+        charge = kind(connection)
+        for offset in range(start, start + count):
+            letter(connection, charge, offset, value=value, value_size=len(value))
+
+
+def followed(database, plan_id):
+    """How many of a plan's deliveries are in waves that another follows; they are its first."""
+    with database.reading() as connection:
+        last = items.last_wave(connection, plan_id)
+        found = [each.wave < last for each in items.waiting(connection, plan_id, last, 1_000)]
+    assert found == sorted(found, reverse=True)
+    return found.count(True)
+
+
+def planned(connection, *, canary):
+    plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options(canary=canary))
+    items.freeze(connection, plan_id, matching(Filter()), canary=canary)
+    return plan_id
+
+
+@pytest.mark.parametrize(
+    ("count", "early"), [(1, 0), (2, 1), (6, 1), (7, 6), (26, 6), (27, 26), (126, 26), (127, 126), (150, 126)]
+)
+def test_all_waves_of_a_canary_but_its_last_are_followed_by_another(database, count, early):
+    record(database, count)
+    with database.writing() as connection:
+        canary, plain = planned(connection, canary=True), planned(connection, canary=False)
+    assert (followed(database, canary), followed(database, plain)) == (early, 0)
+
+
+def test_what_is_added_to_a_plan_is_in_its_waves(database):
+    record(database, 4)
+    with database.writing() as connection:
+        plan_id = planned(connection, canary=True)
+        items.add(connection, plan_id, [Item(position, None, "x", 0) for position in (5, 6, 7)], canary=True)
+    assert followed(database, plan_id) == 6
+
+
+def test_of_a_patch_those_that_it_leaves_out_are_in_no_wave(database):
+    record(database, 9)
+    record(database, 8, value=b'{"n": 1}', start=9)
+    with Celery("shop", set_as_current=False) as app:
+        plan = Mending(app, database).patch(Filter(), ONE, Options(canary=True), "ann", force=True)
+    assert plan.outcomes == {"waiting": 8, "skipped": 9}
+    assert followed(database, plan.id) == 6
+
+
+def test_what_a_process_left_behind_is_sent_as_what_it_was(database):
+    record(database, 8)
+    with database.writing() as connection:
+        plan_id = planned(connection, canary=True)
+        items.claim(connection, plan_id, dict.fromkeys(range(1, 9)), 1)
+        left = [item.wave for item, _ in items.claimed(connection, plan_id, 10)]
+    assert left == [0, *[1] * 5, *[2] * 2]
