@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from bridge.deadletters.action import Acted, Action, Claimed
@@ -19,6 +19,8 @@ from bridge.deadletters.plan import ItemState, Plan, State
 from bridge.deadletters.store import clock, items, lanes, plans
 from bridge.deadletters.store.database import Connection, Database
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
+
+Answer = TypeVar("Answer")
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +47,13 @@ class Around(NamedTuple):
 
     Attributes:
         look: is called while it waits: follows how what was sent ends.
+        passed: tells which of what has ended hold those behind them in their lanes no more, by their positions.
         heard: is called about once a second.
         leaves: whether this process is to end, and to leave the plan to others.
     """
 
     look: Callable[[], object]
+    passed: Callable[[], Sequence[int]]
     heard: Callable[[], object]
     leaves: Callable[[], bool]
 
@@ -119,11 +123,12 @@ class Applying:
 
     def _claim(self) -> list[Claimed] | None:
         """Take the next; empty where none are left (of this wave), `None` where all that was looked at is skipped."""
+        passed = self._passed() if self._in_lanes else ()
         with self._database.writing() as connection:
             self._go_on(connection)
             if self._in_lanes:
                 lanes.alone(connection)
-                lanes.let_go(connection, self._plan.id)
+                lanes.let_go(connection, self._plan.id, passed)
             allowed = self._pace.allowed(BATCH, time.monotonic())
             found = items.waiting(connection, self._plan.id, self._wave, allowed, in_lanes=self._in_lanes)
             if not found:
@@ -206,15 +211,24 @@ class Applying:
     def _look(self) -> None:
         """See how what was sent ends; and not again before a while that is longer than that took."""
         began = time.monotonic()
-        try:
-            self._around.look()
-            self._known_at = began
-        except (KafkaUnavailable, LedgerUnavailable) as error:
-            if began - self._known_at > TRY_FOR:
-                raise
-            logger.warning("plan %d waits: %s", self._plan.id, error)
+        self._ask(self._around.look, None)
         self._looked_at = time.monotonic()
         self._rest = max(LOOK_EVERY, REST * (self._looked_at - began))
+
+    def _passed(self) -> Sequence[int]:
+        return self._ask(self._around.passed, ())
+
+    def _ask(self, question: Callable[[], Answer], unknown: Answer) -> Answer:
+        """What Redis and Kafka tell; for a while they may tell nothing."""
+        try:
+            found = question()
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            if time.monotonic() - self._known_at > TRY_FOR:
+                raise
+            logger.warning("plan %d waits: %s", self._plan.id, error)
+            return unknown
+        self._known_at = time.monotonic()
+        return found
 
     def _tell(self) -> None:
         if time.monotonic() - self._told >= 1:

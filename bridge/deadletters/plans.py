@@ -19,6 +19,7 @@ from bridge.deadletters.known import known_handlers
 from bridge.deadletters.laying import lay
 from bridge.deadletters.letter import Status
 from bridge.deadletters.outcomes import Outcomes
+from bridge.deadletters.passing import Passing
 from bridge.deadletters.plan import Options, Plan, State, What
 from bridge.deadletters.store import clock, items, plans, trail
 from bridge.deadletters.store.database import Connection, Database
@@ -205,7 +206,8 @@ class Plans:
                     lay(connection, id_, self.settings)
             with Fates.opened(self.settings) as fates:
                 outcomes = Outcomes(self.settings, self.database, fates)
-                around = Around(lambda: outcomes.look(id_), lambda: heard(self.one(id_)), leaves)
+                passing = Passing(self.settings, self.database, plan, fates)
+                around = Around(lambda: outcomes.look(id_), passing.passed, lambda: heard(self.one(id_)), leaves)
                 with action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
                     Applying(self.database, plan, doing, who, around).run()
         except PlanTakenOver:

@@ -10,10 +10,12 @@ from bridge.deadletters.filters import Filter
 from bridge.deadletters.lanes import course_of
 from bridge.deadletters.laying import lay
 from bridge.deadletters.letter import key_digest
+from bridge.deadletters.passing import is_on_its_way
 from bridge.deadletters.plan import ItemState, Options, State, What
 from bridge.deadletters.store import items, lanes, plans, schema, waves
 from bridge.deadletters.store.items import Item, Sent, Spot
 from bridge.deadletters.store.matching import matching
+from bridge.ledger import Fate
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.desk.rows import kind, letter
 
@@ -71,7 +73,12 @@ class World:
             assert plans.lease(connection, plan_id, self.who)
             lay(connection, plan_id, chosen or settings())
         plan = plan_of(database, plan_id)
-        self.applying = Applying(database, plan, self, self.who, Around(lambda: None, lambda: None, lambda: False))
+        around = Around(lambda: None, self.passed, lambda: None, lambda: False)
+        self.applying = Applying(database, plan, self, self.who, around)
+
+    def passed(self):
+        with self.database.reading() as connection:
+            return [each.position for each in lanes.ended(connection, self.plan_id)]
 
     def take(self, connection, waiting, at):
         if self.skips:
@@ -169,6 +176,25 @@ def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
     assert third.goes() == []
     third.ends(2)
     assert third.goes() == [3]
+
+
+@pytest.mark.parametrize(
+    ("fates", "died", "held"),
+    [
+        ([], [], False),
+        ([Fate.DONE, Fate.DONE], [False, False], False),
+        ([Fate.DEAD, Fate.DEAD], [False, False], True),
+        ([Fate.DONE, Fate.DEAD], [False, False], True),
+        ([Fate.DEAD, Fate.DEAD], [True, False], False),
+        ([Fate.DONE, Fate.DEAD], [False, True], False),
+        ([Fate.HANDED, Fate.DEAD], [True, False], True),
+        ([Fate.PARKED, Fate.OPEN], [False, False], True),
+        ([Fate.DONE, Fate.OPEN], [False, False], True),
+        ([Fate.DISCARDED, Fate.DISCARDED], [False, False], False),
+    ],
+)
+def test_in_a_sequence_a_message_holds_its_lane_until_it_is_through_or_has_died_further_on(fates, died, held):
+    assert is_on_its_way(fates, died) is held
 
 
 def test_what_is_skipped_holds_nothing_up(database):

@@ -11,6 +11,7 @@ from tests.integration.test_replay import count, start
 from tests.processes import Run, Stack, eventually
 
 KEYED = {"commit": "completion", "order": "key"}
+STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
 LINE = {"commit": "completion", "order": "partition"}
 
 
@@ -70,3 +71,29 @@ def test_letters_of_a_partition_run_one_after_another(stack: Stack, tmp_path: Pa
     one_after_another(again(stack, "line", placed), placed)
     runs = [run for run in again(stack, "line", placed) if run.outcome == "done"]
     assert all(other.time - one.time < 3 for one, other in pairwise(runs)), "the next follows soon"
+
+
+def test_in_a_sequence_the_next_begins_once_the_whole_sequence_has_ended_for_the_one_before(
+    stack: Stack, tmp_path: Path
+):
+    mended = tmp_path / "mended"
+    chosen = {**KEYED, "sequence": STEPS}
+    start(stack, "steps", steps=chosen)
+    letter: dict[str, Any] = {"first": {"mend": str(mended)}, "third": {"sleep": 1.5}}
+    further = {**letter, "second": {"dead": True}}
+    placed = stack.produce("steps", letter, further, letter, key=b"k")
+    recorder(stack)
+    with desk(stack, *STEPS, steps=chosen) as here:
+        eventually(lambda: count(here, letters) == 3, 40, "all are recorded")
+        mended.touch()
+        plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
+        assert plan.outcomes == {"done": 3}
+    eventually(lambda: placed[2] in stack.done("third"), 20)
+    runs = [run for run in stack.runs() if run.attempt > 1 or run.handler != "first"]
+    assert [(run.handler, run.coordinates, run.outcome) for run in runs] == [
+        (handler, place, outcome)
+        for place in placed
+        for handler in ("first", "second", "third")
+        for outcome in ("begun", "done")
+        if place != placed[1] or handler == "first" or (handler, outcome) == ("second", "begun")
+    ]

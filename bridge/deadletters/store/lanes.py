@@ -5,7 +5,7 @@ until whoever applies the plan lets it go.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, case, false, func, literal, null, select, update
 
@@ -14,10 +14,26 @@ from bridge.deadletters.plan import UNENDED, ItemState
 from bridge.deadletters.store.contents import OURS
 from bridge.deadletters.store.schema import items, kinds, letters
 from bridge.deadletters.store.statuses import in_parts
+from bridge.records.origin import Origin
 
 _ENDED: Final = tuple(state for state in ItemState if state not in UNENDED)
 #: What PostgreSQL knows the claims of plans with lanes by: any number that nobody else's is.
 _CLAIMS: Final = 7_303_014_711
+
+
+class Ended(NamedTuple):
+    """What has ended.
+
+    Attributes:
+        place: the delivery, where it is no letter's own; else `delivery` says it.
+        at: ms since the epoch.
+    """
+
+    position: int
+    place: str | None
+    state: str
+    at: int
+    delivery: Origin | None
 
 
 def courses(connection: Connection, topics: Sequence[str]) -> list[tuple[int, str, str, str]]:
@@ -59,16 +75,30 @@ def alone(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS)))
 
 
-def let_go(connection: Connection, plan_id: int) -> int:
-    """Let go what stands behind what has ended; how many that are."""
-    asked = select(items.c.position, items.c.next)
+def ended(connection: Connection, plan_id: int) -> list[Ended]:
+    """What has ended and has something behind it that is held."""
+    message = (letters.c.topic_id, letters.c.partition, letters.c.offset)
+    delivery = (kinds.c.topic, *message, kinds.c.handler, kinds.c.consumer_group)
+    own = and_(letters.c.id == items.c.letter_id, items.c.place.is_(None))
+    asked = select(items.c.position, items.c.place, items.c.state, items.c.ended_at, *delivery).select_from(
+        items.outerjoin(letters, own).outerjoin(kinds, kinds.c.id == letters.c.kind_id)
+    )
     asked = asked.where(items.c.plan_id == plan_id, items.c.next.is_not(None), items.c.state.in_(_ENDED))
-    found = connection.execute(asked.where(items.c.held == false())).all()
-    for some in in_parts(found):
-        ended, behind = ([row[at] for row in some] for at in (0, 1))
-        connection.execute(update(items).where(*_at(plan_id, behind)).values(held=False))
-        connection.execute(update(items).where(*_at(plan_id, ended)).values(next=None))
-    return len(found)
+    return [_ended(row) for row in connection.execute(asked.where(items.c.held == false()))]
+
+
+def let_go(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
+    """Let go what stands behind these."""
+    for some in in_parts(positions):
+        behind = select(items.c.next).where(*_at(plan_id, some), items.c.next.is_not(None))
+        found = list(connection.execute(behind).scalars())
+        connection.execute(update(items).where(*_at(plan_id, found)).values(held=False))
+        connection.execute(update(items).where(*_at(plan_id, some)).values(next=None))
+
+
+def _ended(row: Any) -> Ended:
+    position, place, state, at, *delivery = row
+    return Ended(position, place, state, at or 0, None if delivery[0] is None else Origin(*delivery))
 
 
 def _at(plan_id: int, positions: Sequence[int]) -> tuple[Any, Any]:
