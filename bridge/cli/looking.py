@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, loaded, print_found
+from bridge.cli.deadletters.problems import desk_problems
 from bridge.commands import tables
 from bridge.commands.audit import audit as audit_of
 from bridge.commands.check import Finding
@@ -71,6 +72,7 @@ def status(
         found = status_of(app, chosen, routes)
     except NothingAnswers as error:
         fail(str(error), NOT_FOUND)
+    found["problems"] += desk_problems(chosen, routes)
     print_found(found, as_json, lambda: tables.print_status(console, found))
 
 

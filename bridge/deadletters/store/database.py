@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -66,6 +67,22 @@ class Database:
         self.name = made.render_as_string(hide_password=True)
         self.dialect = made.get_backend_name()
         self._engine = _engine(made)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can have anything: a SQLite file that is not there would be made by opening it."""
+        file = self._engine.url.database
+        return self.dialect != "sqlite" or file is None or Path(file).exists()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has the tables of this version; they are not made.
+
+        Raises:
+            DeskUnavailable: the database did not answer.
+        """
+        with self.reading() as connection:
+            return migrating.revision(connection) == migrating.newest()
 
     def close(self) -> None:
         """Give the connections back."""

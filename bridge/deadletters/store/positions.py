@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, case, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bridge.deadletters.store.schema import positions
@@ -61,6 +61,10 @@ _MOVE: Final = (
         next=bindparam("to_next"),
         epoch=bindparam("to_epoch"),
         missed=positions.c.missed + bindparam("more_missed"),
+        missed_at=case(
+            (bindparam("more_missed", type_=BigInteger) > 0, bindparam("now", type_=BigInteger)),
+            else_=positions.c.missed_at,
+        ),
         at=bindparam("now"),
     )
 )
@@ -103,7 +107,34 @@ def move(connection: Connection, steps: Sequence[Step], at: int) -> None:
 def _move(connection: Connection, step: Step, at: int) -> bool:
     if step.before is None:
         row = {**step.log._asdict(), **step.after._asdict(), "missed": step.missed, "at": at}
+        row["missed_at"] = at if step.missed else None
         return connection.execute(_BEGIN[connection.dialect.name], row).first() is not None
     values = {f"of_{name}": value for name, value in step.log._asdict().items()}
     values |= {"before": step.before, "to_next": step.after.next, "to_epoch": step.after.epoch}
     return connection.execute(_MOVE, {**values, "more_missed": step.missed, "now": at}).rowcount == 1
+
+
+class Stood(NamedTuple):
+    """How far a partition is recorded, for who looks from outside.
+
+    Attributes:
+        at: when something of it was recorded last, ms since the epoch.
+        missed: records that Kafka had dropped before they could be recorded.
+        missed_at: when that was last found; `None`: never.
+    """
+
+    consumer_group: str
+    topic: str
+    topic_id: str
+    partition: int
+    next: int
+    at: int
+    missed: int
+    missed_at: int | None
+
+
+def stood(connection: Connection, group: str) -> list[Stood]:
+    """The partitions of which letters of a group were recorded, or everybody's; of topics made again the latest."""
+    asked = select(*(positions.c[name] for name in Stood._fields)).where(positions.c.consumer_group.in_((group, "")))
+    found = (Stood(*row) for row in connection.execute(asked.order_by(positions.c.at)))
+    return [*{(each.consumer_group, each.topic, each.partition): each for each in found}.values()]

@@ -221,6 +221,8 @@ positions = Table(
     Column("epoch", Integer, nullable=False),
     # Records that Kafka dropped before they were recorded (retention).
     Column("missed", BigInteger, nullable=False),
+    # When that was last found; NULL: never.
+    Column("missed_at", BigInteger),
     Column("at", BigInteger, nullable=False),
 )
 

@@ -68,6 +68,7 @@ def upgrade() -> None:
         sa.Column("next", sa.BigInteger(), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("missed", sa.BigInteger(), nullable=False),
+        sa.Column("missed_at", sa.BigInteger(), nullable=True),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("consumer_group", "topic", "topic_id", "partition", name="pk_positions"),
     )

@@ -1,0 +1,132 @@
+"""What `bridge status` says of the desk: letters that were missed, a recorder that is behind, groups that grow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.deadletters.groups import Groups
+from bridge.deadletters.growing import HOUR
+from bridge.deadletters.problems import behind, growing, missed, problems
+from bridge.deadletters.store import migrating, positions, times
+from bridge.deadletters.store.positions import Log, Reached, Step, Stood
+from bridge.handlers import Routes
+from bridge.settings import Settings
+from bridge.settings.values import EnvironmentSettings, FileSettings
+from tests.desk import rows
+from tests.desk.recorders import bury, has, recorder
+from tests.processes import ROOT, Stack, pytest_runtest_makereport, stack
+
+__all__ = ["pytest_runtest_makereport", "stack"]
+
+NOW = 500_000 * HOUR / 1000 + 1_800
+
+
+def stood(topic: str, partition: int, next: int, missed: int = 0, missed_at: int | None = None) -> Stood:
+    return Stood("bridge", topic, "id", partition, next, int(NOW * 1000) - 60_000, missed, missed_at)
+
+
+def settings(url: str) -> Settings:
+    return Settings(FileSettings(), EnvironmentSettings(DEADLETTERS_DATABASE_URL=url), "memory://", {})
+
+
+def test_a_recorder_that_has_all_is_not_behind():
+    assert [*behind([stood("orders.dlq", 0, 12)], {("orders.dlq", 0): 12}, NOW)] == []
+
+
+def test_what_is_not_recorded_is_said_by_topic_with_since_when_and_what_to_do():
+    ends = {("orders.dlq", 0): 12, ("orders.dlq", 1): 5, ("mails.dlq", 0): 1}
+    mails, orders = behind([stood("orders.dlq", 0, 2)], ends, NOW)
+    assert mails.startswith("1 record of mails.dlq are not in the dead letters' database yet, and none ever was")
+    assert "15 records of orders.dlq" in orders
+    assert "(1 min)" in orders
+    assert "start `bridge deadletters record`" in orders
+
+
+def test_letters_that_were_missed_are_said_for_a_day():
+    late = stood("orders.dlq", 0, 5, missed=3, missed_at=int((NOW - 90_000) * 1000))
+    now = stood("orders.dlq", 1, 5, missed=3, missed_at=int((NOW - 60) * 1000))
+    (said,) = missed([late, now, stood("orders.dlq", 2, 1)], NOW)
+    assert said.startswith("3 records of orders.dlq-1 were dropped by Kafka before they were recorded, found 2027-")
+    assert "retention.ms" in said
+
+
+def test_groups_that_grow_are_said_and_of_many_the_rest_is_counted(database):
+    with database.writing() as connection:
+        for number in range(7):
+            kind = rows.kind(connection, place=f"orders/bank.py:step{number}")
+            rows.letter(connection, kind, number)
+            times.add(connection, {(kind, 500_000): 20 + number})
+    said = [*growing(Groups(database, lambda: NOW).all(), NOW)]
+    assert len(said) == 6
+    assert said[0].startswith(
+        "26 dead letters of orders.handlers.charge, builtins.ValueError, orders/bank.py:step6, since"
+    )
+    assert "0 an hour were usual, 1 are open. `bridge deadletters list --group 7`" in said[0]
+    assert said[-1] == "2 more groups of dead letters grow: `bridge deadletters groups` lists them."
+
+
+def test_what_was_missed_is_noted_with_when(database):
+    log = Log("bridge", "orders.dlq", "id", 0)
+    with database.writing() as connection:
+        positions.move(connection, [Step(log, None, Reached(5, -1))], 1)
+        assert [(each.missed, each.missed_at) for each in positions.stood(connection, "bridge")] == [(0, None)]
+        positions.move(connection, [Step(log, 5, Reached(9, -1), missed=3)], 2)
+        positions.move(connection, [Step(log, 9, Reached(10, -1))], 3)
+        assert [(each.missed, each.missed_at, each.at) for each in positions.stood(connection, "bridge")] == [(3, 2, 3)]
+
+
+def test_a_desk_that_was_never_used_is_no_problem_and_is_not_made(tmp_path: Path):
+    assert problems(settings(f"sqlite:///{tmp_path}/letters.db"), Routes({})) == []
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_database_of_another_step_is_left_as_it_is(database, database_url):
+    with database.writing() as connection:
+        migrating.migrate(connection, "0001")
+    assert problems(settings(database_url), Routes({})) == []
+    with database.reading() as connection:
+        assert migrating.revision(connection) == "0001"
+
+
+def test_a_database_that_is_away_is_one_sentence():
+    (said,) = problems(settings("postgresql://me:s3cret@127.0.0.1:1/letters"), Routes({}))
+    assert "DEADLETTERS_DATABASE_URL" in said
+    assert "s3cret" not in said
+
+
+def test_status_says_what_is_not_recorded_as_long_as_it_is_not(stack: Stack, database_url: str):
+    stack.environ["DEADLETTERS_DATABASE_URL"] = database_url
+    stack.make_topics("orders", "orders.dlq")
+    bury(stack, range(3))
+    recorder(stack, "--once", wait=False).ends(40)
+    has(database_url, 3)
+    assert said_of_the_desk(stack) == []
+    bury(stack, range(3, 5))
+    (said,) = said_of_the_desk(stack)
+    assert said.startswith(
+        f"2 records of {stack.topic('orders')}.dlq are not in the dead letters' database yet, none since"
+    )
+    recorder(stack)
+    has(database_url, 5)
+    assert said_of_the_desk(stack) == []
+
+
+def said_of_the_desk(stack: Stack) -> list[str]:
+    command = [sys.executable, "-m", "bridge", "status", "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=stack.environ, capture_output=True, text=True, timeout=60, check=True)
+    return [each for each in json.loads(done.stdout)["problems"] if "database" in each or "record`" in each]
+
+
+@pytest.mark.parametrize("gone", ["sqlalchemy", "alembic"])
+def test_without_the_extra_the_status_says_nothing_of_a_desk(gone: str):
+    program = (
+        f"import sys; sys.modules[{gone!r}] = None; "
+        "from bridge.cli.deadletters.problems import desk_problems; print(desk_problems(None, None))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "[]\n", done.stderr
