@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.answers import OK
+from bridge.cli.answers import FAULTS, NOT_FOUND, OK
 from bridge.cli.deadletters.carrying import BAD, INTERRUPTED
-from tests.processes import Process, Stack, eventually
+from tests.processes import ROOT, Process, Stack, eventually
 from tests.promises import choose
+
+#: Each command is a process, which takes seconds to start on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 
 
 class Desk:
@@ -27,7 +30,7 @@ class Desk:
         """What it printed; it must end with this code."""
         command = (sys.executable, "-m", "bridge", "deadletters", *map(str, words))
         process: Process = self._stack.start("command", *command)
-        assert process.ends(60) == code, f"{words}:\n{process.text}"
+        assert process.ends(120) == code, f"{words}:\n{process.text}"
         return process.text
 
     def given(self, *words: str | int, code: int = OK) -> Any:
@@ -105,3 +108,31 @@ def test_ctrl_c_in_a_replay_says_what_was_sent_and_how_to_go_on(stack: Stack, de
     assert ended["outcomes"] == {"done": 6}
     # Each was sent once, before or after.
     assert len(stack.done("odd")) == 6
+
+
+def test_letters_are_looked_at_in_their_topics_without_a_database_or_its_libraries(stack: Stack, desk: Desk):
+    choose(stack, {"odd": {"commit": "completion"}})
+    stack.make_topics("odd", "payments.DLT")
+    stack.worker(wait=False)
+    stack.bridge()
+    first, second = stack.produce("odd", {"odd": {"dead": True}}, {"odd": {"dead": True}}, key=b"4711")
+    stack.dead("odd", 2)
+    stack.produce("payments.DLT", {"id": 1}, headers=[("kafka_dlt-original-topic", b"payments")])
+    # As where the extra is not installed.
+    (stack.folder / "alembic.py").write_text("raise ModuleNotFoundError('none', name='alembic')")
+    around = stack.environ.get("PYTHONPATH", "")
+    stack.environ["PYTHONPATH"] = f"{stack.folder}:{ROOT}:{around}"
+
+    refused = desk.run("list", code=NOT_FOUND)
+    assert "pip install 'celery-kafka-bridge[deadletters]'" in refused
+    found = desk.given("list", "--from-topic", "--key", "4711", "--limit", 1)
+    assert [(each["offset"], each["id"], each["handler"]) for each in found] == [(1, None, "odd")]
+    theirs = desk.given("list", "--from-topic", "--topics", stack.topic("payments.DLT"))
+    assert [each["origin"] for each in theirs] == ["spring"]
+    page = desk.given("show", first, "--from-topic")
+    assert json.loads(page["value"]) == {"odd": {"dead": True}}
+    assert (page["status"], page["deliveries"][0]["fate"]) == (None, "dead")
+    lies = stack.dead_letters("odd")[1].record
+    assert desk.given("show", f"{lies.topic()}-0-1", "--from-topic")["offset"] == 1
+    assert "look further back" in desk.run("show", f"{stack.topic('odd')}-0-99", "--from-topic", code=FAULTS)
+    assert second == f"{stack.topic('odd')}-0-1"
