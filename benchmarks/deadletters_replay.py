@@ -1,0 +1,138 @@
+"""Dead letters sent back by `bridge deadletters replay --wait`, with no option set, beside a worker that has a no-op.
+
+How fast, how much memory the command takes for few and for many, and how long after its handler's end each outcome is
+known.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+from sqlalchemy import func, select
+
+from benchmarks.deadletters_recording import database
+from benchmarks.stack import PARTITIONS, ROOT, Stack, stack
+from benchmarks.ways import WORKER
+from bridge.deadletters.letter import Group, Identity, Kind, Letter
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.recording import Recording
+from bridge.deadletters.store.schema import items
+from bridge.records.attempts import Attempts
+
+COUNTS = [int(count) for count in os.environ.get("REPLAYED", "10000 100000").split()]
+WHICH = os.environ.get("RECORDING", "sqlite postgresql").split()
+#: What is to be reached: letters a second that are sent, and seconds from an end until it is known.
+WANTED, KNOWN_WITHIN = 5_000, 5.0
+TOPIC = "quiet"
+GROUP = "measured"
+
+
+def main() -> None:
+    """Each database, for few and for many letters, on servers of their own."""
+    for name in WHICH:
+        for count in COUNTS:
+            with stack() as on, database(on, name) as url:
+                on.kafka.create_topics(TOPIC, f"{TOPIC}.replay", f"{TOPIC}.dlq", partitions=PARTITIONS)
+                bury(on, url, count)
+                measure(on, name, url, count)
+
+
+def bury(on: Stack, url: str, count: int) -> None:
+    """Letters of deliveries that died, as a recorder has them."""
+    admin = AdminClient({"bootstrap.servers": on.kafka.bootstrap_servers})
+    topic_id = str(admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(10).topic_id)
+    opened, ids = Database(url), Ids()
+    opened.migrate()
+    for start in range(0, count, 1000):
+        with opened.writing() as connection:
+            made = [letter(number, topic_id) for number in range(start, min(count, start + 1000))]
+            Recording(connection, ids, int(time.time() * 1000), 1_000_000).record(made)
+        ids.keep()
+    opened.close()
+
+
+def letter(number: int, topic_id: str) -> Letter:
+    """One with a value of 1 kB."""
+    handler = f"benchmarks.{TOPIC}"
+    kind = Kind(Group(handler, "builtins.ValueError", "orders/bank.py:pay"), TOPIC, "bridge", GROUP, "exhausted", "1")
+    partition, offset = number % PARTITIONS, number // PARTITIONS
+    return Letter(
+        identity=Identity(GROUP, TOPIC, topic_id, partition, offset, handler),
+        kind=kind,
+        key=b"%d" % (number % 1000),
+        value=b"%-1000d" % number,
+        headers=(("trace", b"%032d" % number),),
+        timestamp=1_000,
+        number=0,
+        runs=13,
+        attempts=Attempts(13),
+        error_message=f"order {number}: declined",
+        traceback="",
+        first_failed_at=1_000,
+        failed_at=2_000 + number,
+        topic=f"{TOPIC}.dlq",
+        partition=partition,
+        offset=offset,
+    )
+
+
+def measure(on: Stack, name: str, url: str, count: int) -> None:
+    """One replay of all."""
+    marks = on.marks(count)
+    common = {"DEADLETTERS_DATABASE_URL": url, "BRIDGE_GROUP": GROUP, "TOPIC": TOPIC}
+    with on.process(*WORKER, **common), on.process("bridge", **common):
+        command = [sys.executable, "-m", "bridge", "deadletters", "replay", "--yes", "--wait", "--json"]
+        output = on.folder / "replayed"
+        with output.open("wb") as file:
+            started = subprocess.Popen(command, env=on.environment(**common), cwd=ROOT, stdout=file)
+            memory, cpu = watched(started)
+    found = json.loads(output.read_text())
+    assert found["outcomes"] == {"done": count}, found
+    assert marks.more_than_once() == []
+    tell(name, url, count, memory, cpu, [marks.at(number) for number in range(count)])
+
+
+def watched(started: "subprocess.Popen[bytes]") -> tuple[int, float]:
+    """A process's highest memory in MB, and the CPU seconds that it took, at its end."""
+    memory = 0
+    while started.poll() is None:
+        try:
+            with open(f"/proc/{started.pid}/status") as status:
+                peak = next((line for line in status if line.startswith("VmHWM")), "VmHWM: 0 kB")
+            memory = max(memory, int(peak.split()[1]) // 1024)
+        except FileNotFoundError:
+            break
+        time.sleep(0.05)
+    began = os.times()
+    return memory, began.children_user + began.children_system
+
+
+def tell(name: str, url: str, count: int, memory: int, cpu: float, ran_at: list[float]) -> None:
+    """What was measured."""
+    opened = Database(url)
+    with opened.reading() as connection:
+        first, last = connection.execute(select(func.min(items.c.sent_at), func.max(items.c.sent_at))).one()
+        known = connection.execute(select(items.c.sent_partition, items.c.ended_at).order_by(items.c.position)).all()
+    opened.close()
+    # Positions go by offset, then partition: as the numbers do.
+    late = [row.ended_at / 1000 - at for row, at in zip(known, ran_at, strict=True)]
+    sent = count / max(0.001, (last - first) / 1000)
+    ran = count / (max(ran_at) - min(ran_at))
+    slow = f"; WANTED {WANTED:,}/s, or as fast as they are handed off" if sent < min(WANTED, ran) else ""
+    unknown = f"; WANTED {KNOWN_WITHIN:g} s" if max(late) > KNOWN_WITHIN else ""
+    print(
+        f"replay of {count:,} from {name}: sent {sent:,.0f}/s, run {ran:,.0f}/s{slow}; the command takes {memory} MB; "
+        f"its outcome is known {statistics.median(late):.1f} s after the handler's end, the last "
+        f"{max(late):.1f} s{unknown}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
