@@ -1,0 +1,244 @@
+"""Whatever dies, and wherever, while plans are applied: each letter is sent once, and none is forgotten."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event, select
+
+from bridge.deadletters import applying, sending
+from bridge.deadletters.applying import Applying, Around
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.letter import Status
+from bridge.deadletters.plan import ItemState, Options, State, What
+from bridge.deadletters.store import clock, items, plans, schema, statuses
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.items import Spot
+from bridge.deadletters.store.matching import matching
+from bridge.records.parked import whose
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.desk.kafka_in_memory import Crash, Kafka
+from tests.desk.rows import counted, kind, letter
+
+HANDLER = "orders.handlers.charge"
+CHOSEN = Settings(FileSettings(), EnvironmentSettings(BRIDGE_GROUP="bridge"), "", {})
+LETTERS = 7
+
+
+class Ends:
+    """Where the replay topic of two partitions ends."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._ends = {each.place: each.end for each in kafka.extents(None, ["orders.replay"])}
+
+    def spot(self, topic: str, partition: int) -> Spot:
+        return Spot(topic, partition % 2, self._ends[topic, partition % 2])
+
+    def passed(self, spot: Spot) -> None:
+        self._ends[spot.topic, spot.partition] = max(self._ends[spot.topic, spot.partition], spot.offset + 1)
+
+
+class Mortal(Database):
+    """A database whose process may die before, in and after each transaction that writes."""
+
+    happens: Callable[[str], str] = staticmethod(lambda point: "")
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        # The machine lives: what is written need not be on the disk.
+        event.listen(self._engine, "connect", lambda made, _: made.execute("PRAGMA synchronous=OFF").close())
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        if self.happens("before") == "crash":
+            raise Crash
+        with super().writing() as connection:
+            yield connection
+            if self.happens("within") == "crash":
+                raise Crash
+        if self.happens("after") == "crash":
+            raise Crash
+
+
+class World:
+    """Letters, and a plan to replay them all."""
+
+    def __init__(self, url: str, happens: Callable[[str], str], options: Options) -> None:
+        self.database, self.happens = Mortal(url), happens
+        self.database.migrate()
+        with self.database.writing() as connection:
+            self.kind = kind(connection, HANDLER)
+            ids = [letter(connection, self.kind, number, partition=number % 3) for number in range(LETTERS)]
+            self.ids = ids
+            self.plan, _ = plans.add(connection, What.REPLAY, "ann", "", {}, options)
+            items.freeze(connection, self.plan, matching(Filter(statuses=(Status.OPEN,))), canary=options.canary)
+        self.kafka = Kafka(happens, self.ends)
+        self.database.happens = happens
+
+    def process(self, who: str) -> None:
+        """One process that takes the plan up, as far as it comes."""
+        with self.database.writing() as connection:
+            connection.execute(schema.plans.update().values(leased_until=0))
+        with self.database.writing() as connection:
+            if not plans.lease(connection, self.plan, who):
+                return
+            plan = plans.one(connection, self.plan)
+        assert plan is not None
+        doing = sending.Sending(CHOSEN, self.database, plan, Ends(self.kafka), SimpleNamespace(), [HANDLER])  # type: ignore[arg-type]
+        doing._producer = self.kafka  # type: ignore[assignment]
+        Applying(self.database, plan, doing, who, Around(lambda: None, lambda: None, lambda: False)).run()
+
+    def ends(self) -> None:
+        """Handlers may be faster than who notes what was sent."""
+        with Database.writing(self.database) as connection:
+            under_way = select(schema.letters.c.id).where(schema.letters.c.status == Status.REPLAYING)
+            at = clock.now(connection)
+            for id_ in connection.execute(under_way).scalars().all():
+                if (end := self.happens("end")) in ("done", "dead") and self.is_sent(connection, id_):
+                    status = Status.RESOLVED if end == "done" else Status.OPEN
+                    statuses.move(connection, [id_], Status.REPLAYING, status, at)
+                    items.ended(connection, [id_], ItemState(end), at)
+
+    def is_sent(self, connection: Any, id_: int) -> bool:
+        offset = connection.execute(select(schema.letters.c.offset).where(schema.letters.c.id == id_)).scalar_one()
+        return offset in self.sent()
+
+    def sent(self) -> Counter[int]:
+        """How often each origin's offset was sent."""
+        found = (whose(record) for record in self.kafka.records)  # type: ignore[arg-type]
+        return Counter(int(each[0].partition(":")[0].rpartition("-")[2]) for each in found if each)
+
+    def outcomes(self) -> dict[str, int]:
+        with self.database.reading() as connection:
+            plan = plans.one(connection, self.plan)
+            assert plan is not None
+            return dict(plan.outcomes)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying, "BATCH", 3)
+    monkeypatch.setattr(applying, "TRY_EVERY", 0.0)
+
+
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[str], str], **options: Any) -> World:
+    """One on a database of its own, with Kafka in memory."""
+    path = tmp_path / f"{uuid4().hex}.db"
+    made = World(f"sqlite:///{path}", happens, Options(**options))
+    monkeypatch.setattr(sending, "extents", made.kafka.extents)
+    monkeypatch.setattr(sending, "records", made.kafka.read)
+    return made
+
+
+_POINTS = {
+    "publish": ("", "", "", "lost", "unheard", "crash", "never"),
+    "acknowledged": ("", "", "crash"),
+    "before": ("",) * 8 + ("crash",),
+    "within": ("",) * 8 + ("crash",),
+    "after": ("",) * 8 + ("crash",),
+    "end": ("", "done", "dead"),
+}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_wherever_processes_die_each_letter_is_sent_once_or_refused_and_none_is_forgotten(
+    tmp_path: Path, data: st.DataObject
+):
+    faults = [20]
+
+    def happens(point: str) -> str:
+        if not faults[0]:
+            return ""
+        found = data.draw(st.sampled_from(_POINTS[point]), label=point)
+        faults[0] -= bool(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        made = world(tmp_path, monkeypatch, happens)
+        for number in range(100):
+            try:
+                made.process(f"process {number}")
+                made.ends()
+            except Crash:
+                made.ends()
+            with made.database.reading() as connection:
+                plan = plans.one(connection, made.plan)
+            assert plan is not None
+            if plan.state is State.DONE:
+                break
+        found = made.outcomes()
+        assert not {"waiting", "claimed", "skipped"} & found.keys()
+        sent = made.sent()
+        assert set(sent.values()) <= {1}
+        assert len(sent) + found.get("refused", 0) == LETTERS
+        with made.database.reading() as connection:
+            under_way, open_ = found.get("sent", 0), found.get("dead", 0) + found.get("refused", 0)
+            wanted = {"replaying": under_way, "open": open_, "resolved": found.get("done", 0)}
+            assert counted(connection, made.kind) == {name: count for name, count in wanted.items() if count}
+        made.database.close()
+
+
+def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = world(tmp_path, monkeypatch, lambda point: "")
+    taken, discarded, died, gone, *_ = made.ids
+    with made.database.writing() as connection:
+        statuses.move(connection, [taken], Status.OPEN, Status.REPLAYING, 1, 99)
+        statuses.move(connection, [discarded], Status.OPEN, Status.DISCARDED, 1)
+        connection.execute(schema.letters.update().where(schema.letters.c.id == died).values(failures=2))
+        connection.execute(schema.letters.delete().where(schema.letters.c.id == gone))
+    made.process("one")
+    assert made.outcomes() == {"sent": LETTERS - 4, "skipped": 4}
+    with made.database.reading() as connection:
+        asked = select(schema.items.c.why).where(schema.items.c.state == "skipped").order_by(schema.items.c.position)
+        whys = set(connection.execute(asked).scalars())
+    assert whys == {
+        "it is replaying already, by plan 99",
+        "it is discarded by now",
+        "it has died again since the plan was made",
+        "the letter is gone",
+    }
+
+
+def test_what_kafka_never_takes_is_refused_and_the_letter_open_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = world(tmp_path, monkeypatch, lambda point: "never" if point == "publish" else "")
+    made.process("one")
+    assert made.outcomes() == {"refused": LETTERS}
+    with made.database.reading() as connection:
+        assert counted(connection, made.kind) == {"open": LETTERS}
+
+
+def test_only_one_process_at_a_time_has_a_plan_and_another_once_its_lease_has_run_out(database: Database):
+    with database.writing() as connection:
+        id_, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
+        assert plans.lease(connection, id_, "one")
+    with database.writing() as connection:
+        assert not plans.lease(connection, id_, "two")
+        assert plans.hold(connection, id_, "one") is State.APPLYING
+        assert plans.abandoned(connection) == []
+        connection.execute(schema.plans.update().values(leased_until=0))
+    with database.writing() as connection:
+        assert plans.abandoned(connection) == [id_]
+        assert plans.lease(connection, id_, "two")
+        assert plans.hold(connection, id_, "one") is None
+
+
+def test_who_has_a_plan_that_was_stopped_notes_what_is_under_way_and_then_lets_it_go(database: Database):
+    with database.writing() as connection:
+        id_, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
+        plans.lease(connection, id_, "one")
+        assert plans.move(connection, id_, [State.APPLYING], State.STOPPED, "enough")
+        assert plans.hold(connection, id_, "one") is State.STOPPED
+        assert not plans.lease(connection, id_, "two")
+        plans.release(connection, id_, "one")
+        assert plans.lease(connection, id_, "two")
