@@ -148,7 +148,7 @@ _POINTS = {
 }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_wherever_processes_die_each_letter_is_sent_once_or_refused_and_none_is_forgotten(
     tmp_path: Path, data: st.DataObject

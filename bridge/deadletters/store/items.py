@@ -104,7 +104,10 @@ def freeze(connection: Connection, plan_id: int, chosen: Select[Any], *, canary:
     wave = _wave(rows.c.position) if canary else literal(0, Integer)
     made = select(literal(plan_id), rows.c.position, rows.c.id, rows.c.failures, wave, literal(str(ItemState.WAITING)))
     names = ["plan_id", "position", "letter_id", "failures", "wave", "state"]
-    return connection.execute(insert(items).from_select(names, made)).rowcount
+    connection.execute(insert(items).from_select(names, made))
+    # Not every driver says how many rows a statement of this kind has written.
+    last = select(func.max(items.c.position)).where(items.c.plan_id == plan_id)
+    return connection.execute(last).scalar_one() or 0
 
 
 def add(connection: Connection, plan_id: int, others: Sequence[Item], *, canary: bool) -> None:

@@ -1,0 +1,151 @@
+"""What is promised of plans before they are applied: they are frozen, counted, and say what is against them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from bridge.deadletters import counting, fates
+from bridge.deadletters.filters import Filter
+from bridge.deadletters.letter import Status
+from bridge.deadletters.pace import Pace
+from bridge.deadletters.plan import Options, Plan, State, What
+from bridge.deadletters.plans import Plans
+from bridge.deadletters.store import items, statuses, trail
+from bridge.deadletters.store.database import Database
+from bridge.errors import KafkaUnavailable, NoSuchPlan, PlanRefused
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.desk.rows import kind, letter
+
+HANDLER = "orders.handlers.charge"
+
+
+@pytest.fixture
+def plans(database: Database, monkeypatch: pytest.MonkeyPatch) -> Plans:
+    """Of an app with one handler, while neither Kafka nor Redis can be asked."""
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise KafkaUnavailable("Kafka does not answer.")
+
+    for name in ("configs", "extents", "readers"):
+        monkeypatch.setattr(counting, name, away)
+    monkeypatch.setattr(fates, "all_topics", away)
+    for module in (counting, fates):
+        monkeypatch.setattr(module, "admin_client", lambda properties: None)
+    routes = Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)})
+    app: Celery = SimpleNamespace(tasks={})  # type: ignore[assignment]
+    return Plans(app, Settings(FileSettings(), EnvironmentSettings(), "", {}), routes, database)
+
+
+def fill(database: Database) -> list[int]:
+    """Five open letters of two handlers, and one that is discarded."""
+    with database.writing() as connection:
+        mine, other = kind(connection, HANDLER), kind(connection, "orders.handlers.gone", reason="poison")
+        found = [letter(connection, mine, offset, partition=offset % 2, failures=1 + offset) for offset in (2, 1, 0)]
+        found += [letter(connection, other, offset) for offset in (7, 6)]
+        letter(connection, mine, 9, Status.DISCARDED)
+    return found
+
+
+def make(plans: Plans, what: What = What.REPLAY, asked: Filter | None = None, why: str = "", **options: Any) -> Plan:
+    return plans.make(what, asked or Filter(), Options(**options), "ann", why)
+
+
+def test_a_plan_has_the_open_letters_that_were_asked_for_in_the_order_of_their_offsets(plans, database):
+    found = fill(database)
+    plan = make(plans)
+    assert (plan.state, plan.by, plan.outcomes) == (State.PLANNED, "ann", {"waiting": 5})
+    with database.reading() as connection:
+        page = items.page(connection, plan.id, 0, 10)
+    assert [item.letter_id for item in page] == [found[2], found[1], found[0], found[4], found[3]]
+    assert [item.position for item in page] == [1, 2, 3, 4, 5]
+
+
+def test_letters_that_come_later_are_none_of_the_plan(plans, database):
+    fill(database)
+    plan = make(plans)
+    fill(database)
+    assert plans.one(plan.id).outcomes == {"waiting": 5}
+
+
+def test_a_plan_says_how_many_by_handler_and_reason_who_is_unknown_and_what_failed_replays_before(plans, database):
+    found = fill(database)
+    with database.writing() as connection:
+        statuses.move(connection, found[:1], Status.OPEN, Status.REPLAYING, 1, 99)
+    counts = make(plans).counts
+    assert counts.letters == 4
+    assert counts.handlers == {HANDLER: {"exhausted": 2}, "orders.handlers.gone": {"poison": 2}}
+    assert counts.unknown_handlers == {"orders.handlers.gone": 2}
+    assert counts.replaying == 1
+    assert counts.replayed == {"1": 1}
+
+
+def test_what_kafka_or_redis_does_not_tell_is_a_warning(plans, database):
+    fill(database)
+    said = make(plans).counts.warnings
+    assert len(said) == 3
+    assert sum("Kafka does not answer" in each for each in said) == 2
+
+
+def test_a_canary_has_its_waves_from_the_start(plans, database):
+    with database.writing() as connection:
+        mine = kind(connection, HANDLER)
+        for offset in range(30):
+            letter(connection, mine, offset)
+    plan = make(plans, canary=True)
+    with database.reading() as connection:
+        assert [len(items.waiting(connection, plan.id, wave, 100)) for wave in range(4)] == [1, 6, 26, 30]
+
+
+def test_to_discard_a_reason_is_needed_and_stays_in_the_trail(plans, database):
+    fill(database)
+    with pytest.raises(PlanRefused, match="a reason is needed"):
+        make(plans, What.DISCARD, why=" ")
+    plan = make(plans, What.DISCARD, why="no such shop")
+    with database.reading() as connection:
+        (entry,) = trail.of(connection, plan_id=plan.id)
+    assert (entry.by, entry.what, entry.said) == (
+        "ann",
+        "discard",
+        f"plan {plan.id}: to discard 5 letters: no such shop",
+    )
+
+
+def test_letters_are_archived_without_kafka_and_redis(plans, database):
+    fill(database)
+    plan = make(plans, What.ARCHIVE, Filter(statuses=(Status.OPEN, Status.DISCARDED)))
+    done = plans.apply(plan.id, "ann")
+    assert (done.state, done.outcomes, done.is_over) == (State.DONE, {"done": 6}, True)
+    with pytest.raises(PlanRefused, match="is done"):
+        plans.apply(plan.id, "ann")
+
+
+def test_a_plan_that_is_not_there_or_is_over_is_refused_with_what_to_do(plans, database):
+    with pytest.raises(NoSuchPlan, match="deadletters plans"):
+        plans.apply(77, "ann")
+    with pytest.raises(PlanRefused, match="above 0"):
+        make(plans, rate=0.0)
+    fill(database)
+    plan = make(plans)
+    plans.stop(plan.id, "bob", "wait for the bank")
+    with pytest.raises(PlanRefused, match="nothing to stop"):
+        plans.stop(plan.id, "bob")
+    assert plans.one(plan.id).stopped == "stopped by bob: wait for the bank"
+
+
+def test_the_latest_plans_come_first(plans, database):
+    fill(database)
+    made = [make(plans).id for _ in range(3)]
+    assert [plan.id for plan in plans.latest(2)] == made[:0:-1]
+
+
+def test_a_rate_lets_so_many_through_a_second():
+    pace, went = Pace(100.0, 0.0), 0
+    for step in range(1, 501):
+        count = pace.allowed(1_000, step / 100)
+        pace.went(count)
+        went += count
+    assert 490 <= went <= 526
+    assert Pace(None, 0.0).allowed(7, 0.0) == 7
