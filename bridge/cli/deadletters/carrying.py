@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
@@ -29,8 +29,11 @@ _COME_TO: Final = tuple(state for state in ItemState if state is not ItemState.W
 
 def carry_out(desk: "Desk", plan: Plan, by: str, wait: bool, as_json: bool) -> None:
     """Apply a plan, wait for its outcomes if asked to, say how it stands, and end the command with its code."""
+    from bridge.deadletters.recorder.meanwhile import recorded_meanwhile
+
+    waits = wait or plan.options.canary
     try:
-        with _shown(plan) as heard:
+        with recorded_meanwhile(desk) if waits else nullcontext(), _shown(plan) as heard:
             plan = desk.plans.apply(plan.id, by, heard)
             if wait and not plan.is_over:
                 plan = desk.plans.wait(plan.id, heard)

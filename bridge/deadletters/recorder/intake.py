@@ -25,6 +25,11 @@ BYTES: Final = 8_000_000
 HELD: Final = 4 * TURN
 
 
+def group_of(settings: Settings) -> str:
+    """The consumer group of a group's recorders."""
+    return f"{settings.group}.recorder"
+
+
 @dataclass(eq=False)
 class Partition:
     """One that is recorded, from the moment that it begins until it is given up or begins anew.
@@ -82,7 +87,7 @@ class Intake:
         self._topics: frozenset[str] = frozenset()
         self._paused = False
         self.consumer: Consumer = consumer_client(
-            settings.kafka, f"{settings.group}.recorder", error_cb=on_error, on_commit=_on_commit
+            settings.kafka, group_of(settings), error_cb=on_error, on_commit=_on_commit
         )
 
     def subscribe(self, topics: Collection[str]) -> None:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.metrics import DeskMetrics
 from bridge.deadletters.recorder.aside import Aside
-from bridge.deadletters.recorder.duties import DUTIES, Duties
+from bridge.deadletters.recorder.duties import DUTIES, Duties, Duty
 from bridge.deadletters.recorder.intake import Batch, Intake
 from bridge.deadletters.recorder.looking import Found, Looking
 from bridge.deadletters.recorder.metrics import RecorderMetrics
@@ -49,12 +49,19 @@ class Recorder:
     Parameters:
         desk: its database need not answer yet.
         topics: dead-letter topics besides those of the handlers; of them all letters are recorded, whosever they are.
+        duties: what it does besides.
 
     Attributes:
         topics: those that are recorded.
     """
 
-    def __init__(self, desk: Desk, topics: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        topics: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        duties: Sequence[Duty] = DUTIES,
+    ) -> None:
         names = TopicNames.of(desk.settings)
         self.topics = {names.dead_letters(topic) for topic in desk.routes.topics} | set(topics)
         self._everybodys = frozenset(topics)
@@ -73,7 +80,7 @@ class Recorder:
         self._troubles = (self._kafka, self._beginning, self._database)
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
-        self._duties = Duties(desk, DUTIES)
+        self._duties = Duties(desk, duties)
         self._prepared = False
         self._stopping = threading.Event()
         self._turned = clock()
