@@ -21,7 +21,7 @@ from bridge.deadletters.letter import Status
 from bridge.deadletters.outcomes import Outcomes
 from bridge.deadletters.passing import Passing
 from bridge.deadletters.plan import Options, Plan, State, What
-from bridge.deadletters.store import clock, items, plans, trail
+from bridge.deadletters.store import clock, items, plans, trail, waves
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.matching import matching
 from bridge.errors import (
@@ -193,6 +193,9 @@ class Plans:
                 raise PlanRefused(f"Plan {id_} is {plan.state}: it cannot be applied again; make a new one.")
             if who is not None and not plans.lease(connection, id_, who):
                 raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
+            if plan.state is State.STOPPED and plan.options.canary:
+                waves.anew(connection, id_)
+                plans.at_wave(connection, id_, 0)
             if plan.state is not State.APPLYING:
                 said = "applied" if plan.state is State.PLANNED else "gone on with"
                 trail.write(connection, clock.now(connection), by, "apply", f"plan {id_} {said}", plan_id=id_)

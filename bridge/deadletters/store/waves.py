@@ -11,6 +11,8 @@ from bridge.deadletters.store.schema import items, letters
 
 #: How many are in waves before the last.
 _EARLY: Final = sum(WAVES)
+#: The wave of what was come to before the canary was gone on with.
+_PAST: Final = -1
 
 
 def cut(connection: Connection, plan_id: int) -> None:
@@ -23,6 +25,13 @@ def cut(connection: Connection, plan_id: int) -> None:
         by_wave[wave_of(number)].append(position)
     for wave, positions in by_wave.items():
         connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=wave))
+
+
+def anew(connection: Connection, plan_id: int) -> None:
+    """Cut what is left of a stopped canary into waves from the first on: how the ones before ended is past."""
+    past = (items.c.plan_id == plan_id, items.c.state != ItemState.WAITING)
+    connection.execute(update(items).where(*past).values(wave=_PAST))
+    cut(connection, plan_id)
 
 
 def in_order(connection: Connection, plan_id: int) -> None:
