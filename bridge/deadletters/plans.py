@@ -1,6 +1,5 @@
 """The desk's plans: made, approved, applied, stopped, waited for."""
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.deadletters import others
+from bridge.deadletters import background, others
 from bridge.deadletters.acting import action
 from bridge.deadletters.applying import Applying, Around, me
 from bridge.deadletters.counting import Counting
@@ -35,8 +34,6 @@ from bridge.errors import (
 )
 from bridge.handlers import Routes
 from bridge.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 #: Is told how a plan stands, about once a second.
 Heard = Callable[[Plan], None]
@@ -151,28 +148,8 @@ class Plans:
             return plan
 
     def go_on(self, stopping: Event) -> None:
-        """Do what was approved, and what a process left that died.
-
-        Parameters:
-            stopping: once it is set, what is under way is left to others.
-
-        Raises:
-            KafkaUnavailable, LedgerUnavailable: it is gone on with later.
-        """
-        with self.database.reading() as connection:
-            left = plans.abandoned(connection)
-        for id_ in left:
-            who = me()
-            with self.database.writing() as connection:
-                # Another process may be faster.
-                taken = plans.lease(connection, id_, who)
-            if taken:
-                try:
-                    self._do(id_, who, nobody, stopping.is_set)
-                except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
-                    raise
-                except BridgeError as error:
-                    logger.error("plan %d: %s", id_, error)
+        """Do what was approved, and what a process left that died, until `stopping` is set."""
+        background.go_on(self.database, lambda id_, who: self._do(id_, who, nobody, stopping.is_set), stopping)
 
     def follow(self, stopping: Event) -> None:
         """Take in how all that was sent back ends, until `stopping` is set.
