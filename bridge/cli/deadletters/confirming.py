@@ -17,8 +17,13 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without aski
 
 def need_somebody(yes: bool) -> None:
     """Refuse to begin what must be asked for where nobody can be asked."""
-    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not yes and not can_be_asked():
         fail("nobody can be asked here, there is no terminal: look with `list`, then say --yes.", NOT_FOUND)
+
+
+def can_be_asked() -> bool:
+    """Whether somebody sees a question, and can answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirmed(yes: bool, what: What, counts: Counts) -> bool:

@@ -1,0 +1,80 @@
+"""Commands that change many letters: asked for first, refused where nobody can be asked, with codes for scripts."""
+
+import pytest
+
+from bridge.cli.answers import FAULTS, NOT_FOUND
+from bridge.cli.deadletters import confirming
+from tests.desk.commands import Commands
+from tests.desk.letters import letter
+from tests.desk.test_recording import record
+
+
+@pytest.fixture
+def desk(database, database_url, monkeypatch):
+    """Three open letters, of two handlers."""
+    record(database, letter(1), letter(2), letter(3, handler="orders.handlers.notify"))
+    return Commands(monkeypatch, database_url)
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch):
+    monkeypatch.setattr(confirming, "can_be_asked", lambda: True)
+
+
+def statuses(desk):
+    return {each["id"]: each["status"] for each in desk.given("list")}
+
+
+def test_without_a_terminal_and_yes_nothing_is_planned_or_done(desk):
+    for words in (("replay",), ("archive", 1), ("discard", 1, "--why", "a test's"), ("plans", "apply", 1)):
+        ended = desk.run(*words)
+        assert ended.exit_code == NOT_FOUND
+        assert "nobody can be asked here" in ended.output
+    assert desk.given("plans") == []
+
+
+def test_archived_by_a_script_they_are_listed_as_that_and_no_longer_as_open(desk):
+    found = desk.given("archive", "--handler", "orders.handlers.charge", "--yes", "--by", "ann")
+    assert (found["counts"]["letters"], found["outcomes"]) == (2, {"done": 2})
+    assert statuses(desk) == {1: "archived", 2: "archived", 3: "open"}
+    assert [each["id"] for each in desk.given("list", "--status", "open")] == [3]
+
+
+def test_every_letter_is_meant_only_where_that_is_said(desk):
+    for command in (("archive",), ("discard", "--why", "x")):
+        ended = desk.run(*command, "--yes")
+        assert ended.exit_code == FAULTS
+        assert "say which letters" in ended.output
+    desk.given("archive", "--all", "--yes")
+    assert set(statuses(desk).values()) == {"archived"}
+
+
+@pytest.mark.usefixtures("on_a_terminal")
+@pytest.mark.parametrize(("answer", "code", "status"), [("y\n", 0, "archived"), ("n\n", FAULTS, "open")])
+def test_a_person_sees_what_it_is_about_and_decides(desk, answer, code, status):
+    ended = desk.run("archive", "--handler", "orders.handlers.charge", answer=answer)
+    assert ended.exit_code == code, ended.output
+    assert "orders.handlers.charge: 2 exhausted" in ended.output
+    assert "archive 2 letters?" in ended.output
+    assert statuses(desk)[1] == status
+
+
+def test_a_reason_to_discard_says_something(desk):
+    assert desk.run("discard", 1, "--why", " ", "--yes").exit_code == 2
+
+
+def test_a_plan_that_is_over_or_not_there_is_said(desk):
+    plan = desk.given("archive", 1, "--yes")["plan"]
+    again = desk.run("plans", "apply", plan, "--yes")
+    assert again.exit_code == FAULTS
+    assert "make a new one" in again.output
+    assert desk.run("plans", "show", 99).exit_code == FAULTS
+    assert desk.run("plans", "stop", plan).exit_code == FAULTS
+
+
+def test_a_group_is_marked_as_fixed_and_not(desk):
+    (group,) = [each["id"] for each in desk.given("groups", "--handler", "orders.handlers.charge")]
+    assert desk.given("fixed", group, "1.4.2", "--by", "ann")["fixed_in"] == "1.4.2"
+    assert "fixed in 1.4.2, says ann" in desk.run("groups").output
+    assert desk.given("fixed", group, "--undo")["fixed_in"] is None
+    assert desk.run("fixed", group).exit_code == FAULTS
