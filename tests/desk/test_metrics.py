@@ -11,6 +11,7 @@ from bridge.deadletters.store import clock, times
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.schema import items, plans
 from tests.desk import rows
+from tests.unit.test_operations import DESK
 
 
 class Clock:
@@ -55,6 +56,10 @@ def test_open_letters_are_shown_by_handler_and_reason_with_the_age_of_the_oldest
     assert found["open", "orders.handlers.charge", "exhausted"] == 2
     assert found["open", "orders.handlers.charge", "poison"] == 0
     assert 60 <= found["oldest_open_seconds",] < 80
+
+
+def test_what_is_shown_is_what_the_page_on_operations_says(database, seconds):
+    assert {family.name for family in DeskMetrics(database, seconds).collect()} < DESK
 
 
 def test_groups_that_grow_are_counted_by_handler(database, seconds):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.deadletters.recorder.metrics import RecorderMetrics
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.parked import ENOUGH, NOT_DUE
 from bridge.pauses.halts import HALTED
@@ -14,11 +15,18 @@ from tasks import metrics as worker_metrics
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
 
+#: What a recorder shows: what it measures, and what it reads off the desk.
+DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
+    *("bridge_deadletters_open", "bridge_deadletters_oldest_open_seconds"),
+    *("bridge_deadletters_growing_groups", "bridge_deadletters_replays"),
+}
+
+
 def test_each_metric_of_the_page_and_its_alerts_is_one_that_is_shown():
     named = set(re.findall(r"\b(?:bridge|worker)_[a-z_]+\b", PAGE)) - {"worker_soft_shutdown_timeout"}
     named = {name for name in named if not name.startswith(("worker_log", "bridge_group"))}
     shown = {family.name for family in BridgeMetrics().registry.collect()}
-    shown |= {metric._name for metric in worker_metrics._made()}
+    shown |= {metric._name for metric in worker_metrics._made()} | DESK
     assert named
     assert {name.removesuffix("_total") for name in named} <= shown
 
@@ -26,6 +34,19 @@ def test_each_metric_of_the_page_and_its_alerts_is_one_that_is_shown():
 def test_each_metric_of_the_bridge_is_on_the_page():
     for family in BridgeMetrics().registry.collect():
         assert family.name in PAGE
+
+
+def test_each_metric_of_the_desk_is_on_the_page():
+    assert [name for name in DESK if name not in PAGE] == []
+
+
+def test_what_needs_a_person_at_the_desk_wakes_somebody():
+    rules = dict(re.findall(r"alert: (\w+)\n +expr: (.+)", PAGE))
+    assert "growing_groups) > 0" in rules["DeadLettersGrow"]
+    assert "oldest_open_seconds" in rules["DeadLettersAreLeft"]
+    assert "absent" in rules["NobodyRecordsDeadLetters"]
+    assert "lag_records" in rules["TheRecorderIsBehind"]
+    assert "missed_total" in rules["DeadLettersWereMissed"]
 
 
 def test_the_alert_of_a_queue_without_workers_sees_what_waits_for_its_retry():
