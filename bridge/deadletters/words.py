@@ -23,7 +23,8 @@ _WORD: Final = re.compile(r"\w+")
 def words(text: str) -> list[str]:
     """The words of a text, as they are compared: without case, each cut to `LONGEST` characters."""
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-    return [found if len(found) <= LONGEST else found[:LONGEST] for found in _WORD.findall(plain)]
+    found = _WORD.findall(plain)
+    return found if max(map(len, found), default=0) <= LONGEST else [word[:LONGEST] for word in found]
 
 
 def of(error_message: str, key: bytes | None, headers: Headers, value: bytes | None) -> tuple[str, ...]:

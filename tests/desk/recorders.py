@@ -9,6 +9,7 @@ from sqlalchemy import Table, select
 
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.schema import letters
+from bridge.errors import DeskUnavailable
 from bridge.records import dead_letter
 from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure
@@ -94,7 +95,11 @@ def has(url: str, count: int, within: float = 30) -> list[dict[str, Any]]:
     """Wait until the database has so many letters, and no more."""
 
     def there() -> bool:
-        return len(offsets(url)) >= count
+        try:
+            return len(offsets(url)) >= count
+        except DeskUnavailable:
+            # It has no tables yet.
+            return False
 
     eventually(there, within, f"{count} letters")
     found = recorded(url)

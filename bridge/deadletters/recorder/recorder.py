@@ -105,7 +105,9 @@ class Recorder:
         """Why nothing is recorded, a sentence each; none if what comes is."""
         found = [trouble.why for trouble in self._troubles if trouble.why is not None]
         if not found and not (self._prepared and self._intake is not None and self._intake.assigned):
-            found.append("joining the consumer group")
+            found.append(
+                f"joining the consumer group, or none of its topics exists yet: {', '.join(sorted(self.topics))}"
+            )
         return found
 
     # The loop

@@ -97,7 +97,7 @@ class Recording:
     def _index(self, deaths: Mapping[bytes, Letter]) -> None:
         """Have them found by what they say now."""
         if deaths:
-            asked = select(letters.c.id, letters.c.digest).where(letters.c.digest.in_(list(deaths)))
+            asked = select(letters.c.id, letters.c.digest).where(bulk.among(self._connection, letters.c.digest, deaths))
             rows = self._connection.execute(asked.order_by(letters.c.id)).all()
             searching.add(self._connection, [(row.id, _words(deaths[row.digest])) for row in rows])
 
@@ -139,9 +139,9 @@ def _once_each(found: Sequence[Letter]) -> Iterator[dict[bytes, Letter]]:
 
 def _known(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, dict[str, Any]]:
     """What there is of these letters, nobody else's to change until the transaction ends."""
-    asked = select(*_READ).where(letters.c.digest.in_(bindparam("digests", expanding=True)))
+    asked = select(*_READ).where(bulk.among(connection, letters.c.digest, digests))
     # In one order: two transactions that wait for each other's row would both be undone.
-    found = connection.execute(asked.order_by(letters.c.id).with_for_update(), {"digests": list(digests)})
+    found = connection.execute(asked.order_by(letters.c.id).with_for_update())
     rows = {row["id"]: dict(row) for row in found.mappings()}
     places = {
         row["id"]: {(row["letter_topic"], row["letter_partition"], row["letter_offset"])} for row in rows.values()
