@@ -92,9 +92,10 @@ class World:
                 return
             plan = plans.one(connection, self.plan)
         assert plan is not None
-        doing = sending.Sending(CHOSEN, self.database, plan, Ends(self.kafka), SimpleNamespace(), [HANDLER])  # type: ignore[arg-type]
+        ends, fates = Ends(self.kafka), SimpleNamespace()
+        doing = sending.Sending(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER])  # type: ignore[arg-type]
         doing._producer = self.kafka  # type: ignore[assignment]
-        Applying(self.database, plan, doing, who, Around(lambda: None, lambda: None, lambda: False)).run()
+        Applying(self.database, plan, doing, who, Around(lambda: None, tuple, lambda: None, lambda: False)).run()
 
     def ends(self) -> None:
         """Handlers may be faster than who notes what was sent."""
