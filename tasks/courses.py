@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from celery.exceptions import Reject
+
 from bridge.records.failure import kind_name
 from tasks.errors import RetryAsked, RetryLater
 from tasks.policy import Again, Bury, Decision, Halt, Policy
@@ -18,7 +20,7 @@ class Course(NamedTuple):
     Attributes:
         waits: seconds until each retry begins, from its failure on: what they are on average where they are drawn.
         end: the reason of its dead letter; "halt"; "endless"; "done", where the handler gives it up (`Ignore`); or
-            "asked", where each failure says itself what is to become of it (`RetryLater`, `self.retry()`).
+            "asked", where each failure says itself what is to become of it (`RetryLater`, `self.retry()`, `Reject`).
         known: whether the error's class is imported here. Of one that is not, nobody knows what it is derived from.
     """
 
@@ -37,7 +39,7 @@ def course(policy: Policy, error_class: str, real: Callable[[float], float] = fl
     error = _imported(error_class)
     known = error is not None
     error = error or _stand_in(error_class)
-    if isinstance(error, RetryLater | RetryAsked):
+    if isinstance(error, RetryLater | RetryAsked | Reject):
         return Course((), "asked", known)
     # Drawn evenly from nothing to the whole: half of it.
     part = 0.5 if policy.jitter and (policy.fixed_delay is None or policy.delays is not None) else 1.0
@@ -46,7 +48,7 @@ def course(policy: Policy, error_class: str, real: Callable[[float], float] = fl
     age = 0.0
     while len(waits) < MOST:
         decision = steady.decide(error, len(waits), age, real=lambda wait: real(wait * part))
-        if not isinstance(decision, Again) or not decision.spent:
+        if not isinstance(decision, Again):
             return Course(tuple(waits), _end(decision), known)
         waits.append(real(decision.delay * part))
         age += waits[-1]
@@ -66,8 +68,6 @@ def _end(decision: Decision) -> str:
             return reason
         case Halt():
             return "halt"
-        case Again():
-            return "asked"
     return "done"
 
 

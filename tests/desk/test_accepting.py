@@ -26,6 +26,7 @@ FILTERS = [
     Filter(topics=("orders",)),
     Filter(topics=("refunds",)),
     Filter(exceptions=("CardDeclined",)),
+    Filter(exceptions=("Declined",)),
     Filter(exceptions=("bank.CardDeclined", "carddeclined")),
     Filter(reasons=("permanent",)),
     Filter(versions=("1.4.1",)),

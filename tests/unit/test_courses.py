@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Reject
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +42,7 @@ STEADY = Policy(jitter=False)
         (STEADY, kind_name(StopConsuming), (), "halt"),
         (STEADY, kind_name(RetryLater), (), "asked"),
         (STEADY, kind_name(Ignore), (), "done"),
+        (STEADY, kind_name(Reject), (), "asked"),
         (STEADY, "UnicodeDecodeError", STEADY.max_retries, "exhausted"),
     ],
 )
