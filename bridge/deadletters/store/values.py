@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select
 
 from bridge.deadletters.filters import Filter
-from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.matching import conditions
 from bridge.deadletters.store.schema import edits, items, kinds, letters
 
 
@@ -51,9 +51,9 @@ def one(connection: Connection, id_: int) -> Valued | None:
 
 def matching_after(connection: Connection, asked: Filter, after: int, limit: int) -> list[Valued]:
     """The next letters that a filter means, by their ids."""
-    these = matching(asked).with_only_columns(letters.c.id)
+    # Not by the ids of all that are meant: those would be found anew each time.
     found = select(*_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id)
-    found = found.where(letters.c.id > after, letters.c.id.in_(these)).order_by(letters.c.id).limit(limit)
+    found = found.where(letters.c.id > after, *conditions(asked)).order_by(letters.c.id).limit(limit)
     return [_valued(*row) for row in connection.execute(found)]
 
 
