@@ -22,6 +22,7 @@ ALL = (
     "ledger",
     "due",
     "outage",
+    "deadletters_recording",
 )
 
 for name in sys.argv[1:] or ALL:
