@@ -197,8 +197,8 @@ class Applying:
                 self._wave += 1
                 plans.at_wave(connection, self._plan.id, self._wave)
         if decision.turn is Turn.WAIT:
-            self._look()
             time.sleep(LOOK_EVERY)
+            self._look()
 
     def _decision(self, connection: Connection) -> Decision:
         """What comes after all that may go has gone, and some is left."""

@@ -183,7 +183,10 @@ class Plans:
         try:
             if plan.what in SENDS:
                 with self.database.writing() as connection:
+                    # Of very many it takes long: nobody else is to have the lease after it.
+                    plans.hold(connection, id_, who)
                     lay(connection, id_, self.settings)
+                    plans.hold(connection, id_, who)
             with Fates.opened(self.settings) as fates:
                 outcomes = Outcomes(self.settings, self.database, fates)
                 passing = Passing(self.settings, self.database, plan, fates)

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import event
 
 from bridge.deadletters.action import Acted, Claimed, Taken
 from bridge.deadletters.applying import Applying, Around, me
@@ -195,6 +196,16 @@ def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
 )
 def test_in_a_sequence_a_message_holds_its_lane_until_it_is_through_or_has_died_further_on(fates, died, held):
     assert is_on_its_way(fates, died) is held
+
+
+def test_lanes_that_lie_already_are_not_written_again(database):
+    record(database, "orders", A, A, A, B)
+    world = World(database, make(database))
+    written = []
+    event.listen(database._engine, "before_cursor_execute", lambda *said: written.append(said[2]))
+    with database.writing() as connection:
+        lay(connection, world.plan_id, settings())
+    assert not [each for each in written if each.startswith("UPDATE")]
 
 
 def test_what_is_skipped_holds_nothing_up(database):

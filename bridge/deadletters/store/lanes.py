@@ -4,21 +4,35 @@ So that nobody looks for it among a hundred thousand that wait, each knows the o
 until whoever applies the plan lets it go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, case, false, func, literal, null, select, update
+from sqlalchemy import Connection, and_, bindparam, case, false, func, literal, null, select, update
 
 from bridge.deadletters.lanes import Course
 from bridge.deadletters.plan import UNENDED, ItemState
 from bridge.deadletters.store.contents import OURS
 from bridge.deadletters.store.schema import items, kinds, letters
-from bridge.deadletters.store.statuses import in_parts
+from bridge.deadletters.store.statuses import AT_ONCE, in_parts
 from bridge.records.origin import Origin
 
 _ENDED: Final = tuple(state for state in ItemState if state not in UNENDED)
 #: What PostgreSQL knows the claims of plans with lanes by: any number that nobody else's is.
 _CLAIMS: Final = 7_303_014_711
+
+
+class _Laid(NamedTuple):
+    position: int
+    lane: int | None
+    held: bool | None
+    next: int | None
+
+
+_LAY: Final = (
+    update(items)
+    .where(items.c.plan_id == bindparam("of_plan"), items.c.position == bindparam("its_position"))
+    .values(lane=bindparam("its_lane"), held=bindparam("its_held"), next=bindparam("its_next"))
+)
 
 
 class Ended(NamedTuple):
@@ -49,18 +63,19 @@ def lay(connection: Connection, plan_id: int, found: Mapping[Course, Sequence[in
     Parameters:
         found: by course the kinds of its letters.
     """
-    own = and_(items.c.place.is_(None), letters.c.id.is_not(None))
-    numbers = [(and_(own, letters.c.kind_id.in_(ids)), _number(course)) for course, ids in found.items()]
-    lane = func.coalesce(items.c.lane, case(*numbers, else_=null()) if numbers else null()).label("lane")
-    unended = (items.c.plan_id == plan_id, items.c.state.in_(UNENDED))
-    these = select(items.c.position, lane).outerjoin(letters, letters.c.id == items.c.letter_id).where(*unended)
-    each = these.subquery()
-    along: dict[str, Any] = {"partition_by": each.c.lane, "order_by": each.c.position}
-    ahead, behind = func.lag(each.c.position).over(**along), func.lead(each.c.position).over(**along)
-    line = select(each.c.position, each.c.lane, ahead.label("ahead"), behind.label("behind"))
-    laid = line.where(each.c.lane.is_not(None)).subquery()
-    changed = update(items).where(items.c.plan_id == plan_id, items.c.position == laid.c.position)
-    connection.execute(changed.values(lane=laid.c.lane, held=laid.c.ahead.is_not(None), next=laid.c.behind))
+    ends, after = dict[int, tuple[_Laid, _Laid]](), 0
+    while page := _page(connection, plan_id, after, found):
+        after = page[-1].position
+        passed: list[tuple[_Laid, _Laid]] = []
+        for was in page:
+            if was.lane is None:
+                continue
+            ahead = ends.get(was.lane)
+            if ahead is not None:
+                passed.append((ahead[0]._replace(next=was.position), ahead[1]))
+            ends[was.lane] = (was._replace(held=ahead is not None, next=None), was)
+        _write(connection, plan_id, passed)
+    _write(connection, plan_id, ends.values())
 
 
 def are_in(connection: Connection, plan_id: int) -> bool:
@@ -99,6 +114,28 @@ def let_go(connection: Connection, plan_id: int, positions: Sequence[int]) -> No
 def _ended(row: Any) -> Ended:
     position, place, state, at, *delivery = row
     return Ended(position, place, state, at or 0, None if delivery[0] is None else Origin(*delivery))
+
+
+def _page(connection: Connection, plan_id: int, after: int, found: Mapping[Course, Sequence[int]]) -> list[_Laid]:
+    """The next of what has not ended, with the lanes that they are to have."""
+    own = and_(items.c.place.is_(None), letters.c.id.is_not(None))
+    numbers = [(and_(own, letters.c.kind_id.in_(ids)), _number(course)) for course, ids in found.items()]
+    lane = func.coalesce(items.c.lane, case(*numbers, else_=null())) if numbers else items.c.lane
+    # What has none in its row is written, also where it is alone in its lane.
+    held = case((items.c.lane.is_(None), null()), else_=items.c.held)
+    asked = select(items.c.position, lane, held, items.c.next)
+    asked = asked.outerjoin(letters, letters.c.id == items.c.letter_id)
+    asked = asked.where(items.c.plan_id == plan_id, items.c.position > after, items.c.state.in_(UNENDED))
+    rows = connection.execute(asked.order_by(items.c.position).limit(AT_ONCE))
+    return [_Laid(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+def _write(connection: Connection, plan_id: int, laid: Iterable[tuple[_Laid, _Laid]]) -> None:
+    """Write what is not as it was."""
+    rows = [{f"its_{name}": value for name, value in now._asdict().items()} for now, was in laid if now != was]
+    if rows:
+        # One by one, by their key: of a plan that was just made PostgreSQL has no statistics, and joins it in squares.
+        connection.execute(_LAY, [{"of_plan": plan_id, **row} for row in rows])
 
 
 def _at(plan_id: int, positions: Sequence[int]) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Final
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from bridge.deadletters.canary import WAVES, wave_of
 from bridge.deadletters.plan import ItemState
@@ -36,12 +36,12 @@ def anew(connection: Connection, plan_id: int) -> None:
 
 def in_order(connection: Connection, plan_id: int) -> None:
     """Number the deliveries of a plan anew, in the order in which their messages were produced."""
-    order = (letters.c.offset, letters.c.partition, items.c.position)
-    number = func.row_number().over(order_by=order).label("number")
-    asked = select(items.c.position, number).join(letters, letters.c.id == items.c.letter_id)
-    found = asked.where(items.c.plan_id == plan_id).subquery()
     of_plan = items.c.plan_id == plan_id
-    # By way of negative numbers: no two may be at one position meanwhile.
-    aside = update(items).where(of_plan, items.c.position == found.c.position)
-    connection.execute(aside.values(position=-found.c.number))
+    asked = select(items.c.position).join(letters, letters.c.id == items.c.letter_id).where(of_plan)
+    order = connection.execute(asked.order_by(letters.c.offset, letters.c.partition, items.c.position)).scalars()
+    # By way of negative numbers: no two may be at one position meanwhile. And one by one: of a plan that was just made
+    # PostgreSQL has no statistics, and joins it in squares.
+    aside = update(items).where(of_plan, items.c.position == bindparam("at")).values(position=bindparam("to"))
+    if rows := [{"at": position, "to": -number} for number, position in enumerate(order, 1)]:
+        connection.execute(aside, rows)
     connection.execute(update(items).where(of_plan).values(position=-items.c.position))
