@@ -243,3 +243,28 @@ def test_who_has_a_plan_that_was_stopped_notes_what_is_under_way_and_then_lets_i
         assert not plans.lease(connection, id_, "two")
         plans.release(connection, id_, "one")
         assert plans.lease(connection, id_, "two")
+        assert plans.hold(connection, id_, "two") is State.STOPPED
+
+
+def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_was_stopped_since_and_nothing_more_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mortal = {"publish": "crash"}
+    made = world(tmp_path, monkeypatch, lambda point: mortal.get(point, ""))
+    with pytest.raises(Crash):
+        made.process("one")
+    mortal.clear()
+    with made.database.writing() as connection:
+        connection.execute(schema.plans.update().values(leased_until=0))
+        assert plans.move(connection, made.plan, [State.APPLYING], State.STOPPED, "enough")
+    assert made.outcomes() == {"claimed": 3, "waiting": LETTERS - 3}
+    with made.database.reading() as connection:
+        assert plans.abandoned(connection) == [made.plan]
+    made.process("two")
+    assert made.outcomes() == {"sent": 3, "waiting": LETTERS - 3}
+    assert set(made.sent().values()) == {1}
+    with made.database.reading() as connection:
+        assert plans.abandoned(connection) == []
+        stopped = plans.one(connection, made.plan)
+    assert stopped is not None
+    assert (stopped.state, stopped.stopped) == (State.STOPPED, "enough")

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, update
 
-from bridge.deadletters.plan import Counts, Options, Plan, State, What
-from bridge.deadletters.store import clock, items
+from bridge.deadletters.plan import Counts, ItemState, Options, Plan, State, What
+from bridge.deadletters.store import clock, items, schema
 from bridge.deadletters.store.schema import plans
 
 #: Ms for which a process that applies a plan has it for itself. It shows more often that it lives; what it publishes
@@ -46,13 +46,16 @@ def latest(connection: Connection, count: int) -> list[Plan]:
 
 
 def lease(connection: Connection, id_: int, who: str) -> bool:
-    """Take a plan for oneself, to do it or to go on with it; not where it is over, or another has it."""
+    """Take a plan for oneself, to do it or to go on with it; not where it is over, or another has it.
+
+    One that was stopped stays so: what its process had claimed, and left, is brought to its end, and nothing more.
+    """
     row, at = _locked(connection, id_)
     if row.state not in TO_DO or (row.leased_by is not None and row.leased_until > at):
         return False
     began = {} if row.began_at is not None else {"began_at": at}
-    held = {"state": State.APPLYING, "stopped": "", "ended_at": None, "leased_by": who, "leased_until": at + LEASE}
-    _update(connection, id_, **held, **began)
+    goes_on = {} if row.state == State.STOPPED else {"state": State.APPLYING, "stopped": "", "ended_at": None}
+    _update(connection, id_, leased_by=who, leased_until=at + LEASE, **goes_on, **began)
     return True
 
 
@@ -92,10 +95,13 @@ def at_wave(connection: Connection, id_: int, wave: int) -> None:
 
 
 def abandoned(connection: Connection) -> list[int]:
-    """Those that are to be applied, and that nobody applies, oldest first."""
-    asked = select(plans.c.id, plans.c.leased_until).where(plans.c.state == State.APPLYING).order_by(plans.c.id)
+    """Those that nobody applies, oldest first: that are to be, or were stopped with something claimed."""
+    each = schema.items.c
+    claimed = select(each.plan_id).where(each.plan_id == plans.c.id, each.state == ItemState.CLAIMED)
+    left = and_(plans.c.state == State.STOPPED, claimed.exists())
+    asked = select(plans.c.id, plans.c.leased_until).where(or_(plans.c.state == State.APPLYING, left))
     at = clock.now(connection)
-    return [row.id for row in connection.execute(asked) if (row.leased_until or 0) <= at]
+    return [row.id for row in connection.execute(asked.order_by(plans.c.id)) if (row.leased_until or 0) <= at]
 
 
 def to_all_handlers(connection: Connection) -> list[int]:
