@@ -27,6 +27,7 @@ help:
 	@echo 'make lint types    ruff; mypy'
 	@echo 'make slow          the tests that take their time'
 	@echo 'make chaos         kills, stops and freezes servers and processes for minutes'
+	@echo 'make chaos-desk    the same for the dead-letter desk, with PostgreSQL, recorders and an operator'
 	@echo 'make compose-test  docker-compose.yml for real (needs a Docker engine)'
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
@@ -60,7 +61,7 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test lint types check slow chaos compose-test bench kafka foreign lock clean
+.PHONY: demo test lint types check slow chaos chaos-desk compose-test bench kafka foreign lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -84,7 +85,11 @@ slow: $(INSTALLED) $(REAL_KAFKA)
 # One at a time: what is killed and what is measured has the machine for itself.
 # CHAOS_SEED and CHAOS_MINUTES choose another schedule of faults and a longer one: docs/chaos.md.
 chaos: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m chaos --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest -m chaos --ignore=tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+
+# The dead-letter desk's own; not in CI yet: it has passed by one seed alone.
+chaos-desk: $(INSTALLED) $(REAL_KAFKA)
+	$(BIN)/python -m pytest -m chaos tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 compose-test: $(INSTALLED)
 	$(BIN)/python -m pytest -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)
