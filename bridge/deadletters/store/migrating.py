@@ -17,7 +17,7 @@ _LOCK: Final = 0x6272_6467_6465_736B
 #: Where Alembic notes which steps were taken.
 TABLE: Final = "desk_version"
 
-# A line for each of its plugins, and three for each look, say nothing to who reads a log.
+# Three lines for each look say nothing to who reads a log.
 logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
