@@ -1,6 +1,7 @@
 """A plan carried out before a person's eyes: codes for scripts, and words for who was interrupted."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,18 @@ from bridge.cli.answers import AGAIN, OK
 from bridge.cli.deadletters import carrying
 from bridge.cli.deadletters.carrying import BAD, INTERRUPTED, carry_out, code
 from bridge.deadletters.plan import Counts, Options, Plan, State, What
+from bridge.deadletters.recorder import meanwhile
 from bridge.errors import KafkaUnavailable
 
 
 def plan(state: State = State.DONE, **outcomes: int) -> Plan:
     return Plan(7, What.REPLAY, state, "ann", 0, "", {}, Options(), Counts(letters=sum(outcomes.values())), outcomes)
+
+
+@pytest.fixture(autouse=True)
+def _recorded_elsewhere(monkeypatch: pytest.MonkeyPatch):
+    """That it records meanwhile is tested on real servers (tests/integration/test_canary.py)."""
+    monkeypatch.setattr(meanwhile, "recorded_meanwhile", lambda desk: nullcontext())
 
 
 class Desk:
