@@ -8,13 +8,13 @@ from statistics import median
 from typing import Final
 
 from benchmarks.deadletters_million import NOW, fill
-from bridge.deadletters.filters import EVERYTHING, Cursor, Filter
-from bridge.deadletters.groups import Groups, Order
-from bridge.deadletters.growing import HOUR
-from bridge.deadletters.letter import Status
-from bridge.deadletters.letters import Letters
+from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.groups import Groups, Order
+from bridge.deadletters.questions.growing import HOUR
+from bridge.deadletters.questions.letters import Letters
+from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.totals import Totals
 from tests.servers.postgres import PostgresServer
 
 LETTERS: Final = int(os.environ.get("LETTERS", "1000000"))

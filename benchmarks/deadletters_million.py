@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, insert, text
 
-from bridge.deadletters.letter import Group, Kind, key_digest, packed
+from bridge.deadletters.letters.letter import Group, Kind, key_digest, packed
 from bridge.deadletters.store import migrating, schema, tallies, times
 from bridge.deadletters.store.database import Database
 

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from benchmarks.deadletters_recording import database
 from benchmarks.stack import PARTITIONS, ROOT, Stack, stack
 from benchmarks.ways import WORKER
-from bridge.deadletters.letter import Group, Identity, Kind, Letter
+from bridge.deadletters.letters.letter import Group, Identity, Kind, Letter
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording

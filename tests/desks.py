@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from celery import Celery
 
 from bridge.deadletters.desk import Desk
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.plan import Options, Plan, What
-from bridge.deadletters.recorder.reading import read
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.reading import read
+from bridge.deadletters.plan.plan import Options, Plan, What
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording
 from bridge.handlers import Handler, Routes

@@ -52,9 +52,9 @@ def redrive(
     Example: bridge redrive orders --from 2026-11-20T08:00 --to 2026-11-20T09:30 --handler orders.handlers.charge
     """
     need_extra()
-    from bridge.deadletters import written
-    from bridge.deadletters.plan import Options
-    from bridge.deadletters.redrive import Asked
+    from bridge.deadletters.letters import written
+    from bridge.deadletters.plan.plan import Options
+    from bridge.deadletters.redrive.redrive import Asked
 
     who_by = by or who()
     if not plan_only:
@@ -76,7 +76,7 @@ def redrive(
 
 def _moment(text: str) -> str:
     """As Kafka is asked for it: a time with its zone."""
-    from bridge.deadletters import written
+    from bridge.deadletters.letters import written
 
     if text in ("earliest", "latest") or text.isdecimal():
         return text

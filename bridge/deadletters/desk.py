@@ -7,17 +7,17 @@ from typing import Self
 
 from celery import Celery
 
-from bridge.deadletters.copies import Copies
-from bridge.deadletters.groups import Groups
-from bridge.deadletters.letters import Letters
-from bridge.deadletters.mending import Mending
-from bridge.deadletters.notes import Notes
-from bridge.deadletters.plans import Plans
-from bridge.deadletters.redrive import Redrive
-from bridge.deadletters.simulations import Simulations
+from bridge.deadletters.copying.copies import Copies
+from bridge.deadletters.files.transfers import Transfers
+from bridge.deadletters.mending.mending import Mending
+from bridge.deadletters.plans.plans import Plans
+from bridge.deadletters.questions.groups import Groups
+from bridge.deadletters.questions.letters import Letters
+from bridge.deadletters.questions.notes import Notes
+from bridge.deadletters.questions.simulations import Simulations
+from bridge.deadletters.questions.totals import Totals
+from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.totals import Totals
-from bridge.deadletters.transfers import Transfers
 from bridge.handlers import Routes
 from bridge.settings import Settings
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from bridge.deadletters import words
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status, key_digest, packed
+from bridge.deadletters.letters import words
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status, key_digest, packed
 from bridge.deadletters.store import searching
 from bridge.records.message import Headers
 from tests.desk import rows

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bridge.deadletters.letter import Group, Identity, Kind, Letter
+from bridge.deadletters.letters.letter import Group, Identity, Kind, Letter
 from bridge.records.attempts import Attempts
 
 HANDLER = "orders.handlers.charge"

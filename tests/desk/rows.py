@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from bridge.deadletters.letter import Group, Kind, Status
+from bridge.deadletters.letters.letter import Group, Kind, Status
 from bridge.deadletters.store import schema, tallies
 from bridge.deadletters.store.schema import groups, kinds, letters
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.deadletters.accepting import accepts, check
-from bridge.deadletters.filters import EVERYTHING, Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.letters import Letters
+from bridge.deadletters.letters.accepting import accepts, check
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.letters import Letters
 from bridge.errors import FilterFault
 from tests.desk.letters import letter
 from tests.desk.test_recording import record

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from bridge.deadletters import applying, sending
-from bridge.deadletters.applying import Applying, Around
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.plan import ItemState, Options, State, What
+from bridge.deadletters.actions import sending
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import ItemState, Options, State, What
+from bridge.deadletters.plans import applying
+from bridge.deadletters.plans.applying import Applying, Around
 from bridge.deadletters.store import clock, items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.items import Spot

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.deadletters.filters import EVERYTHING, Cursor, Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.letters import Letters
+from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.store import counting, pages
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching

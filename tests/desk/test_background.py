@@ -2,8 +2,8 @@
 
 from threading import Event, Thread
 
-from bridge.deadletters.background import go_on
-from bridge.deadletters.plan import Options, State, What
+from bridge.deadletters.plan.plan import Options, State, What
+from bridge.deadletters.plans.background import go_on
 from bridge.deadletters.store import plans
 from bridge.deadletters.store.database import Database
 from tests.processes import eventually

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.canary import PART, WAITS, WAVES, Turn, decide, wave_of
+from bridge.deadletters.plan.canary import PART, WAITS, WAVES, Turn, decide, wave_of
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters import cleaning
-from bridge.deadletters.archive import Archive
-from bridge.deadletters.cleaning import AT_ONCE, DAY, clean
-from bridge.deadletters.letter import Status
+from bridge.deadletters.files.archive import Archive
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import trail
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.leaving import remove
 from bridge.deadletters.store.schema import letters
+from bridge.deadletters.upkeep import cleaning
+from bridge.deadletters.upkeep.cleaning import AT_ONCE, DAY, clean
 from bridge.errors import NotArchived
 from tests.desk import rows
 
@@ -117,7 +117,8 @@ def test_one_that_died_again_meanwhile_stays(one_of_each, tmp_path, monkeypatch)
 #: Cleans up, and is killed at one point.
 KILLED = """
 import os, signal, sys
-from bridge.deadletters import archive, cleaning
+from bridge.deadletters.files import archive
+from bridge.deadletters.upkeep import cleaning
 from bridge.deadletters.store.database import Database
 
 def kill(*_):

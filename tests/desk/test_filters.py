@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters import written
-from bridge.deadletters.filters import MOST_IDS, Filter
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters import written
+from bridge.deadletters.letters.filters import MOST_IDS, Filter
+from bridge.deadletters.letters.letter import Status
 from bridge.errors import FilterFault
 
 #: 2026-11-20T08:30:00Z.

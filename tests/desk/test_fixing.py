@@ -5,11 +5,11 @@ import threading
 import pytest
 from sqlalchemy import select, update
 
-from bridge.deadletters import fixing
-from bridge.deadletters.letter import Status
-from bridge.deadletters.plan import ItemState, State
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import ItemState, State
 from bridge.deadletters.store import items, plans, statuses, trail
 from bridge.deadletters.store.schema import groups, kinds, letters
+from bridge.deadletters.upkeep import fixing
 from tests.desk.rows import kind, letter
 
 HANDLER = "orders.handlers.charge"

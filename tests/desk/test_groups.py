@@ -6,13 +6,13 @@ from random import Random
 import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.groups import Groups, Order
-from bridge.deadletters.growing import HOUR
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.groups import Groups, Order
+from bridge.deadletters.questions.growing import HOUR
+from bridge.deadletters.questions.totals import Took, Totals
 from bridge.deadletters.store import statuses, times, trail
 from bridge.deadletters.store.schema import letters, tallies
-from bridge.deadletters.totals import Took, Totals
 from bridge.errors import FilterFault, NoSuchGroup
 from tests.desk import asked_model as model
 from tests.desk import rows

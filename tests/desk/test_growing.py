@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.growing import HOUR, growth, rate
+from bridge.deadletters.questions.growing import HOUR, growth, rate
 
 #: The 100th hour is under way.
 NOW = 100 * HOUR + HOUR // 2

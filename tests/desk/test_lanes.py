@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event
 
-from bridge.deadletters.action import Acted, Claimed, Taken
-from bridge.deadletters.applying import Applying, Around, me
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.lanes import course_of
-from bridge.deadletters.laying import lay
-from bridge.deadletters.letter import key_digest
-from bridge.deadletters.passing import is_on_its_way
-from bridge.deadletters.plan import ItemState, Options, State, What
+from bridge.deadletters.actions.action import Acted, Claimed, Taken
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import key_digest
+from bridge.deadletters.plan.lanes import course_of
+from bridge.deadletters.plan.plan import ItemState, Options, State, What
+from bridge.deadletters.plans.applying import Applying, Around, me
+from bridge.deadletters.plans.laying import lay
+from bridge.deadletters.plans.passing import is_on_its_way
 from bridge.deadletters.store import items, lanes, plans, schema, waves
 from bridge.deadletters.store.items import Item, Sent, Spot
 from bridge.deadletters.store.matching import matching

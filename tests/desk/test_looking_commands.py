@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import statuses, trail
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording

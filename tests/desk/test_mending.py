@@ -6,11 +6,11 @@ import pytest
 from celery import Celery
 from pydantic import BaseModel
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.mending import Mending
-from bridge.deadletters.patching import Patch
-from bridge.deadletters.plan import ItemState, Options, State
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.mending.mending import Mending
+from bridge.deadletters.mending.patching import Patch
+from bridge.deadletters.plan.plan import ItemState, Options, State
 from bridge.deadletters.store import edits, items, trail
 from bridge.errors import EditRefused, NoSuchLetter
 from tasks.declaring import declare
@@ -149,7 +149,7 @@ def test_the_waves_of_a_canary_have_only_what_goes_back(database, mending):
 
 
 def test_more_letters_than_are_looked_at_at_once_are_patched(database, mending, monkeypatch):
-    monkeypatch.setattr("bridge.deadletters.mending.AT_ONCE", 3)
+    monkeypatch.setattr("bridge.deadletters.mending.mending.AT_ONCE", 3)
     record(database, *[b'{"amount": 1, "ok": true}'] * 10)
     assert mending.patch(ALL, EUROS, Options(), "ann").counts.edits["changed"] == 10
     assert mending.check(ALL).letters == 10
@@ -161,7 +161,7 @@ def test_a_plan_that_was_being_made_when_its_process_died_is_never_applied(datab
     def died(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bridge.deadletters.mending.edits.add", died)
+    monkeypatch.setattr("bridge.deadletters.mending.mending.edits.add", died)
     with pytest.raises(KeyboardInterrupt):
         mending.patch(ALL, EUROS, Options(), "ann")
     with database.reading() as connection:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from bridge.deadletters.letter import Status
-from bridge.deadletters.metrics import EVERY, DeskMetrics
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.metrics import EVERY, DeskMetrics
 from bridge.deadletters.store import clock, times
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.schema import items, plans

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.deadletters import counting, fates
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.pace import Pace
-from bridge.deadletters.plan import Options, Plan, State, What
-from bridge.deadletters.plans import Plans
+from bridge.deadletters import fates
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.pace import Pace
+from bridge.deadletters.plan.plan import Options, Plan, State, What
+from bridge.deadletters.plans import counting
+from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.store import items, statuses, trail
 from bridge.deadletters.store.database import Database
 from bridge.errors import KafkaUnavailable, NoSuchPlan, PlanRefused

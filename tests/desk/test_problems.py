@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.groups import Groups
-from bridge.deadletters.growing import HOUR
-from bridge.deadletters.problems import behind, growing, missed, problems
+from bridge.deadletters.questions.groups import Groups
+from bridge.deadletters.questions.growing import HOUR
+from bridge.deadletters.questions.problems import behind, growing, missed, problems
 from bridge.deadletters.store import migrating, positions, times
 from bridge.deadletters.store.positions import Log, Reached, Step, Stood
 from bridge.handlers import Routes

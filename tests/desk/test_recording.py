@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import select
 
-from bridge.deadletters.deaths import News
-from bridge.deadletters.letter import Status, unpacked
+from bridge.deadletters.letters.deaths import News
+from bridge.deadletters.letters.letter import Status, unpacked
+from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.store import recording, statuses
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.schema import failures, groups, hours, kinds, letters, tallies, tracebacks
-from bridge.deadletters.tracebacks import with_message
 from bridge.errors import DeskRefused
 from bridge.records.attempts import Attempts
 from tests.desk.letters import letter

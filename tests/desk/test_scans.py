@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from bridge.deadletters.filters import EVERYTHING, Cursor, Filter
-from bridge.deadletters.groups import Groups
-from bridge.deadletters.letter import Status
-from bridge.deadletters.letters import Letters
+from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.groups import Groups
+from bridge.deadletters.questions.letters import Letters
+from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.store import counting, pages
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching
-from bridge.deadletters.totals import Totals
 from tests.desk import asked_model as model
 
 CHARGE = "orders.handlers.charge"

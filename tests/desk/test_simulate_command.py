@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.cli.answers import FAULTS
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import statuses
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording

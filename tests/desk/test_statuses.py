@@ -2,7 +2,7 @@
 
 import threading
 
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import statuses, trail
 from tests.desk.rows import counted, kind, letter
 

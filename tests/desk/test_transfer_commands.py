@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import statuses, trail
 from bridge.deadletters.store.database import Database, holds
 from bridge.deadletters.store.ids import Ids

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.verdict import Known, Verdict, after_a_look, at_first
+from bridge.deadletters.outcomes.verdict import Known, Verdict, after_a_look, at_first
 from bridge.ledger.fates import Fate
 
 

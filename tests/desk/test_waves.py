@@ -3,10 +3,10 @@
 import pytest
 from celery import Celery
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.mending import Mending
-from bridge.deadletters.patching import Patch
-from bridge.deadletters.plan import Options, What
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.mending.mending import Mending
+from bridge.deadletters.mending.patching import Patch
+from bridge.deadletters.plan.plan import Options, What
 from bridge.deadletters.store import items, plans
 from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import delete
 
-from bridge.deadletters import words
-from bridge.deadletters.filters import EVERYTHING, Filter
-from bridge.deadletters.letters import Letters
+from bridge.deadletters.letters import words
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.store import migrating, searching
 from bridge.deadletters.store.schema import letters
 from tests.desk import asked_model as model

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridge.deadletters.applying import Applying
-from bridge.deadletters.discarding import Discarding
+from bridge.deadletters.actions.discarding import Discarding
+from bridge.deadletters.actions.sending import Sending
 from bridge.deadletters.fates import Fates
-from bridge.deadletters.plans import Plans
-from bridge.deadletters.sending import Sending
+from bridge.deadletters.plans.applying import Applying
+from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.store import items, statuses
 from tests.handlers.fates import act
 

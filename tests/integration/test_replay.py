@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters.plan import ItemState, State
+from bridge.deadletters.plan.plan import ItemState, State
 from bridge.deadletters.store import trail
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record, recorder, replay

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.plan import Options, State, What
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import Options, State, What
 from bridge.records.parked import whose
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.plan import Options, State, What
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import Options, State, What
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start, statuses

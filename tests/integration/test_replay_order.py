@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bridge.deadletters.plan import State
+from bridge.deadletters.plan.plan import State
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, recorder, replay
 from tests.integration.test_replay import count, start

@@ -11,7 +11,7 @@ import typer
 from bridge.cli.answers import AGAIN, OK
 from bridge.cli.deadletters import carrying
 from bridge.cli.deadletters.carrying import BAD, INTERRUPTED, carry_out, code
-from bridge.deadletters.plan import Counts, Options, Plan, State, What
+from bridge.deadletters.plan.plan import Counts, Options, Plan, State, What
 from bridge.deadletters.recorder import meanwhile
 from bridge.errors import KafkaUnavailable
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.deaths import Known, News, news
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.deaths import Known, News, news
+from bridge.deadletters.letters.letter import Status
 from tests.desk.letters import letter
 
 HERE = ("orders.dlq", 0, 0)

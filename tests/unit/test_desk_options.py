@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from bridge.cli.answers import FAULTS
 from bridge.cli.deadletters.asking import filtered
-from bridge.deadletters.filters import EVERYTHING, Filter
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.letters.letter import Status
 
 
 def asked(*words: str) -> tuple[Filter, bool]:

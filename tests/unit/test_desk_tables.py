@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bridge.cli.deadletters import tables
-from bridge.deadletters.letter import Status
-from bridge.deadletters.shown import Listed
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.shown import Listed
 
 LETTER = Listed(
     id=23_017,

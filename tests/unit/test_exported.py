@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.exported import line, read
-from bridge.deadletters.letter import packed
+from bridge.deadletters.files.exported import line, read
+from bridge.deadletters.letters.letter import packed
 from bridge.errors import NoExport
 
 TEXT = st.text(st.characters(codec="utf-8"))

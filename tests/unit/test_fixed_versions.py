@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.versions import has, ready
+from bridge.deadletters.upkeep.versions import has, ready
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,22 @@ ROOMS: Final = (
 )
 HEIGHT: Final = {room: -level for level, rooms in enumerate(ROOMS) for room in rooms}
 
+#: The rooms of the desk (`bridge/deadletters`), and the files that stand in it by themselves, from the top down.
+DESK: Final = (
+    {"recorder"},
+    {"upkeep"},
+    {"desk"},
+    {"mending", "plans", "questions"},
+    {"outcomes"},
+    {"copying", "redrive"},
+    {"actions", "files"},
+    {"fates"},
+    {"store"},
+    {"plan"},
+    {"letters"},
+)
+DESK_HEIGHT: Final = {room: -level for level, rooms in enumerate(DESK) for room in rooms}
+
 #: What only the command line opens.
 COMMANDS: Final = {"commands", "deadletters", "demo"}
 
@@ -85,6 +101,11 @@ def room(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+def desk_room(module: str) -> str:
+    """The room of a module in the desk, or nothing: it stands elsewhere."""
+    return module.split(".")[2] if module.startswith("bridge.deadletters.") else ""
+
+
 def fault(module: str, other: str) -> str | None:
     """Why the first may not import the second, or None: it may."""
     package, whose = module.split(".")[0], other.split(".")[0]
@@ -97,7 +118,9 @@ def fault(module: str, other: str) -> str | None:
         return "the arrow is tasks → bridge → lossless"
     if package == "tasks" and whose == "bridge" and room(other) not in FOR_TASKS:
         return f"tasks imports of bridge {', '.join(sorted(FOR_TASKS))} alone"
-    return _fault_in_rooms(room(module), room(other)) if package == whose == "bridge" else None
+    if package == whose == "bridge":
+        return _fault_in_rooms(room(module), room(other)) or _fault_in_desk(desk_room(module), desk_room(other))
+    return None
 
 
 def _fault_in_rooms(here: str, there: str) -> str | None:
@@ -106,6 +129,12 @@ def _fault_in_rooms(here: str, there: str) -> str | None:
     if there in COMMANDS and here != "cli":
         return "only cli imports commands"
     return None if HEIGHT[there] < HEIGHT[here] else f"{there} stands above {here}, or beside it"
+
+
+def _fault_in_desk(here: str, there: str) -> str | None:
+    if here == there or not here or not there:
+        return None
+    return None if DESK_HEIGHT[there] < DESK_HEIGHT[here] else f"{there} stands above {here} in the desk, or beside it"
 
 
 def on_a_cycle(arrows: Mapping[str, set[str]]) -> set[tuple[str, str]]:
@@ -125,6 +154,7 @@ def _reach(module: str, arrows: Mapping[str, set[str]]) -> set[str]:
 def test_every_room_has_its_place_in_the_order():
     assert len(FILES) > 20
     assert {room(module) for module in FILES if module.startswith("bridge.")} <= set(HEIGHT)
+    assert {desk_room(module) for module in FILES} - {""} == set(DESK_HEIGHT)
 
 
 def test_every_import_points_along_the_way_of_a_record():
@@ -185,6 +215,8 @@ def test_the_bridge_loads_without_the_tasks():
         ("bridge.pauses.pauses", "bridge.upkeep.watch"),
         ("bridge.loop.bridge", "bridge.commands.status"),
         ("bridge.demo.main", "bridge.commands.status"),
+        ("bridge.deadletters.store.items", "bridge.deadletters.plans.plans"),
+        ("bridge.deadletters.questions.letters", "bridge.deadletters.plans.plans"),
         ("bridge.handlers", "tasks.handler"),
         ("tasks.worker", "bridge.loop.bridge"),
         ("lossless.transport.channel", "lossless.worker.request"),

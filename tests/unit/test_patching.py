@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters import json_text
-from bridge.deadletters.differences import LINES, difference
-from bridge.deadletters.patching import Patch
+from bridge.deadletters.mending import json_text
+from bridge.deadletters.mending.differences import LINES, difference
+from bridge.deadletters.mending.patching import Patch
 from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
 
 JSON = st.recursive(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.place import LONGEST, place
+from bridge.deadletters.letters.place import LONGEST, place
 
 HANDLER = "orders.handlers.charge"
 

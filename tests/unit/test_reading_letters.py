@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.recorder.reading import AHEAD, HIGHEST, LONGEST_NAME, OURS, read
+from bridge.deadletters.letters.reading import AHEAD, HIGHEST, LONGEST_NAME, OURS, read
 from bridge.records import dead_letter
 from bridge.records.attempts import Attempts
 from bridge.records.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure

@@ -1,6 +1,6 @@
 """Reasons of many, counted."""
 
-from bridge.deadletters.reasons import EXAMPLES, MOST, OTHERS, Reasons
+from bridge.deadletters.mending.reasons import EXAMPLES, MOST, OTHERS, Reasons
 
 
 def test_the_most_frequent_comes_first_with_a_few_examples():

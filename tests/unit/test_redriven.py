@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.deadletters.copying import marked
-from bridge.deadletters.plan import Counts, ItemState, Options, Plan, State, What
-from bridge.deadletters.redriven import end_of
-from bridge.deadletters.redriving import delivery_of
+from bridge.deadletters.copying.copying import marked
+from bridge.deadletters.outcomes.redriven import end_of
+from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
+from bridge.deadletters.redrive.redriving import delivery_of
 from bridge.ledger import Fate
 from bridge.records.origin import Origin
 

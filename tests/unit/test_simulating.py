@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.simulating import AT_ONCE, ENDLESS, HALTED, RETRIED, Failing, resolved_by_group, simulate
+from bridge.deadletters.letters.simulating import (
+    AT_ONCE,
+    ENDLESS,
+    HALTED,
+    RETRIED,
+    Failing,
+    resolved_by_group,
+    simulate,
+)
 from tasks.courses import Course
 
 #: Retries at 10, 30 and 70 s after the first failure.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.deadletters.ranges import Found, first_of_sequence
-from bridge.deadletters.standing import Ground, Stand, sent, stands
+from bridge.deadletters.redrive.ranges import Found, first_of_sequence
+from bridge.deadletters.redrive.standing import Ground, Stand, sent, stands
 from bridge.ledger.fates import Fate
 
 ALL = range(100)

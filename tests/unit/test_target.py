@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.target import Target
+from bridge.deadletters.copying.target import Target
 from bridge.errors import CopyRefused
 
 SECRET = {"TARGET_KAFKA_SASL_PASSWORD": "s3cret", "TARGET_KAFKA_SASL_USERNAME": "me"}

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from bridge.cli.deadletters.timeline import timeline
-from bridge.deadletters.in_topics import shown
-from bridge.deadletters.letter import Status
-from bridge.deadletters.shown import Act, Failed, Shown
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.in_topics import shown
+from bridge.deadletters.questions.shown import Act, Failed, Shown
 from tests.desk.letters import letter
 
 DEAD = shown(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000))

@@ -5,7 +5,7 @@ import traceback
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.tracebacks import with_message, without_message
+from bridge.deadletters.letters.tracebacks import with_message, without_message
 
 TEXT = st.text(st.sampled_from("ab: \n\x1ams"))
 

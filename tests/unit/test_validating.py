@@ -3,7 +3,7 @@
 from celery import Celery
 from pydantic import BaseModel
 
-from bridge.deadletters.validating import verdict
+from bridge.deadletters.mending.validating import verdict
 from tasks.declaring import declare
 from tasks.defaults import DEFAULTS
 

@@ -13,8 +13,8 @@ from bridge.cli.deadletters.completing import handlers as handler_names
 from bridge.cli.deadletters.completing import reasons as reason_names
 from bridge.cli.deadletters.completing import statuses as status_names
 from bridge.cli.deadletters.completing import topics as topic_names
-from bridge.deadletters import written
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters import written
+from bridge.deadletters.letters.filters import Filter
 from bridge.errors import FilterFault
 
 _PANEL = "Which dead letters (all of it must fit; of what is repeated, one)"

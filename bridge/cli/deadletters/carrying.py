@@ -13,7 +13,7 @@ from bridge.cli.answers import AGAIN, OK, console, print_found
 from bridge.cli.deadletters.progress import errors
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.plan import UNDER_WAY, ItemState, Plan, State
+from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Final
 
 import typer
 
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.handlers import Routes, find_routes
 from bridge.settings.modules import find_celery_app, import_handlers
 

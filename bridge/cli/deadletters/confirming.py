@@ -10,7 +10,7 @@ from rich.console import Console
 from bridge.cli.answers import NOT_FOUND, fail
 from bridge.cli.deadletters.progress import errors
 from bridge.commands.printing import say
-from bridge.deadletters.plan import Counts, What
+from bridge.deadletters.plan.plan import Counts, What
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")]
 

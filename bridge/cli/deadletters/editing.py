@@ -18,11 +18,11 @@ from bridge.cli.deadletters.replaying import print_differences, print_planned
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters.filters import Filter
 
 if TYPE_CHECKING:
-    from bridge.deadletters.checking import Checked
     from bridge.deadletters.desk import Desk
+    from bridge.deadletters.mending.checking import Checked
 
 
 def edit(

@@ -13,8 +13,8 @@ from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption, said
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.filters import EVERYTHING, Filter
-from bridge.deadletters.plan import Options, What
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.plan.plan import Options, What
 
 EveryOption = Annotated[bool, typer.Option("--all", help="Every letter, where no filter is given.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")]

@@ -19,10 +19,10 @@ from bridge.cli.deadletters.progress import progress
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters.filters import Filter
 
 if TYPE_CHECKING:
-    from bridge.deadletters.transfers import Taken
+    from bridge.deadletters.files.transfers import Taken
 
 #: For a file: the standard output, or input.
 STANDARD: Final = "-"
@@ -63,7 +63,7 @@ def import_letters(
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://… bridge deadletters import letters.jsonl.gz
     """
-    from bridge.deadletters.transfers import Taken
+    from bridge.deadletters.files.transfers import Taken
 
     total, torn, who_by = Taken(), [], by or who()
     with opened(context) as desk, progress("imported") as heard:

@@ -13,8 +13,8 @@ from bridge.cli.deadletters import tables
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.opening import opened
 from bridge.commands.printing import say
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.in_topics import LAST, look
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.questions.in_topics import LAST, look
 from bridge.errors import FilterFault, KafkaUnavailable
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from bridge.deadletters import json_text
+from bridge.deadletters.mending import json_text
 from bridge.errors import NoJson
 
 #: Bytes that are shown in hexadecimal, and lines of all else; `show --value` gives all of it.

@@ -16,7 +16,7 @@ from bridge.cli.defaulting import Defaulting
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import cell, say
-from bridge.deadletters.plan import Plan
+from bridge.deadletters.plan.plan import Plan
 
 
 class _Plans(Defaulting):

@@ -8,7 +8,7 @@ from bridge.settings import Settings
 def desk_problems(settings: Settings, routes: Routes) -> list[str]:
     """What of the desk needs a person, a sentence each; nothing where its libraries are not installed."""
     try:
-        from bridge.deadletters.problems import problems
+        from bridge.deadletters.questions.problems import problems
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise

@@ -14,8 +14,8 @@ from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.plan import Options, Plan, What
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import Options, Plan, What
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
@@ -98,7 +98,7 @@ def print_differences(desk: "Desk", plan: Plan) -> None:
 
 
 def _patched(desk: "Desk", chosen: Filter, patch: str, options: Options, by: str, why: str, force: bool) -> Plan:
-    from bridge.deadletters.patching import Patch
+    from bridge.deadletters.mending.patching import Patch
 
     text = patch if patch.lstrip().startswith("[") else _of_file(patch)
     return desk.mending.patch(chosen, Patch.read(text), options, by, why, force=force)
@@ -107,7 +107,7 @@ def _patched(desk: "Desk", chosen: Filter, patch: str, options: Options, by: str
 def _copies(
     desk: "Desk", chosen: Filter, topic: str, kafka: str | None, options: Options, by: str, why: str, force: bool
 ) -> Plan:
-    from bridge.deadletters.target import Target
+    from bridge.deadletters.copying.target import Target
 
     to = None if kafka is None else Target.read(kafka)
     return desk.copies.plan(chosen, topic, to, options, by, why, force=force)

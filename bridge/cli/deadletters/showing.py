@@ -13,8 +13,8 @@ from bridge.cli.deadletters.letter_page import print_letter
 from bridge.cli.deadletters.opening import opened
 from bridge.commands.find import coordinates
 from bridge.commands.find import find as find_record
-from bridge.deadletters.in_topics import LAST, one, value_at
-from bridge.deadletters.shown import Shown
+from bridge.deadletters.questions.in_topics import LAST, one, value_at
+from bridge.deadletters.questions.shown import Shown
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoSuchLetter
 from bridge.handlers import Routes
 from bridge.settings import Settings

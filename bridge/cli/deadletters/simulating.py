@@ -14,12 +14,12 @@ from bridge.cli.deadletters.confirming import letters
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.progress import progress
 from bridge.commands.printing import cell, say
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters.filters import Filter
 from bridge.upkeep.facts import span
 
 if TYPE_CHECKING:
-    from bridge.deadletters.simulating import Simulated
-    from bridge.deadletters.simulations import Simulation
+    from bridge.deadletters.letters.simulating import Simulated
+    from bridge.deadletters.questions.simulations import Simulation
 
 
 @filtered("ids", "handler")

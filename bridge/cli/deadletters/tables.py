@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bridge.commands.printing import cell, say
-from bridge.deadletters.shown import Listed
+from bridge.deadletters.questions.shown import Listed
 from bridge.records.failure import cut
 from bridge.upkeep.facts import span
 
 if TYPE_CHECKING:
-    from bridge.deadletters.groups import Grouped
-    from bridge.deadletters.totals import Stats
+    from bridge.deadletters.questions.groups import Grouped
+    from bridge.deadletters.questions.totals import Stats
 
 #: Most characters of an error in a table; `show` has all of it.
 ERROR: Final = 160

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bridge.deadletters.letter import Status
-from bridge.deadletters.shown import Act, Shown
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.shown import Act, Shown
 
 
 class Event(NamedTuple):

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bridge.deadletters import fixing
-from bridge.deadletters.cleaning import clean_up
+from bridge.deadletters.upkeep import fixing
+from bridge.deadletters.upkeep.cleaning import clean_up
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.letter import Letter
+from bridge.deadletters.letters.letter import Letter
+from bridge.deadletters.letters.reading import OURS, read
 from bridge.deadletters.recorder.beginning import Beginning
-from bridge.deadletters.recorder.reading import OURS, read
 from bridge.deadletters.recorder.writing import Read
 from bridge.deadletters.store.positions import Log, Reached
 from bridge.errors import ConsumerFailed

@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from bridge.deadletters.desk import Desk
-from bridge.deadletters.metrics import DeskMetrics
+from bridge.deadletters.questions.metrics import DeskMetrics
 from bridge.deadletters.recorder.aside import Aside
 from bridge.deadletters.recorder.duties import DUTIES, Duties, Duty
 from bridge.deadletters.recorder.intake import Batch, Intake

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from bridge.deadletters.deaths import News
-from bridge.deadletters.letter import Group, Letter
+from bridge.deadletters.letters.deaths import News
+from bridge.deadletters.letters.letter import Group, Letter
 from bridge.deadletters.store import positions, recording
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.ids import Ids

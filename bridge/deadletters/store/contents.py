@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, case, literal_column, select, tuple_
 
-from bridge.deadletters.letter import Status, unpacked
+from bridge.deadletters.letters.letter import Status, unpacked
 from bridge.deadletters.store.items import Spot
 from bridge.deadletters.store.schema import edits, kinds, letters
 from bridge.deadletters.store.statuses import in_parts

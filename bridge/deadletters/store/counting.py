@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, literal, select
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import key_digest
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import key_digest
 from bridge.deadletters.store.matching import conditions, within
 from bridge.deadletters.store.newest import Range, by_status, of_kinds, ranges, side_by_side, tallied
 from bridge.deadletters.store.pages import looked_through, rare

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, exists, func, or_, select
 
-from bridge.deadletters.plan import UNDER_WAY, State, What
+from bridge.deadletters.plan.plan import UNDER_WAY, State, What
 from bridge.deadletters.store.schema import items, plans
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.store.database import holds
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.store.schema import facts, letters, positions

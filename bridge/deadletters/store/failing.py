@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.simulating import Failing
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.letters.simulating import Failing
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.store.schema import kinds, letters
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, exists, func, select, update
 
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store.schema import groups, items, kinds, letters, tallies
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, func, select, update
 
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.store.matching import Condition, kind_conditions, one_of
 from bridge.deadletters.store.schema import groups, hours, kinds, tallies
 

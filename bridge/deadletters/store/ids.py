@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bridge.deadletters.letter import Kind, digest
+from bridge.deadletters.letters.letter import Kind, digest
 from bridge.deadletters.store.schema import groups, kinds, tracebacks
 
 #: Most that are remembered of each table; with more of them everything is looked up anew.

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, insert, select
 
-from bridge.deadletters import words
-from bridge.deadletters.letter import Group, Kind, Status, unpacked
+from bridge.deadletters.letters import words
+from bridge.deadletters.letters.letter import Group, Kind, Status, unpacked
+from bridge.deadletters.letters.tracebacks import without_message
 from bridge.deadletters.store import searching, tallies, times
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.schema import edits, failures, letters, trail
-from bridge.deadletters.tracebacks import without_message
 from bridge.errors import NoExport
 
 Row = Mapping[str, Any]

@@ -24,9 +24,9 @@ from sqlalchemy import (
     update,
 )
 
-from bridge.deadletters.canary import WAVES, wave_of
-from bridge.deadletters.letter import Identity
-from bridge.deadletters.plan import UNDER_WAY, ItemState
+from bridge.deadletters.letters.letter import Identity
+from bridge.deadletters.plan.canary import WAVES, wave_of
+from bridge.deadletters.plan.plan import UNDER_WAY, ItemState
 from bridge.deadletters.store.schema import items, kinds, letters
 from bridge.deadletters.store.statuses import in_parts
 from bridge.records.origin import Origin

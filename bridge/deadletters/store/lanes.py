@@ -1,4 +1,4 @@
-"""The lanes of a plan (bridge.deadletters.lanes): of each one delivery at a time goes out, the next when it has ended.
+"""The lanes of a plan (deadletters/plan/lanes.py): of each one delivery goes out, the next when it has ended.
 
 So that nobody looks for it among a hundred thousand that wait, each knows the one behind it (`next`), which is `held`
 until whoever applies the plan lets it go.
@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, case, false, func, literal, null, select, update
 
-from bridge.deadletters.lanes import Course
-from bridge.deadletters.plan import UNENDED, ItemState
+from bridge.deadletters.plan.lanes import Course
+from bridge.deadletters.plan.plan import UNENDED, ItemState
 from bridge.deadletters.store.contents import OURS
 from bridge.deadletters.store.schema import items, kinds, letters
 from bridge.deadletters.store.statuses import AT_ONCE, in_parts

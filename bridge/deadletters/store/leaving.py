@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, select
 
-from bridge.deadletters.letter import ENDED
+from bridge.deadletters.letters.letter import ENDED
 from bridge.deadletters.store import tallies
 from bridge.deadletters.store.schema import letters
 

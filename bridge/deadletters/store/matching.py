@@ -19,8 +19,8 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from bridge.deadletters.filters import Cursor, Filter
-from bridge.deadletters.letter import key_digest, packed
+from bridge.deadletters.letters.filters import Cursor, Filter
+from bridge.deadletters.letters.letter import key_digest, packed
 from bridge.deadletters.store import searching
 from bridge.deadletters.store.schema import kinds, letters
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Connection, Select, String, bindparam, cast, func, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from bridge.deadletters.filters import Cursor, Filter
+from bridge.deadletters.letters.filters import Cursor, Filter
 from bridge.deadletters.store.matching import kind_conditions, within
 from bridge.deadletters.store.schema import kinds, letters, tallies
 

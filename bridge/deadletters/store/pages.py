@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from bridge.deadletters.filters import Cursor, Filter
-from bridge.deadletters.letter import key_digest
+from bridge.deadletters.letters.filters import Cursor, Filter
+from bridge.deadletters.letters.letter import key_digest
 from bridge.deadletters.store import searching
 from bridge.deadletters.store.matching import carried, conditions, one_of, standing, within
 from bridge.deadletters.store.newest import NEWEST, merged, of_kinds, ranges, tallied, walked

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, insert, or_, select, update
 
-from bridge.deadletters.plan import Counts, ItemState, Options, Plan, State, What
+from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
 from bridge.deadletters.store import clock, items, schema
 from bridge.deadletters.store.schema import plans
 

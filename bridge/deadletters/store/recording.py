@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from bridge.deadletters import words
-from bridge.deadletters.deaths import Known, News, news
-from bridge.deadletters.letter import Letter, Status, key_digest, packed
-from bridge.deadletters.plan import ItemState
+from bridge.deadletters.letters import words
+from bridge.deadletters.letters.deaths import Known, News, news
+from bridge.deadletters.letters.letter import Letter, Status, key_digest, packed
+from bridge.deadletters.letters.tracebacks import without_message
+from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store import bulk, items, searching, tallies, times
 from bridge.deadletters.store.ids import AT_ONCE, Ids
 from bridge.deadletters.store.schema import failures, letters
-from bridge.deadletters.tracebacks import without_message
 
 #: What is read of a letter that is known: what its history gets, and by what its news are told.
 _READ: Final = (

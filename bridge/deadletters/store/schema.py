@@ -130,7 +130,7 @@ letters = Table(
     # NULL where `value_size` is above the limit (it is read from Kafka on demand), or -1: a tombstone.
     Column("value", LargeBinary),
     Column("value_size", BigInteger, nullable=False),
-    # The producer's own, as bridge.deadletters.letter packs them.
+    # The producer's own, as bridge.deadletters.letters.letter packs them.
     Column("headers", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
     Column("runs", Integer, nullable=False),
@@ -267,7 +267,7 @@ items = Table(
     # "waiting" → "claimed" → "sent" → an outcome: "done", "dead", "discarded", "unknown"; or "skipped", "refused".
     Column("state", String(10), nullable=False),
     Column("why", Text, nullable=False, server_default=""),
-    # What goes back one after another has a lane (bridge.deadletters.lanes); NULL: it is free of all others.
+    # What goes back one after another has a lane (bridge.deadletters.plan.lanes); NULL: it is free of all others.
     Column("lane", BigInteger),
     # Whether one ahead of it in its lane has not ended; and where in the plan the one behind it is, until that may go.
     Column("held", Boolean, nullable=False, server_default=false()),

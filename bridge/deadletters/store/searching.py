@@ -23,9 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from bridge.deadletters.letter import unpacked
+from bridge.deadletters.letters.letter import unpacked
+from bridge.deadletters.letters.words import of
 from bridge.deadletters.store.schema import letters
-from bridge.deadletters.words import of
 
 #: How many letters at once get their words by the step that makes the index.
 _AT_ONCE: Final = 1_000
@@ -76,7 +76,7 @@ def add(connection: Connection, rows: Iterable[tuple[int, Sequence[str]]]) -> No
     """Have letters found by these words, and by no others; of letters that are deleted the index forgets them itself.
 
     Parameters:
-        rows: ids of letters, each once, and their words by `bridge.deadletters.words.of`.
+        rows: ids of letters, each once, and their words by `bridge.deadletters.letters.words.of`.
     """
     found = {letter: " ".join(words) for letter, words in rows}
     if not found:

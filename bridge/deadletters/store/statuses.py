@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, select, update
 
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import tallies
 from bridge.deadletters.store.schema import letters
 

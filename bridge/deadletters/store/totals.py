@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store.schema import hours, kinds, letters, tallies
 
 #: Of how many letters, the latest, it is looked at how long they took to be resolved.

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from bridge.deadletters.filters import Filter
+from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.store.matching import conditions
 from bridge.deadletters.store.schema import edits, items, kinds, letters
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from bridge.deadletters.canary import WAVES, wave_of
-from bridge.deadletters.plan import ItemState
+from bridge.deadletters.plan.canary import WAVES, wave_of
+from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store.schema import items, letters
 
 #: How many are in waves before the last.

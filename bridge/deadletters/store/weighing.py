@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store.contents import OURS
 from bridge.deadletters.store.items import Spot
 from bridge.deadletters.store.matching import matching

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, select
 
+from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.store.schema import edits, failures, groups, kinds, letters, tracebacks, trail
-from bridge.deadletters.tracebacks import with_message
 
 #: What letters have in common, as a letter says it.
 _KIND: Final = (

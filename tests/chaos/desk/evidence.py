@@ -7,7 +7,7 @@ import psycopg
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from bridge.deadletters.letter import unpacked
+from bridge.deadletters.letters.letter import unpacked
 from tests.chaos import evidence
 from tests.chaos.desk.topics import TOPICS
 from tests.chaos.desk.verdict import Content, Death, Delivery, Done, Item, Left, Place, Row, Sent

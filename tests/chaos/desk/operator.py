@@ -11,9 +11,9 @@ from typing import Final
 
 from bridge.cli.answers import loaded
 from bridge.deadletters.desk import Desk
-from bridge.deadletters.filters import Filter
-from bridge.deadletters.letter import Status
-from bridge.deadletters.plan import Options, Plan, State, What
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import Options, Plan, State, What
 from bridge.errors import DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanRefused
 
 OPEN: Final = Filter(statuses=(Status.OPEN,))

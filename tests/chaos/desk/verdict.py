@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from bridge.deadletters.letter import Status
-from bridge.deadletters.plan import ItemState
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import ItemState
 from tests.chaos.desk.topics import NEVER, TOPICS
 from tests.chaos.verdict import LOSSES, Happened, Record, Repeat, cause
 

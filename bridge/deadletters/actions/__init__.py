@@ -1,0 +1,1 @@
+"""What a plan does with a batch of its letters: send, discard, archive."""

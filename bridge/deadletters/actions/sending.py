@@ -1,0 +1,266 @@
+"""A plan replays: letters go to the replay topic, for the handler that failed; those of others back to their source."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
+from bridge.deadletters.actions.ends import Ends
+from bridge.deadletters.actions.payloads import payloads
+from bridge.deadletters.fates import Fates
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import ItemState, Plan
+from bridge.deadletters.store import contents, items, statuses
+from bridge.deadletters.store.contents import Content, Standing
+from bridge.deadletters.store.database import Connection, Database
+from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.errors import NeverPublished
+from bridge.kafka import Record, headers_of
+from bridge.ledger import Fate
+from bridge.records.added import RecordHeaders
+from bridge.records.origin import Origin
+from bridge.records.parked import whose
+from bridge.records.replayed import replayed
+from bridge.settings import Settings
+from bridge.topics.extents import extents
+from bridge.topics.names import TopicNames
+from bridge.topics.producer import AcknowledgedProducer, Letter, Lies
+from bridge.topics.readback import records
+
+#: Bytes of values that are held at once.
+AT_ONCE: Final = 16_000_000
+#: On a record that goes back to a topic of others: the place of the letter that it was, by which it is found again.
+FROM: Final = "dead_letter"
+#: Identity, group and number of a delivery; of others' letters, the place of the letter.
+Mark = tuple[str, str, int]
+#: Of another handler's delivery: it ended by itself, or is on its way.
+LEFT_ALONE: Final = (Fate.DONE, Fate.DISCARDED, Fate.HANDED, Fate.PARKED)
+
+
+class _Job(NamedTuple):
+    """A delivery that is sent.
+
+    Attributes:
+        letter: whose record is sent.
+        delivery: whose it is: the letter's, or another handler's of the same message.
+    """
+
+    item: Item
+    letter: Standing
+    delivery: Origin
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the letter's own delivery."""
+        return self.item.place is None
+
+    @property
+    def number(self) -> int:
+        """That it has from now on."""
+        return self.letter.number + 1
+
+    @property
+    def mark(self) -> Mark:
+        """By what its record is told from all others."""
+        if not self.letter.is_ours:
+            return (_place(self.letter.spot), "", 0)
+        return (self.delivery.identity, self.delivery.group, self.number)
+
+
+class Sending:
+    """What a replay does.
+
+    Parameters:
+        last_wave: of the plan (store.items.last_wave).
+        handlers: that the app or a worker knows.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        plan: Plan,
+        last_wave: int,
+        ends: Ends,
+        fates: Fates,
+        handlers: Iterable[str],
+    ) -> None:
+        self._settings, self._database, self._plan, self._ends, self._fates = settings, database, plan, ends, fates
+        self._last_wave = last_wave
+        self._handlers = frozenset(handlers)
+        self._producer = AcknowledgedProducer(settings)
+
+    def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
+        """Letters that are open, and have not died since the plan was made, are this plan's; the others are skipped."""
+        found = contents.standings(connection, [item.letter_id for item in waiting if item.letter_id], lock=True)
+        skipped: dict[int, str] = {}
+        claimed: list[Claimed] = []
+        for item in waiting:
+            standing = found.get(item.letter_id or 0)
+            why, spot = self._why_not(item, standing), None
+            if standing is not None and not why:
+                spot = self._ends.spot(self.topic(standing), standing.delivery.partition)
+                why = "" if spot else f"there is no topic {self.topic(standing)}"
+            if why:
+                skipped[item.position] = why
+            else:
+                claimed.append(Claimed(item, spot))
+        own = [each.item.letter_id for each in claimed if each.item.letter_id and each.item.place is None]
+        statuses.move(connection, own, Status.OPEN, Status.REPLAYING, at, self._plan.id)
+        return Taken(claimed, skipped)
+
+    def _why_not(self, item: Item, letter: Standing | None) -> str:
+        if letter is None:
+            return "the letter is gone"
+        if letter.is_ours and _handler(item, letter) not in self._handlers:
+            return f"nobody knows a handler {_handler(item, letter)}"
+        if item.place is not None:
+            return ""
+        if letter.status is Status.REPLAYING:
+            return f"it is replaying already, by plan {letter.plan_id}"
+        if letter.status is not Status.OPEN:
+            return f"it is {letter.status} by now"
+        return "" if letter.failures == item.failures else "it has died again since the plan was made"
+
+    def topic(self, letter: Standing) -> str:
+        """Where a letter goes."""
+        return target_of(self._settings, letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
+
+    def once(self, item: Item) -> bool:
+        """Whether it has one attempt: another wave waits for how its own ends (bridge.deadletters.plan.canary)."""
+        return item.wave < self._last_wave
+
+    def look(self, claimed: Sequence[Claimed]) -> Acted:
+        """Find those of which the record is there."""
+        jobs = {job.mark: job for job in self._jobs(claimed)}
+        starts: dict[tuple[str, int], int] = {}
+        for topic, partition, offset in (each.spot for each in claimed if each.spot is not None):
+            starts[topic, partition] = min(offset, starts.get((topic, partition), offset))
+        ends = {each.place: each.end for each in extents(self._settings, {topic for topic, _ in starts})}
+        begin = {place: start for place, start in starts.items() if start < ends.get(place, 0)}
+        found: dict[int, Sent] = {}
+        for record in records(self._settings, begin, {place: ends[place] for place in begin}):
+            if (job := jobs.get(_mark(record))) is not None:
+                spot = Spot(record.topic() or "", record.partition() or 0, record.offset() or 0)
+                found.setdefault(job.item.position, self._sent(job, spot))
+        return Acted([*found.values()])
+
+    def act(self, claimed: Sequence[Claimed]) -> Acted:
+        """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
+        jobs = self._jobs(claimed)
+        ends = {job.item.position: End(ItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
+        sent: list[Sent] = []
+        for some in _slices([job for job in jobs if job.item.position not in ends]):
+            letters, gone = self._letters(some)
+            ends |= {position: End(ItemState.REFUSED, why) for position, why in gone.items()}
+            answers = self._producer.place_all([*letters.values()])
+            for job, answer in zip((job for job in some if job.item.position in letters), answers, strict=True):
+                if isinstance(answer, Lies):
+                    sent.append(self._sent(job, Spot(*answer)))
+                elif isinstance(answer, NeverPublished):
+                    ends[job.item.position] = End(ItemState.REFUSED, str(answer))
+        return Acted(sent, ends)
+
+    def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:
+        """What Kafka does not take is open again; others' letters are resolved as they are back in their source."""
+        ids = {each.item.position: each.item.letter_id for each in claimed if each.item.place is None}
+        back = [id_ for position, id_ in ids.items() if position in acted.ends and id_]
+        statuses.move(connection, back, Status.REPLAYING, Status.OPEN, at)
+        if self._plan.counts.foreign and acted.sent:
+            sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
+            theirs = [each.id for each in contents.standings(connection, sent).values() if not each.is_ours]
+            statuses.move(connection, theirs, Status.REPLAYING, Status.RESOLVED, at)
+            items.ended(connection, theirs, ItemState.DONE, at, "it is back in its topic; who reads it there decides")
+
+    def _jobs(self, claimed: Sequence[Claimed]) -> list[_Job]:
+        with self._database.reading() as connection:
+            found = contents.standings(connection, [each.item.letter_id for each in claimed if each.item.letter_id])
+        pairs = ((each.item, found.get(each.item.letter_id or 0)) for each in claimed)
+        return [_Job(item, letter, _delivery(item, letter)) for item, letter in pairs if letter is not None]
+
+    def _left_alone(self, jobs: Sequence[_Job]) -> list[tuple[_Job, str]]:
+        """Of other handlers' deliveries, those that ended, or are under way, and why they are not sent."""
+        others = [job for job in jobs if not job.is_own]
+        fates = self._fates.of([job.delivery for job in others]) if others else []
+        return [
+            (job, f"it is {fate.name.lower()}") for job, fate in zip(others, fates, strict=True) if fate in LEFT_ALONE
+        ]
+
+    def _letters(self, jobs: Sequence[_Job]) -> tuple[dict[int, Letter], dict[int, str]]:
+        """By position, what is published for them; and why nothing is, where the value is gone."""
+        with self._database.reading() as connection:
+            ids = [job.letter.id for job in jobs]
+            found = {each.id: each for each in contents.contents(connection, self._plan.id, ids)}
+        away = [job.letter.spot for job in jobs if found[job.letter.id].away]
+        values = payloads(self._settings, away) if away else {}
+        made: dict[int, Letter] = {}
+        gone: dict[int, str] = {}
+        for job in jobs:
+            content = found[job.letter.id]
+            if content.away and job.letter.spot not in values:
+                gone[job.item.position] = f"its value is no longer in Kafka, at {_place(job.letter.spot)}"
+                continue
+            value = values[job.letter.spot] if content.away else content.value
+            made[job.item.position] = self._letter(job, content, value)
+        return made, gone
+
+    def _letter(self, job: _Job, content: Content, value: bytes | None) -> Letter:
+        topic = self.topic(job.letter)
+        spot = self._ends.spot(topic, job.delivery.partition)
+        partition = -1 if spot is None else spot.partition
+        headers = _headers(job, content, self.once(job.item))
+        return Letter(topic, partition, content.key, value, headers, str(job.delivery.identity), "what is sent back")
+
+    def _sent(self, job: _Job, spot: Spot) -> Sent:
+        self._ends.passed(spot)
+        return Sent(job.item.position, job.number, spot)
+
+
+def target_of(settings: Settings, group: str, source: str, *, ours: bool) -> str:
+    """The topic to which letters of a source topic go back."""
+    return TopicNames.of(settings.of_group(group)).replay(source) if ours else source
+
+
+def _headers(job: _Job, content: Content, once: bool) -> RecordHeaders:
+    if not job.letter.is_ours:
+        return [*content.headers, (FROM, _place(job.letter.spot).encode())]
+    ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
+    common = {"timestamp": content.timestamp, "number": job.letter.number, "once": once}
+    return replayed(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
+
+
+def _delivery(item: Item, letter: Standing) -> Origin:
+    return letter.delivery._replace(handler=_handler(item, letter))
+
+
+def _handler(item: Item, letter: Standing) -> str:
+    return letter.delivery.handler if item.place is None else item.place.partition(":")[2]
+
+
+def _mark(record: Record) -> Mark:
+    """What a record's mark is, where it is one that was sent back."""
+    if (found := whose(record)) is not None:
+        return found
+    try:
+        place = next((value for name, value in reversed(headers_of(record)) if name == FROM), None)
+        return ((place or b"").decode("ascii"), "", 0)
+    except Exception:
+        # Another client's, which Python's cannot read.
+        return ("", "", 0)
+
+
+def _place(spot: Spot) -> str:
+    return f"{spot.topic}-{spot.partition}-{spot.offset}"
+
+
+def _slices(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+    """In parts, of each of which the values may be held at once."""
+    some: list[_Job] = []
+    size = 0
+    for job in jobs:
+        some.append(job)
+        size += max(0, job.letter.value_size)
+        if size >= AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,1 @@
+"""Letters copied to other topics and other Kafkas."""

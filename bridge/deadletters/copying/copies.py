@@ -1,0 +1,94 @@
+"""Letters copied elsewhere, planned: to a sandbox, to another environment, to whoever looks into them."""
+
+from dataclasses import dataclass, replace
+
+from bridge.deadletters.copying.copying import settings_of
+from bridge.deadletters.copying.target import Target
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import Counts, Options, Plan, What
+from bridge.deadletters.store import items, plans, trail, weighing
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.matching import matching
+from bridge.errors import CopyRefused
+from bridge.handlers import Routes
+from bridge.kafka import admin_client
+from bridge.settings import Settings
+from bridge.topics.belonging import Belongings
+from bridge.topics.cluster import all_topics
+from bridge.topics.names import TopicNames
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of letters. Every method raises DeskUnavailable where the database does not answer."""
+
+    settings: Settings
+    routes: Routes
+    database: Database
+
+    def plan(
+        self,
+        asked: Filter,
+        topic: str,
+        to: Target | None,
+        options: Options,
+        by: str,
+        why: str = "",
+        *,
+        force: bool = False,
+    ) -> Plan:
+        """A plan that copies the letters of a filter to a topic, whatever their status; nothing is sent yet.
+
+        Parameters:
+            to: another Kafka; `None`: the letters' own.
+            force: also into a topic that this group's bridges or workers read or write.
+
+        Raises:
+            CopyRefused: there is no such topic, it is one of ours, or it is not said how to get into that Kafka.
+            KafkaUnavailable: that Kafka did not answer.
+        """
+        self._check(topic, to, force=force)
+        where = {} if to is None else {"addresses": to.addresses, "file": to.file}
+        whole = replace(options, canary=False, target={"topic": topic, **where})
+        with self.database.writing() as connection:
+            plan_id, at = plans.add(connection, What.COPY, by, why, asked.to_data(), whole)
+            count = items.freeze(connection, plan_id, matching(asked), canary=False)
+            there = topic if to is None else f"{topic} of {to.name}"
+            words = f"plan {plan_id}: to copy {count:,} letters to {there}" + (f": {why}" if why else "")
+            trail.write(connection, at, by, "copy", words, plan_id=plan_id)
+            heaps = weighing.heaps(connection, plan_id)
+            handlers: dict[str, dict[str, int]] = {}
+            for heap in heaps:
+                reasons = handlers.setdefault(heap.handler, {})
+                reasons[heap.reason] = reasons.get(heap.reason, 0) + heap.letters
+            counts = Counts(letters=sum(heap.letters for heap in heaps), handlers=handlers)
+            plans.counted(connection, plan_id, counts)
+            made = plans.one(connection, plan_id)
+        assert made is not None
+        return made
+
+    def _check(self, topic: str, to: Target | None, *, force: bool) -> None:
+        there = all_topics(admin_client(settings_of(self.settings, to).kafka))
+        if topic not in there.topics:
+            raise CopyRefused(
+                f"There is no topic {topic!r} in {'this Kafka' if to is None else to.name}: make it first."
+            )
+        here = to is None or there.id == all_topics(admin_client(self.settings.kafka)).id
+        if here and not force and (what := ours(self.settings, self.routes, topic)):
+            raise CopyRefused(
+                f"{topic!r} is {what}: what is copied there is handled, or counted, like any other record of it. "
+                "To copy into it all the same: --force."
+            )
+
+
+def ours(settings: Settings, routes: Routes, topic: str) -> str:
+    """What a topic is to this group; empty: nothing (pure)."""
+    names = TopicNames.of(settings)
+    if topic in routes.topics:
+        return "a topic that handlers read"
+    if topic == names.control:
+        return "the topic of what is decided for the group"
+    if (found := Belongings(names, routes.topics).of([topic]).get(topic)) is not None:
+        return f"the {found.kind} topic of {found.source!r}"
+    source = next((source for source in routes.topics if names.dead_letters(source) == topic), None)
+    return "" if source is None else f"the dead-letter topic of {source!r}"

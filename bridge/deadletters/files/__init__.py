@@ -1,0 +1,1 @@
+"""Letters in files: exported, imported, archived."""

@@ -1,0 +1,157 @@
+"""Letters go into files and come back: out of one database into another, or out of an archive."""
+
+import json
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bridge.deadletters.files import exported
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.store import importing, trail
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.exporting import facts_and_positions, ids_of, take_over
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.whole import whole
+from bridge.errors import NoExport
+
+#: Letters of one question, and of one transaction.
+AT_ONCE: Final = 200
+#: The first line of an export has it.
+FORMAT: Final = "celery-kafka-bridge dead letters"
+#: Most lines that are told one by one that were refused.
+TOLD: Final = 100
+
+
+@dataclass(slots=True)
+class Taken:
+    """What became of the lines of a file.
+
+    Attributes:
+        added: letters that are in the database now, and were not.
+        known: letters that were there already.
+        refused: lines that could not be taken.
+        why: of the first of them, the line's number and what is wrong with it.
+    """
+
+    added: int = 0
+    known: int = 0
+    refused: int = 0
+    why: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def read(self) -> int:
+        """How many lines were read."""
+        return self.added + self.known + self.refused
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "added": self.added,
+            "known": self.known,
+            "refused": self.refused,
+            "why": [{"line": number, "why": why} for number, why in self.why],
+        }
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Letters out of the database, and into it. Every method raises DeskUnavailable where it does not answer."""
+
+    database: Database
+
+    def lines(
+        self, asked: Filter = EVERYTHING, heard: Callable[[int, int], None] = lambda done, count: None
+    ) -> Iterator[str]:
+        """The letters of a filter as lines of JSON, oldest first, as `take` reads them; before them a line on them all.
+
+        Which they are is decided at the beginning; one that has gone by its turn is left out.
+
+        Parameters:
+            heard: is told how many are done, and of how many.
+        """
+        with self.database.reading() as connection:
+            ids = array("q", ids_of(connection, asked))
+            facts, positions = facts_and_positions(connection)
+        # How far topics are recorded is true of a database only that has all that was recorded.
+        yield json.dumps({"format": FORMAT, **facts, "positions": positions if asked == EVERYTHING else []})
+        for at in range(0, len(ids), AT_ONCE):
+            with self.database.reading() as connection:
+                rows = whole(connection, ids[at : at + AT_ONCE])
+            yield from map(exported.line, rows)
+            heard(min(at + AT_ONCE, len(ids)), len(ids))
+
+    def take(
+        self, lines: Iterable[bytes], by: str, source: str, heard: Callable[[Taken], None] = lambda taken: None
+    ) -> Taken:
+        """Read lines into the database, in transactions of `AT_ONCE`; what is there already stays as it is.
+
+        It can be interrupted and done again: each letter is taken once. A line that cannot be taken is refused, and the
+        others are taken all the same.
+
+        Parameters:
+            source: the file's name, for the trail.
+            heard: is told how far it is after each transaction.
+
+        Raises:
+            NoExport: the letters are of another Kafka than those of this database.
+        """
+        taken, ids = Taken(), Ids()
+        batch: list[dict[str, Any]] = []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if (beginning := _beginning(line)) is not None:
+                self._begin(beginning)
+                continue
+            try:
+                row = exported.read(line)
+                importing.check(row)
+            except NoExport as error:
+                _refuse(taken, number, str(error))
+                continue
+            batch.append(row)
+            if len(batch) == AT_ONCE:
+                self._add(ids, batch, taken)
+                heard(taken)
+        self._add(ids, batch, taken)
+        self._note(taken, by, source)
+        return taken
+
+    def _add(self, ids: Ids, batch: list[dict[str, Any]], taken: Taken) -> None:
+        if not batch:
+            return
+        ids.forget()
+        with self.database.writing() as connection:
+            added = importing.add(connection, ids, batch)
+        ids.keep()
+        taken.added += added
+        taken.known += len(batch) - added
+        batch.clear()
+
+    def _begin(self, beginning: dict[str, Any]) -> None:
+        with self.database.writing() as connection:
+            take_over(connection, beginning)
+
+    def _note(self, taken: Taken, by: str, source: str) -> None:
+        if taken.added:
+            with self.database.writing() as connection:
+                trail.write(connection, int(time.time() * 1000), by, "import", f"{taken.added:,} letters from {source}")
+
+
+def _beginning(line: bytes) -> dict[str, Any] | None:
+    """What a file says of all its letters; `None`: the line is a letter's."""
+    if FORMAT.encode() not in line[:100]:
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+
+
+def _refuse(taken: Taken, number: int, why: str) -> None:
+    taken.refused += 1
+    if len(taken.why) < TOLD:
+        taken.why.append((number, why))

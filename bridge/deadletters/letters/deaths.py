@@ -1,0 +1,55 @@
+"""What a record of a dead-letter topic tells of a delivery that the desk knows already (pure)."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from bridge.deadletters.letters.letter import ENDED, Letter, Status
+
+
+class News(StrEnum):
+    """What a record tells."""
+
+    #: A delivery of which nothing was known.
+    NEW = "new"
+    #: It died again.
+    AGAIN = "died again"
+    #: The same death, written twice.
+    DUPLICATE = "duplicate"
+    #: The same record, read again.
+    READ_AGAIN = "read again"
+
+
+class Known(NamedTuple):
+    """What the desk has of a letter.
+
+    Attributes:
+        status_at: ms since the epoch; since when it has the status.
+        number, failed_at: of its last death.
+        places: where its records lie, one a death: topic, partition, offset.
+    """
+
+    status: Status
+    status_at: int
+    number: int
+    failed_at: int
+    places: frozenset[tuple[str, int, int]]
+
+
+def news(known: Known, letter: Letter) -> News:
+    """Tell a new death of a delivery, after which it is open again, from one that is known.
+
+    A replay has a higher number than what was sent back, so a death with one is new, whatever became of the letter
+    meanwhile. With the same number (or a lower one, where a delivery began anew) it ran once more than is known: after
+    a crash, by `bridge reset --again`, or because the ledger was lost. That is a new death if it failed later than what
+    is known; but while a replay is under way it is not what became of that, and of what was ended meanwhile it is new
+    only if it failed after that: else it is late news of what was ended.
+    """
+    if (letter.topic, letter.partition, letter.offset) in known.places:
+        return News.READ_AGAIN
+    if letter.number > known.number:
+        return News.AGAIN
+    if letter.failed_at <= known.failed_at or known.status is Status.REPLAYING:
+        return News.DUPLICATE
+    if known.status in ENDED and letter.failed_at <= known.status_at:
+        return News.DUPLICATE
+    return News.AGAIN

@@ -1,0 +1,135 @@
+"""Which dead letters are meant: a filter, as commands, plans and addresses of pages have it (pure)."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, Self
+
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.letters.words import mark, words
+from bridge.errors import FilterFault
+
+#: Most letters that are named one by one: what is more is a filter's.
+MOST_IDS: Final = 10_000
+
+_NUMBERS: Final = ("ids", "groups")
+_TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins")
+
+
+class Cursor(NamedTuple):
+    """A letter, as the end of one page of a list and the beginning of the next: letters are listed newest first.
+
+    Attributes:
+        failed_at: ms since the epoch.
+    """
+
+    failed_at: int
+    id: int
+
+    def __str__(self) -> str:
+        """`1795163400000-42`, for an address."""
+        return f"{self.failed_at}-{self.id}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """What `str` made of one.
+
+        Raises:
+            FilterFault: it is none.
+        """
+        failed_at, _, letter = text.partition("-")
+        if not (failed_at.isdecimal() and letter.isdecimal()):
+            raise FilterFault(f"{text!r} is no end of a page.")
+        return cls(int(failed_at), int(letter))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The dead letters that have all of this: of what has several values, one of them; of what is empty, anything.
+
+    Attributes:
+        ids: the letters themselves.
+        topics: source topics.
+        exceptions: classes by their full name, or by its last part: `CardDeclined`.
+        versions: of the code that failed.
+        origins: "bridge", or who else wrote a letter.
+        groups: ids of groups.
+        text: words; a letter has all of them, in any order, in what `bridge.deadletters.letters.words` reads of it.
+        headers: name and value; a letter has all of them, as its producer wrote them.
+        since: failed then or later, ms since the epoch.
+        until: failed before then.
+
+    Raises:
+        FilterFault: it can mean nothing.
+    """
+
+    ids: tuple[int, ...] = ()
+    handlers: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    statuses: tuple[Status, ...] = ()
+    groups: tuple[int, ...] = ()
+    text: str = ""
+    key: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    since: int | None = None
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.ids) > MOST_IDS:
+            raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
+        if self.text and not any(words(self.text)):
+            raise FilterFault(f"There is no word in {self.text!r}: text is looked for by whole words.")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise FilterFault("No letter failed both since and until then: the one must be earlier than the other.")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that a letter must have: those of the text, and one for each header."""
+        marks = (mark((name, value.encode("utf-8", "surrogateescape"))) for name, value in self.headers)
+        return tuple(dict.fromkeys((*words(self.text), *marks)))
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON: what is empty is left out, a key is base64."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found["headers"] = [list(pair) for pair in self.headers]
+        data = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
+        if self.key is not None:
+            data["key"] = b64encode(self.key).decode()
+        return data | {name: found[name] for name in ("since", "until") if found[name] is not None}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_data` wrote.
+
+        Raises:
+            FilterFault: it is no filter's.
+        """
+        strange = set(data) - {field.name for field in fields(cls)}
+        if strange:
+            raise FilterFault(f"A filter has no {', '.join(sorted(strange))}.")
+        try:
+            return cls(**{name: _read(name, value) for name, value in data.items()})
+        except (TypeError, ValueError) as error:
+            raise FilterFault(f"This is no filter: {error}.") from None
+
+
+#: All dead letters.
+EVERYTHING: Final = Filter()
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _NUMBERS:
+        return tuple(int(each) for each in value)
+    if name in _TEXTS:
+        return tuple(str(each) for each in value)
+    if name == "statuses":
+        return tuple(Status(each) for each in value)
+    if name == "headers":
+        return tuple((str(header), str(text)) for header, text in value)
+    if name == "key":
+        return b64decode(value, validate=True)
+    return str(value) if name == "text" else int(value)

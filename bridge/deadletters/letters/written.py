@@ -1,0 +1,85 @@
+"""What a person writes of a filter: times, keys, headers, statuses (pure)."""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from bridge.deadletters.letters.letter import Status
+from bridge.errors import FilterFault
+
+_AGO: Final = re.compile(r"(\d+)\s*(s|m|h|d|w)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DAYS: Final = {"today": 0, "yesterday": 1}
+
+
+def moment(text: str, now: float) -> int:
+    """A time: `2h`, `3d` (that long ago), "today", "yesterday" (their beginning), or ISO 8601; without a zone, UTC.
+
+    Parameters:
+        now: Unix time.
+
+    Returns: milliseconds since the epoch.
+
+    Raises:
+        FilterFault: it is no time.
+    """
+    said = text.strip().lower()
+    if ago := _AGO.fullmatch(said):
+        return int((now - int(ago[1]) * _SECONDS[ago[2]]) * 1000)
+    if said in _DAYS:
+        midnight = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        return _ms(midnight - timedelta(days=_DAYS[said]))
+    try:
+        return _ms(datetime.fromisoformat(text.strip()))
+    except ValueError:
+        raise FilterFault(
+            f"{text!r} is no time: write 2026-11-20T08:00 (UTC), 2026-11-20T08:00+01:00, 2h, 3d, today or yesterday."
+        ) from None
+
+
+def key(text: str) -> bytes:
+    """A record's key: text as it is, `0x…` in hexadecimal, `base64:…`; `text:0x…` where the text itself begins so.
+
+    Raises:
+        FilterFault: what follows 0x or base64: is not that.
+    """
+    try:
+        if text.startswith("0x"):
+            return bytes.fromhex(text[2:])
+        if text.startswith("base64:"):
+            return b64decode(text.removeprefix("base64:"), validate=True)
+    except (ValueError, binascii.Error):
+        raise FilterFault(f"The key {text!r} is not what it begins as: put text: before its text.") from None
+    return text.removeprefix("text:").encode("utf-8", "surrogateescape")
+
+
+def header(text: str) -> tuple[str, str]:
+    """A header, written `name=value`.
+
+    Raises:
+        FilterFault: there is no name, or no =.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise FilterFault(f"{text!r} is no header: write name=value.")
+    return name, value
+
+
+def statuses(texts: Iterable[str]) -> tuple[Status, ...]:
+    """Statuses by their names.
+
+    Raises:
+        FilterFault: there is no such status.
+    """
+    found = [text.strip().lower() for text in texts]
+    for text in found:
+        if text not in list(Status):
+            raise FilterFault(f"There is no status {text!r}: a letter is {', '.join(Status)}.")
+    return tuple(Status(text) for text in found)
+
+
+def _ms(at: datetime) -> int:
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

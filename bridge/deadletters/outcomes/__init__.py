@@ -1,0 +1,1 @@
+"""How what was sent back has ended."""

@@ -1,0 +1,124 @@
+"""Where the ledger is silent of what was sent back, Kafka is asked: was its record read, is it parked, did it die."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Final
+
+from bridge.deadletters.actions.sending import target_of
+from bridge.deadletters.fates import Fates
+from bridge.deadletters.outcomes.recorded import Recorded
+from bridge.deadletters.outcomes.verdict import Known, Verdict, after_a_look, at_first
+from bridge.deadletters.store import clock, items
+from bridge.deadletters.store.contents import Standing
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.items import Where
+from bridge.handoff.parked import ROUNDS, Search
+from bridge.records.origin import Origin
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+from bridge.topics.extents import Extent, extents
+
+#: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
+RECORDED_WITHIN: Final = 3.0
+
+
+class Deducing:
+    """One look at the letters of which the ledger says nothing."""
+
+    def __init__(self, settings: Settings, database: Database, fates: Fates) -> None:
+        self._settings, self._database, self._fates = settings, database, fates
+        self._extents = cache(self._asked)
+        self._parked = cache(partial(still_parked, settings, fates))
+        self._recorded = Recorded(settings, database)
+
+    def verdicts(self, letters: Sequence[Standing]) -> dict[int, Verdict]:
+        """How these letters have ended, by id; of those that are under way nothing.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
+        """
+        with self._database.reading() as connection:
+            sent, now = items.where(connection, [letter.id for letter in letters]), clock.now(connection)
+        found: dict[int, Verdict] = {}
+        for (group, source), some in _by_source([letter for letter in letters if letter.id in sent]).items():
+            known = self._known(group, source, some, sent, now)
+            verdicts = {letter.id: at_first(known[letter.id]) for letter in some}
+            looked = [letter for letter in some if verdicts[letter.id] is Verdict.LOOK]
+            if looked:
+                verdicts |= self._after_a_look(group, source, looked, known)
+            found |= verdicts
+        return {id_: verdict for id_, verdict in found.items() if verdict is not Verdict.WAIT}
+
+    def _known(
+        self, group: str, source: str, letters: Sequence[Standing], sent: Mapping[int, Where], now: int
+    ) -> dict[int, Known]:
+        topic = target_of(self._settings, group, source, ours=True)
+        there = {extent.partition: extent for extent in self._extents(group, topic)}
+        spots = [(sent[letter.id].spot.partition, sent[letter.id].spot.offset) for letter in letters]
+        own = self._fates.own(group, topic, self._topic_id(topic) if there else "", spots)
+        origins = self._fates.of([letter.delivery for letter in letters])
+        chosen, since = self._settings.topic(source), self._fates.since(group)
+        known: dict[int, Known] = {}
+        for letter, (partition, offset), mine, origin in zip(letters, spots, own, origins, strict=True):
+            extent = there.get(partition)
+            known[letter.id] = Known(
+                origin=origin,
+                own=mine,
+                passed=extent is not None and offset < (extent.committed or 0),
+                there=extent is not None and extent.first <= offset < extent.end,
+                settles=chosen.commit == "completion",
+                since=now / 1000 - max(sent[letter.id].at / 1000, since),
+                patience=self._settings.file.kafka_stuck_after,
+            )
+        return known
+
+    def _after_a_look(
+        self, group: str, source: str, letters: Sequence[Standing], known: Mapping[int, Known]
+    ) -> dict[int, Verdict]:
+        # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
+        parked = self._parked(group, source)
+        recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
+        return {
+            letter.id: after_a_look(known[letter.id], parked=_which(letter.delivery) in parked, recorded=recorded)
+            for letter in letters
+        }
+
+    def _asked(self, group: str, topic: str) -> tuple[Extent, ...]:
+        return tuple(extents(self._settings.of_group(group), [topic]))
+
+    def _topic_id(self, topic: str) -> str:
+        catalog = Catalog(self._settings, [topic])
+        catalog.prepare()
+        return catalog.topic_ids.get(topic, "")
+
+
+def still_parked(settings: Settings, fates: Fates, group: str, source: str) -> frozenset[tuple[str, str]]:
+    """What lies in the retry and replay topics of a source, and is to run."""
+    settings = settings.of_group(group)
+    catalog = Catalog(settings, [source])
+    catalog.prepare()
+    ledger = fates.ledger(group)
+    if ledger is None:
+        return frozenset()
+    search = Search(settings, ledger, catalog, source)
+    found: set[tuple[str, str]] = set()
+    for _ in range(ROUNDS):
+        more = {_which(lies.origin) for lies in search.look()}
+        found |= more
+        if not more:
+            break
+    return frozenset(found)
+
+
+def _by_source(letters: Sequence[Standing]) -> dict[tuple[str, str], list[Standing]]:
+    found: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    for letter in letters:
+        if letter.is_ours:
+            found[letter.delivery.group, letter.delivery.topic].append(letter)
+    return found
+
+
+def _which(delivery: Origin) -> tuple[str, str]:
+    """A delivery, and the log that it is of."""
+    return delivery.identity, delivery.topic_id

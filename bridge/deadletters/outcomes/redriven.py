@@ -1,0 +1,151 @@
+"""How what a redrive has sent ends, where it is no letter: by the fate of the record by which it was sent.
+
+The origin's fate tells less: of what runs again though it is done, it was done before.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bridge.deadletters.fates import Fates
+from bridge.deadletters.letters.letter import Identity
+from bridge.deadletters.outcomes.deducing import still_parked
+from bridge.deadletters.outcomes.recorded import Recorded
+from bridge.deadletters.plan.plan import ItemState, Plan
+from bridge.deadletters.redrive.redriving import delivery_of
+from bridge.deadletters.store import clock, plans, redriven
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.redriven import Redriven
+from bridge.ledger import Fate
+from bridge.records.origin import Origin
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+from bridge.topics.extents import Extent, extents
+
+#: Deliveries that are asked for at once.
+PAGE: Final = 5_000
+#: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
+RECORDED_WITHIN: Final = 3.0
+#: What a fate says of how a delivery ended.
+_ENDS: Final = {Fate.DONE: ItemState.DONE, Fate.DISCARDED: ItemState.DISCARDED}
+_GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
+_FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
+
+
+def end_of(own: Fate, origin: Fate, *, died: bool, again: bool) -> ItemState | None:
+    """How a delivery ended; `None`: it is under way, or not known (pure).
+
+    Parameters:
+        own: the fate of the record by which it was sent.
+        died: whether it has a letter from after that.
+        again: whether it runs though its origin was done.
+    """
+    if died or own is Fate.DEAD:
+        return ItemState.DEAD
+    return _ENDS.get(own) or (None if again else _ENDS.get(origin))
+
+
+class Ending:
+    """Looks how what redrives have sent ends.
+
+    Raises, from `look`: DeskUnavailable, LedgerUnavailable, KafkaUnavailable where nothing more is known.
+    """
+
+    def __init__(self, settings: Settings, database: Database, fates: Fates) -> None:
+        self._settings, self._database, self._fates = settings, database, fates
+
+    def look(self, plan_id: int | None, *, deduces: bool) -> int:
+        """Take in what has ended since; return how many deliveries are still under way.
+
+        Parameters:
+            plan_id: of this plan alone.
+            deduces: whether Kafka is asked for what the ledger does not tell; that costs more.
+        """
+        with self._database.reading() as connection:
+            found = [plans.one(connection, id_) for id_ in redriven.under_way(connection) if plan_id in (None, id_)]
+        return sum(self._of_plan(plan, deduces) for plan in found if plan is not None)
+
+    def _of_plan(self, plan: Plan, deduces: bool) -> int:
+        left = after = 0
+        while True:
+            with self._database.reading() as connection:
+                page = redriven.page(connection, plan.id, after, PAGE)
+            if not page:
+                return left
+            after = page[-1].position
+            silent = self._told(plan, page)
+            left += len(silent) - (self._deduced(plan, silent) if deduces and silent else 0)
+
+    def _told(self, plan: Plan, page: Sequence[Redriven]) -> dict[Redriven, Fate]:
+        """Take in what the ledger and the desk tell; return the others, with their records' own fates."""
+        own = self._own(page)
+        deliveries = [delivery_of(plan, self._settings.group, each.place) for each in page]
+        origins = self._fates.of(deliveries)
+        died = self._died(page, deliveries)
+        ended: dict[ItemState, list[int]] = {}
+        silent: dict[Redriven, Fate] = {}
+        for each, mine, origin, dead in zip(page, own, origins, died, strict=True):
+            state = end_of(mine, origin, died=dead, again=plan.options.again)
+            if state is None:
+                silent[each] = mine
+            else:
+                ended.setdefault(state, []).append(each.position)
+        self._end(plan, {state: dict.fromkeys(some, "") for state, some in ended.items()})
+        return silent
+
+    def _deduced(self, plan: Plan, silent: Mapping[Redriven, Fate]) -> int:
+        """Take in what Kafka tells of the others; return how many ended so."""
+        spots = {each.spot.topic for each in silent}
+        there = {each.place: each for each in extents(self._settings, spots)}
+        gone = [each.position for each, own in silent.items() if own is Fate.OPEN and _is_gone(each, there)]
+        ran = [each for each, own in silent.items() if own is Fate.PARKED]
+        forgotten = [each for each, own in silent.items() if own is Fate.OPEN and _is_passed(each, there)]
+        done: list[int] = []
+        unknown: list[int] = []
+        if ran or forgotten:
+            topic = str(plan.asked["topic"])
+            parked = {
+                identity for identity, _ in still_parked(self._settings, self._fates, self._settings.group, topic)
+            }
+            # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
+            if Recorded(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
+                with self._database.reading() as connection:
+                    now = clock.now(connection)
+                patience = 1_000 * self._settings.file.kafka_stuck_after
+                done = [each.position for each in ran if each.place not in parked]
+                unknown = [each.position for each in forgotten if each.place not in parked and now - each.at > patience]
+        ends = {ItemState.DONE: dict.fromkeys(done, "it had its run, and is neither dead nor parked")}
+        ends[ItemState.UNKNOWN] = dict.fromkeys(gone, _GONE) | dict.fromkeys(unknown, _FORGOTTEN)
+        self._end(plan, ends)
+        return len(done) + len(gone) + len(unknown)
+
+    def _own(self, page: Sequence[Redriven]) -> list[Fate]:
+        """Of each the fate of its record; a redrive has one replay topic."""
+        topic = page[0].spot.topic
+        catalog = Catalog(self._settings, [topic])
+        catalog.prepare()
+        spots = [(each.spot.partition, each.spot.offset) for each in page]
+        return self._fates.own(self._settings.group, topic, catalog.topic_ids.get(topic, ""), spots)
+
+    def _died(self, page: Sequence[Redriven], deliveries: Sequence[Origin]) -> list[bool]:
+        digests = [Identity(each.group, *each[:5]).digest for each in deliveries]
+        with self._database.reading() as connection:
+            numbers = redriven.numbers(connection, digests)
+        return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]
+
+    def _end(self, plan: Plan, ends: Mapping[ItemState, Mapping[int, str]]) -> None:
+        if not any(ends.values()):
+            return
+        with self._database.writing() as connection:
+            at = clock.now(connection)
+            for state, whys in ends.items():
+                redriven.end(connection, plan.id, whys, state, at)
+
+
+def _is_gone(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool:
+    extent = there.get((each.spot.topic, each.spot.partition))
+    return extent is None or extent.first > each.spot.offset >= (extent.committed or 0)
+
+
+def _is_passed(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool:
+    extent = there.get((each.spot.topic, each.spot.partition))
+    return extent is not None and each.spot.offset < (extent.committed or 0)

@@ -1,0 +1,192 @@
+"""A plan: what was asked for with which dead letters, frozen before it is done; and how far it is (pure)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from bridge.records.times import iso
+
+
+class What(StrEnum):
+    """What a plan does with its letters."""
+
+    REPLAY = "replay"
+    DISCARD = "discard"
+    ARCHIVE = "archive"
+    COPY = "copy"
+    REDRIVE = "redrive"
+
+
+class State(StrEnum):
+    """How far a plan is."""
+
+    MAKING = "making"
+    """What it is about is being written down; if the process that did it died, it stays so and is never applied."""
+    PLANNED = "planned"
+    APPLYING = "applying"
+    """Somebody does it, or is to: what a process left that died, another takes up."""
+    STOPPED = "stopped"
+    """A person or the canary stopped it; what it had not come to is untouched, and it may be gone on with."""
+    DONE = "done"
+    """Each of its letters was come to; how those end that were sent is known later."""
+    FAILED = "failed"
+
+
+class ItemState(StrEnum):
+    """How far a plan is with one of its deliveries."""
+
+    WAITING = "waiting"
+    CLAIMED = "claimed"
+    """This plan has it, and is about to send it, or has sent it."""
+    SENT = "sent"
+    DONE = "done"
+    DEAD = "dead"
+    """It died again."""
+    DISCARDED = "discarded"
+    UNKNOWN = "unknown"
+    """What became of it cannot be known any more."""
+    SKIPPED = "skipped"
+    """It was not as it was when the plan was made, or needs nothing."""
+    REFUSED = "refused"
+    """Kafka does not take it."""
+
+
+#: Of what is on its way.
+UNDER_WAY: Final = (ItemState.CLAIMED, ItemState.SENT)
+#: Of what has not ended yet.
+UNENDED: Final = (ItemState.WAITING, *UNDER_WAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a plan is done.
+
+    Attributes:
+        rate: letters a second at most; `None`: as fast as it goes.
+        canary: in waves, each only if the one before ended well (bridge.deadletters.plan.canary).
+        all_handlers: to every handler of the topic whose delivery is not done, not only to the one that failed.
+        again: deliveries run although they are done; each once for this plan.
+        logs: of a redrive, by partition the id of the log that its offsets are of.
+        target: of a copy, the topic and which Kafka (bridge.deadletters.copying.target); nothing of it is secret.
+    """
+
+    rate: float | None = None
+    canary: bool = False
+    all_handlers: bool = False
+    again: bool = False
+    logs: Mapping[str, str] = field(default_factory=dict)
+    target: Mapping[str, str] = field(default_factory=dict)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_data` wrote."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a plan was about when it was made.
+
+    Attributes:
+        letters: that it has.
+        handlers: how many by handler and reason.
+        done: whose delivery the ledger has as done by now: they are skipped.
+        replaying: that were asked for too, and are replaying already: the plan does not have them.
+        too_large: larger than the topic takes to which they would go.
+        too_old: too large for the database, and no longer in Kafka.
+        foreign: of other programs: they go to their source topic.
+        unknown_handlers: by handlers that neither the app nor a worker knows: they are skipped.
+        replayed: how many have already failed after so many replays.
+        stands: of a redrive, by handler how many deliveries of the range stood how (redrive.standing).
+        edits: of letters that go back with another value, how many, and why others do not.
+        warnings: for who approves it, a sentence each.
+    """
+
+    letters: int = 0
+    handlers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    done: int = 0
+    replaying: int = 0
+    too_large: int = 0
+    too_old: int = 0
+    foreign: int = 0
+    unknown_handlers: Mapping[str, int] = field(default_factory=dict)
+    replayed: Mapping[str, int] = field(default_factory=dict)
+    stands: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    edits: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"warnings": list(self.warnings)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_data` wrote."""
+        return cls(**{**data, "warnings": tuple(data.get("warnings", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan as it stands.
+
+    Attributes:
+        at, began_at, ended_at: ms since the epoch.
+        why: as who made it says.
+        asked: the filter, as JSON.
+        outcomes: how many of its deliveries are how far (`ItemState`), without what is 0.
+        stopped: why it stopped, if it did.
+        wave: of a canary, the one that it is at.
+    """
+
+    id: int
+    what: What
+    state: State
+    by: str
+    at: int
+    why: str
+    asked: Mapping[str, Any]
+    options: Options
+    counts: Counts
+    outcomes: Mapping[str, int]
+    stopped: str = ""
+    wave: int = 0
+    began_at: int | None = None
+    ended_at: int | None = None
+
+    def count(self, *states: ItemState) -> int:
+        """How many of its deliveries are in one of these states."""
+        return sum(self.outcomes.get(state, 0) for state in states)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it unless somebody goes on with it: all that was sent has ended."""
+        return self.state not in (State.MAKING, State.PLANNED, State.APPLYING) and not self.count(*UNDER_WAY)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was done, and nothing of it ended badly, as far as that is known."""
+        bad = self.count(ItemState.DEAD, ItemState.UNKNOWN, ItemState.REFUSED)
+        return self.state is State.DONE and not bad
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        times = {name: getattr(self, name) for name in ("at", "began_at", "ended_at")}
+        return {
+            "id": self.id,
+            "what": str(self.what),
+            "by": self.by,
+            "state": str(self.state),
+            "why": self.why,
+            "asked": dict(self.asked),
+            "options": self.options.to_data(),
+            "counts": self.counts.to_data(),
+            "outcomes": dict(self.outcomes),
+            "stopped": self.stopped,
+            "wave": self.wave,
+            **{name: None if at is None else iso(at / 1000, "milliseconds") for name, at in times.items()},
+        }

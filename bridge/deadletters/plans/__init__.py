@@ -1,0 +1,1 @@
+"""Plans: made, counted, approved, applied, stopped, waited for."""

@@ -1,0 +1,233 @@
+"""The desk's plans: made, approved, applied, stopped, waited for."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Final
+
+from celery import Celery
+
+from bridge.deadletters.fates import Fates
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.outcomes.outcomes import Outcomes
+from bridge.deadletters.plan.plan import Options, Plan, State, What
+from bridge.deadletters.plans import background, others
+from bridge.deadletters.plans.acting import action
+from bridge.deadletters.plans.applying import Applying, Around, me
+from bridge.deadletters.plans.counting import Counting
+from bridge.deadletters.plans.known import known_handlers
+from bridge.deadletters.plans.laying import lay
+from bridge.deadletters.plans.passing import Passing
+from bridge.deadletters.store import clock, items, plans, trail, waves
+from bridge.deadletters.store.database import Connection, Database
+from bridge.deadletters.store.matching import matching
+from bridge.errors import (
+    BridgeError,
+    DeskUnavailable,
+    KafkaUnavailable,
+    LedgerUnavailable,
+    NoSuchPlan,
+    PlanRefused,
+    PlanTakenOver,
+)
+from bridge.handlers import Routes
+from bridge.settings import Settings
+
+#: Is told how a plan stands, about once a second.
+Heard = Callable[[Plan], None]
+#: Seconds between two looks at how what was sent ends, and how much longer than a look the pause is at least.
+LOOK_EVERY: Final = 0.5
+REST: Final = 2.0
+#: Of which handlers run again.
+SENDS: Final = (What.REPLAY, What.REDRIVE)
+
+
+def nobody(plan: Plan) -> None:
+    """Hears of a plan, and does nothing."""
+
+
+@dataclass(frozen=True)
+class Plans:
+    """What was asked for in bulk. Every method raises DeskUnavailable where the database does not answer."""
+
+    app: Celery
+    settings: Settings
+    routes: Routes
+    database: Database
+
+    def make(self, what: What, asked: Filter, options: Options, by: str, why: str = "") -> Plan:
+        """Freeze which letters are meant, and count what is to be known before it is approved; nothing is done yet.
+
+        Parameters:
+            what: replay (of the letters that are open), discard or archive.
+            why: needed to discard.
+
+        Raises:
+            PlanRefused: it can't be made.
+        """
+        _check(what, options, why)
+        meant = asked if what is What.ARCHIVE and asked.statuses else _open(asked)
+        with self.database.writing() as connection:
+            id_, at = plans.add(connection, what, by, why, asked.to_data(), options)
+            count = items.freeze(connection, id_, matching(meant), canary=options.canary)
+            if options.all_handlers:
+                others.add(connection, id_, count, self.settings, self.routes, options.canary)
+            said = f"plan {id_}: to {what} {count:,} letters" + (f": {why}" if why else "")
+            trail.write(connection, at, by, what, said, plan_id=id_)
+        handlers = known_handlers(self.app, self.settings, self.routes) if what is What.REPLAY else frozenset()
+        counts = Counting(self.settings, self.database, handlers).counts(id_, what, asked)
+        with self.database.writing() as connection:
+            plans.counted(connection, id_, counts)
+        return self.one(id_)
+
+    def one(self, id_: int) -> Plan:
+        """A plan as it stands.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        with self.database.reading() as connection:
+            return _one(connection, id_)
+
+    def latest(self, count: int = 50) -> list[Plan]:
+        """The latest plans, the newest first."""
+        with self.database.reading() as connection:
+            return plans.latest(connection, count)
+
+    def apply(self, id_: int, by: str, heard: Heard = nobody) -> Plan:
+        """Do a plan, or go on with one that was stopped or left; returns when all was sent, or it stopped.
+
+        Raises:
+            NoSuchPlan, PlanRefused: there is none; or it is over, or another process does it.
+            KafkaUnavailable, LedgerUnavailable: it is gone on with by `bridge deadletters record`, or by this again.
+        """
+        who = me()
+        self._begin(id_, by, who)
+        self._do(id_, who, heard)
+        return self.one(id_)
+
+    def approve(self, id_: int, by: str) -> Plan:
+        """Have a plan done by `bridge deadletters record`, in the background.
+
+        Raises:
+            NoSuchPlan, PlanRefused: as `apply`.
+        """
+        self._begin(id_, by)
+        return self.one(id_)
+
+    def stop(self, id_: int, by: str, why: str = "") -> Plan:
+        """Stop a plan within a batch, or a second; what it had not come to stays as it is.
+
+        Raises:
+            NoSuchPlan, PlanRefused: there is none, or it is over.
+        """
+        with self.database.writing() as connection:
+            plan = _one(connection, id_)
+            said = f"stopped by {by}" + (f": {why}" if why else "")
+            if not plans.move(connection, id_, [State.PLANNED, State.APPLYING], State.STOPPED, said):
+                raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
+            trail.write(connection, clock.now(connection), by, "stop", said, plan_id=id_)
+            return _one(connection, id_)
+
+    def wait(self, id_: int, heard: Heard = nobody) -> Plan:
+        """Wait until the end of all that a plan has sent is known (`Plan.is_over`).
+
+        What dies again is said by the recorder, which must run.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+        """
+        with Fates.opened(self.settings) as fates:
+            outcomes = Outcomes(self.settings, self.database, fates)
+            while not (plan := self.one(id_)).is_over:
+                heard(plan)
+                _look(lambda: outcomes.look(id_), time.sleep)
+            return plan
+
+    def go_on(self, stopping: Event) -> None:
+        """Do what was approved, and what a process left that died, until `stopping` is set."""
+        background.go_on(self.database, lambda id_, who: self._do(id_, who, nobody, stopping.is_set), stopping)
+
+    def follow(self, stopping: Event) -> None:
+        """Take in how all that was sent back ends, until `stopping` is set.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+        """
+        with Fates.opened(self.settings) as fates:
+            outcomes = Outcomes(self.settings, self.database, fates)
+            while not stopping.is_set():
+                _look(outcomes.look, stopping.wait)
+
+    def _begin(self, id_: int, by: str, who: str | None = None) -> None:
+        """Have a plan applied, by this process if it says who it is."""
+        with self.database.writing() as connection:
+            plan = _one(connection, id_)
+            if not plans.move(connection, id_, plans.TO_DO, State.APPLYING):
+                raise PlanRefused(f"Plan {id_} is {plan.state}: it cannot be applied again; make a new one.")
+            if who is not None and not plans.lease(connection, id_, who):
+                raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
+            if plan.state is State.STOPPED and plan.options.canary:
+                waves.anew(connection, id_)
+                plans.at_wave(connection, id_, 0)
+            if plan.state is not State.APPLYING:
+                said = "applied" if plan.state is State.PLANNED else "gone on with"
+                trail.write(connection, clock.now(connection), by, "apply", f"plan {id_} {said}", plan_id=id_)
+
+    def _do(self, id_: int, who: str, heard: Heard, leaves: Callable[[], bool] = lambda: False) -> None:
+        """Do a plan of which this process has the lease, until it is to leave it."""
+        plan = self.one(id_)
+        try:
+            if plan.what in SENDS:
+                with self.database.writing() as connection:
+                    # Of very many it takes long: nobody else is to have the lease after it.
+                    plans.hold(connection, id_, who)
+                    lay(connection, id_, self.settings)
+                    plans.hold(connection, id_, who)
+            with Fates.opened(self.settings) as fates:
+                outcomes = Outcomes(self.settings, self.database, fates)
+                passing = Passing(self.settings, self.database, plan, fates)
+                around = Around(lambda: outcomes.look(id_), passing.passed, lambda: heard(self.one(id_)), leaves)
+                with action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
+                    Applying(self.database, plan, doing, who, around).run()
+        except PlanTakenOver:
+            raise PlanRefused(f"Plan {id_} was taken over: this process was away for too long.") from None
+        except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
+            raise
+        except BridgeError as error:
+            with self.database.writing() as connection:
+                plans.move(connection, id_, [State.APPLYING], State.FAILED, str(error))
+            raise
+        finally:
+            with self.database.writing() as connection:
+                plans.release(connection, id_, who)
+
+
+def _look(look: Callable[[], object], wait: Callable[[float], object]) -> None:
+    """Look, and pause for longer than that took: many that are on their way must not take up a core."""
+    began = time.monotonic()
+    look()
+    wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))
+
+
+def _one(connection: Connection, id_: int) -> Plan:
+    plan = plans.one(connection, id_)
+    if plan is None:
+        raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
+    return plan
+
+
+def _open(asked: Filter) -> Filter:
+    return replace(asked, statuses=(Status.OPEN,))
+
+
+def _check(what: What, options: Options, why: str) -> None:
+    if what not in (What.REPLAY, What.DISCARD, What.ARCHIVE):
+        raise PlanRefused(f"A plan to {what} is not made of letters alone.")
+    if what is What.DISCARD and not why.strip():
+        raise PlanRefused("To discard letters a reason is needed: it stays in the trail (--why).")
+    if options.rate is not None and not options.rate > 0:
+        raise PlanRefused(f"A rate of {options.rate:g} letters a second sends none: give one above 0.")

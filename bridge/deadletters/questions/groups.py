@@ -1,0 +1,207 @@
+"""Groups of dead letters, each one thing to mend: listed, and marked as fixed in a version of the handlers' code."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.questions.growing import HOUR, WEEK, Growth, Rate, growth, rate
+from bridge.deadletters.questions.shown import moment
+from bridge.deadletters.store import groups as stored
+from bridge.deadletters.store import trail
+from bridge.deadletters.store.database import Database
+from bridge.errors import FilterFault, NoSuchGroup
+
+
+class Order(StrEnum):
+    """By what groups are listed."""
+
+    NEED = "need"
+    """What needs a person first: what grows, what failed again though it was fixed, what has most open letters."""
+    NEWEST = "newest"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A group as it stands.
+
+    Attributes:
+        place: what raised it: `orders/bank.py:pay`.
+        statuses: how many of its letters have each status, without what is 0.
+        first_at, last_at: of its failures, ms since the epoch, as all times here.
+        growth: `None`: it does not grow.
+        fixed_in: the version in which a person says that it is mended.
+        regressed_at: when it failed in that version all the same.
+    """
+
+    id: int
+    handler: str
+    error_class: str
+    place: str
+    statuses: dict[str, int]
+    reasons: tuple[str, ...]
+    topics: tuple[str, ...]
+    versions: tuple[str, ...]
+    origins: tuple[str, ...]
+    first_at: int
+    last_at: int
+    rate: Rate
+    growth: Growth | None
+    fixed_in: str | None
+    fixed_at: int | None
+    fixed_by: str | None
+    fixed_plan: int | None
+    regressed_at: int | None
+
+    @property
+    def count(self) -> int:
+        """How many letters it has, of any status."""
+        return sum(self.statuses.values())
+
+    @property
+    def open(self) -> int:
+        """How many wait for somebody."""
+        return self.statuses.get("open", 0)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id,
+            "handler": self.handler,
+            "error_class": self.error_class,
+            "where": self.place,
+            "count": self.count,
+            "open": self.open,
+            "statuses": self.statuses,
+            "reasons": list(self.reasons),
+            "topics": list(self.topics),
+            "versions": list(self.versions),
+            "origins": list(self.origins),
+            "first_at": moment(self.first_at),
+            "last_at": moment(self.last_at),
+            "rate_day": round(self.rate.day, 2),
+            "rate_week": round(self.rate.week, 2),
+            "growing": self.growth is not None,
+            "growing_since": moment(self.growth.since) if self.growth else None,
+            "fixed_in": self.fixed_in,
+            "fixed_at": moment(self.fixed_at),
+            "fixed_by": self.fixed_by,
+            "fixed_plan": self.fixed_plan,
+            "regressed_at": moment(self.regressed_at),
+        }
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What is asked of groups. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+    clock: Callable[[], float] = time.time
+
+    def all(self, asked: Filter = EVERYTHING, order: Order = Order.NEED) -> list[Grouped]:
+        """The groups that have letters of a filter.
+
+        Parameters:
+            asked: by handler, topic, exception, reason, version, origin, status, id of the group; since: failed then or
+                later.
+
+        Raises:
+            FilterFault: it asks for what single letters alone have: ids, text, key, headers, until.
+        """
+        if asked.ids or asked.text or asked.headers or asked.key is not None or asked.until is not None:
+            raise FilterFault("Groups are not found by ids, text, key, headers or until: these are of single letters.")
+        with self.database.reading() as connection:
+            return sorted(self._found(connection, asked), key=lambda each: _sorted_by(each, order), reverse=True)
+
+    def one(self, id_: int) -> Grouped:
+        """A group as it stands.
+
+        Raises:
+            NoSuchGroup: there is none of that number, or its letters are all cleaned up.
+        """
+        with self.database.reading() as connection:
+            return self._one(connection, id_)
+
+    def fixed(self, id_: int, version: str, by: str) -> Grouped:
+        """Note that a group is mended in a version of the handlers' code, and who says so.
+
+        Raises:
+            FilterFault: it is no version.
+            NoSuchGroup: there is none of that number.
+        """
+        if not version.strip():
+            raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
+        at = int(self.clock() * 1000)
+        with self.database.writing() as connection:
+            if not stored.mark(connection, id_, version, at, by):
+                raise _none(id_)
+            trail.write(connection, at, by, "fixed", f"in {version}", group_id=id_)
+            return self._one(connection, id_)
+
+    def not_fixed(self, id_: int, by: str) -> Grouped:
+        """Take that back.
+
+        Raises:
+            NoSuchGroup: there is none of that number.
+        """
+        with self.database.writing() as connection:
+            if not stored.unmark(connection, id_):
+                raise _none(id_)
+            trail.write(connection, int(self.clock() * 1000), by, "not fixed", "", group_id=id_)
+            return self._one(connection, id_)
+
+    def _one(self, connection: Any, id_: int) -> Grouped:
+        found = self._found(connection, Filter(groups=(id_,)))
+        if not found:
+            raise _none(id_)
+        return found[0]
+
+    def _found(self, connection: Any, asked: Filter) -> list[Grouped]:
+        now = int(self.clock() * 1000)
+        found = stored.find(connection, asked, now // HOUR - WEEK)
+        return [_grouped(row, found, now) for row in found.rows]
+
+
+def _grouped(row: Any, found: stored.Found, now: int) -> Grouped:
+    kinds, hours = found.kinds[row.id], found.hours.get(row.id, {})
+    return Grouped(
+        id=row.id,
+        handler=row.handler,
+        error_class=row.error_class,
+        place=row.place,
+        statuses=found.statuses.get(row.id, {}),
+        reasons=_all(kind.reason for kind in kinds),
+        topics=_all(kind.topic for kind in kinds),
+        versions=_all(kind.version for kind in kinds),
+        origins=_all(kind.origin for kind in kinds),
+        first_at=row.first_at,
+        last_at=row.last_at,
+        rate=rate(hours, now),
+        growth=growth(hours, now),
+        fixed_in=row.fixed_in,
+        fixed_at=row.fixed_at,
+        fixed_by=row.fixed_by,
+        fixed_plan=row.fixed_plan,
+        regressed_at=row.regressed_at,
+    )
+
+
+def _sorted_by(group: Grouped, order: Order) -> tuple[Any, ...]:
+    """The largest stands first."""
+    if order is Order.NEWEST:
+        return group.last_at, group.id
+    if order is Order.OPEN:
+        return group.open, group.last_at, group.id
+    grows = group.growth.failures if group.growth and group.open else 0
+    return grows, bool(group.regressed_at and group.open), group.open, group.last_at, group.id
+
+
+def _all(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({name for name in names if name}))
+
+
+def _none(id_: int) -> NoSuchGroup:
+    return NoSuchGroup(f"There is no group {id_}: it was never there, or its letters were cleaned up after their end.")

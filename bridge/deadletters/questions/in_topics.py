@@ -1,0 +1,173 @@
+"""Dead letters as they lie in Kafka, looked at without the desk's database."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import nlargest
+from typing import Final, NamedTuple
+
+from bridge.deadletters.letters.accepting import accepts, check
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Letter, Status
+from bridge.deadletters.letters.reading import OURS, read
+from bridge.deadletters.questions.shown import Listed, Shown
+from bridge.handlers import Routes
+from bridge.records.place import Place
+from bridge.settings import Settings
+from bridge.topics.extents import Extent, extents
+from bridge.topics.names import TopicNames
+from bridge.topics.readback import records
+
+#: How many records of each partition are looked through, the latest, unless more are asked for.
+LAST: Final = 2_000
+
+
+class Looked(NamedTuple):
+    """What was found.
+
+    Attributes:
+        letters: newest first.
+        looked_from: the partitions that have more than was looked through, and from which offset on they were.
+        missing: dead-letter topics that were asked for by name, and that Kafka does not have.
+    """
+
+    letters: list[Listed]
+    looked_from: Mapping[Place, int]
+    missing: tuple[str, ...]
+
+
+def look(
+    settings: Settings,
+    routes: Routes,
+    asked: Filter,
+    last: int = LAST,
+    most: int | None = None,
+    topics: Sequence[str] = (),
+) -> Looked:
+    """The letters of a filter, of the dead-letter topics of the handlers.
+
+    Parameters:
+        last: how many records of each partition are looked through, the latest.
+        most: how many letters at most; `None`: all.
+        topics: dead-letter topics that are to be looked through instead.
+
+    Raises:
+        FilterFault: it asks for what only the database knows.
+        KafkaUnavailable: Kafka did not answer.
+    """
+    check(asked)
+    names, sources = TopicNames.of(settings), asked.topics or routes.topics
+    wanted = topics or sorted({names.dead_letters(source) for source in sources})
+    there = extents(settings, wanted)
+    starts = {each.place: max(each.first, each.end - last) for each in there}
+    found = (listed(each) for each in _letters(settings, there, starts) if accepts(asked, each))
+    newest = sorted(found, key=_age, reverse=True) if most is None else nlargest(most, found, key=_age)
+    return Looked(
+        newest,
+        {each.place: starts[each.place] for each in there if starts[each.place] > each.first},
+        tuple(sorted(set(wanted) - {each.topic for each in there})) if topics or asked.topics else (),
+    )
+
+
+def one(
+    settings: Settings, topic: str, partition: int, offset: int, handler: str | None = None, last: int = LAST
+) -> list[Shown]:
+    """The letters of a source record, the newest of each handler; or the one that lies there, in a dead-letter topic.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    dead_letters = extents(settings, [TopicNames.of(settings).dead_letters(topic)])
+    if not dead_letters:
+        there = [each for each in extents(settings, [topic]) if each.partition == partition]
+        there = [replace(each, end=offset + 1) for each in there if each.first <= offset < each.end]
+        return [
+            shown(each) for each in _letters(settings, there, dict.fromkeys((each.place for each in there), offset))
+        ]
+    starts = {each.place: max(each.first, each.end - last) for each in dead_letters}
+    found: dict[str, Letter] = {}
+    for letter in _letters(settings, dead_letters, starts):
+        whose = letter.identity
+        if (whose.topic, whose.partition, whose.offset) == (topic, partition, offset):
+            found[whose.handler] = letter
+    return [shown(letter) for whose, letter in sorted(found.items()) if handler in (None, whose)]
+
+
+def value_at(settings: Settings, topic: str, partition: int, offset: int) -> tuple[bool, bytes | None]:
+    """Whether a record is still there, and its value: of a letter that was too large for the database.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    there = [each for each in extents(settings, [topic]) if each.partition == partition]
+    if not any(each.first <= offset < each.end for each in there):
+        return False, None
+    place = (topic, partition)
+    for record in records(settings, {place: offset}, {place: offset + 1}):
+        if record.offset() == offset:
+            return True, record.value()
+    return False, None
+
+
+def _letters(settings: Settings, there: Sequence[Extent], starts: Mapping[Place, int]) -> Iterator[Letter]:
+    """Those of this group, and of other programs."""
+    now = int(time.time() * 1000)
+    for record in records(settings, starts, {each.place: each.end for each in there}):
+        letter = read(record, "", now)
+        if letter.kind.origin != OURS or letter.kind.consumer_group == settings.group:
+            yield letter
+
+
+def _age(letter: Listed) -> tuple[int, str, int, int]:
+    return letter.failed_at, letter.topic, letter.partition, letter.offset
+
+
+def listed(letter: Letter) -> Listed:
+    """A letter as it stands in a list; the database's numbers of it are 0."""
+    kind, identity = letter.kind, letter.identity
+    return Listed(
+        id=0,
+        handler=kind.group.handler,
+        topic=kind.topic,
+        partition=identity.partition,
+        offset=identity.offset,
+        key=letter.key,
+        reason=kind.reason,
+        error_class=kind.group.error_class,
+        error_message=letter.error_message,
+        status=Status.OPEN,
+        runs=letter.runs,
+        failed_at=letter.failed_at,
+        group=0,
+        version=kind.version,
+        origin=kind.origin,
+        consumer_group=kind.consumer_group,
+        place=kind.group.place,
+        failures=letter.attempts.replayed + 1,
+        occurrences=1,
+        value_size=letter.value_size,
+        plan=None,
+    )
+
+
+def shown(letter: Letter) -> Shown:
+    """A letter with all that its record says."""
+    return Shown(
+        listed=listed(letter),
+        status_at=letter.failed_at,
+        topic_id=letter.identity.topic_id,
+        timestamp=letter.timestamp,
+        value=letter.value,
+        kept=True,
+        headers=letter.headers,
+        number=letter.number,
+        attempts=letter.attempts,
+        traceback=letter.traceback,
+        first_failed_at=letter.first_failed_at,
+        recorded_at=letter.failed_at,
+        where=f"{letter.topic}-{letter.partition}-{letter.offset}",
+        history=(),
+        plans=(),
+        edits=(),
+        trail=(),
+    )

@@ -1,0 +1,105 @@
+"""The desk's figures for Prometheus, from what is counted with every change: a scrape reads no letter."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from bridge.deadletters.letters.filters import EVERYTHING
+from bridge.deadletters.plan.plan import ItemState
+from bridge.deadletters.questions.groups import Groups
+from bridge.deadletters.store import clock, ends, totals
+from bridge.deadletters.store.database import Database
+from bridge.errors import DeskUnavailable
+
+#: Seconds for which what was read is shown: several who scrape are one.
+EVERY: Final = 5.0
+#: Ms for which a plan that was come to the end of is looked at again: longer than between two scrapes.
+LOOK_BACK: Final = 600_000
+#: How replays end.
+ENDS: Final = (ItemState.DONE, ItemState.DEAD, ItemState.DISCARDED, ItemState.UNKNOWN, ItemState.REFUSED)
+
+
+class DeskMetrics(Collector):
+    """Open letters, the oldest of them, groups that grow, and how replays end.
+
+    Where the database does not answer there are none of these: `bridge_deadletters_recorder_ready` tells of that.
+
+    Parameters:
+        seconds: a clock that only goes forward.
+    """
+
+    def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._database, self._seconds = database, seconds
+        self._lock = threading.Lock()
+        self._read_at: float | None = None
+        self._shown: list[Metric] = []
+        self._began_at = 0
+        self._live: set[int] = set()
+        self._ended: dict[int, Counter[str]] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        """What was read, at most `EVERY` seconds ago."""
+        with self._lock:
+            if self._read_at is None or self._seconds() - self._read_at >= EVERY:
+                self._read_at = self._seconds()
+                self._shown = self._read()
+            return self._shown
+
+    def _read(self) -> list[Metric]:
+        try:
+            return [*self._open(), self._growing(), self._ends()]
+        except DeskUnavailable:
+            return []
+
+    def _open(self) -> Iterator[Metric]:
+        with self._database.reading() as connection:
+            handled, oldest = totals.handled(connection), totals.oldest_open(connection)
+        open_ = GaugeMetricFamily(
+            "bridge_deadletters_open", "Dead letters that are open.", labels=["handler", "reason"]
+        )
+        counted: Counter[tuple[str, str]] = Counter()
+        for handler, reason, status, count in handled:
+            counted[handler, reason] += count if status == "open" else 0
+        for labels, count in counted.items():
+            open_.add_metric(labels, count)
+        yield open_
+        age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
+        yield GaugeMetricFamily(
+            "bridge_deadletters_oldest_open_seconds",
+            "How long ago the open dead letter failed that failed first; 0: none is open.",
+            value=age,
+        )
+
+    def _growing(self) -> Metric:
+        growing = GaugeMetricFamily(
+            "bridge_deadletters_growing_groups",
+            "Groups with open letters that grow: more failures in an hour than twice what is usual, and 10 at least.",
+            labels=["handler"],
+        )
+        counted: Counter[str] = Counter()
+        for group in Groups(self._database).all(EVERYTHING):
+            counted[group.handler] += bool(group.growth and group.open)
+        for handler, count in counted.items():
+            growing.add_metric([handler], count)
+        return growing
+
+    def _ends(self) -> Metric:
+        """How replays ended since this process began; of plans that are over, as it was counted then."""
+        with self._database.reading() as connection:
+            now = clock.now(connection)
+            self._began_at = self._began_at or now
+            live = set(ends.changing(connection, now - LOOK_BACK))
+            self._ended |= ends.counted(connection, live | self._live, self._began_at)
+        self._live = live
+        found = CounterMetricFamily(
+            "bridge_deadletters_replays", "Replays that ended while this process ran.", labels=["outcome"]
+        )
+        for outcome in ENDS:
+            found.add_metric([outcome], sum(counted[outcome] for counted in self._ended.values()))
+        return found

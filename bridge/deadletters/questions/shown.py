@@ -1,0 +1,255 @@
+"""Dead letters as people and programs are shown them: a line of a list, and one in full (pure)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.deadletters.letters.filters import Cursor
+from bridge.deadletters.letters.letter import Status
+from bridge.records.attempts import Attempts
+from bridge.records.message import Headers
+from bridge.records.times import iso
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A line of a list.
+
+    Attributes:
+        topic, partition, offset: of the source record.
+        runs: how often the handler ran for it.
+        failed_at: ms since the epoch, as all times here.
+        group: id of its group.
+        origin: "bridge", or who else wrote it.
+        failures: how often it died: more than once, a replay has failed.
+        value_size: bytes; -1: a tombstone.
+        plan: that sends it back, or did last.
+    """
+
+    id: int
+    handler: str
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    reason: str
+    error_class: str
+    error_message: str
+    status: Status
+    runs: int
+    failed_at: int
+    group: int
+    version: str
+    origin: str
+    consumer_group: str
+    place: str
+    failures: int
+    occurrences: int
+    value_size: int
+    plan: int | None
+
+    @property
+    def name(self) -> str:
+        """`orders-3-1234:orders.handlers.charge`, as deliveries are named."""
+        record = f"{self.topic}-{self.partition}-{self.offset}"
+        return f"{record}:{self.handler}" if self.handler else record
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id,
+            "handler": self.handler,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "key": as_text(self.key),
+            "reason": self.reason,
+            "error_class": self.error_class,
+            "error_message": self.error_message,
+            "status": str(self.status),
+            "attempts": self.runs,
+            "failed_at": moment(self.failed_at),
+            "group": self.group,
+            "version": self.version,
+            "origin": self.origin,
+            "consumer_group": self.consumer_group,
+            "where": self.place,
+            "failures": self.failures,
+            "occurrences": self.occurrences,
+            "value_size": self.value_size,
+            "plan": self.plan,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list.
+
+    Attributes:
+        letters: newest first.
+        next: where the next page begins; `None`: there is none. A page may be short, and not be the last.
+    """
+
+    letters: tuple[Listed, ...]
+    next: Cursor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many letters a filter means.
+
+    Attributes:
+        exact: otherwise there are at least so many.
+    """
+
+    number: int
+    exact: bool
+
+    def __str__(self) -> str:
+        """`10,000+` where it is not exact."""
+        return f"{self.number:,}" + ("" if self.exact else "+")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """How a letter failed one time.
+
+    Attributes:
+        where: the record of the dead-letter topic that says so: `orders.dlq-3-17`.
+        plan: that sent it back after that.
+        mended: whether another value failed then than the one that failed next.
+        value: that one; `None` where it was none, a tombstone, or too large to be kept.
+        kept: whether `value` is all of it.
+    """
+
+    number: int
+    failed_at: int
+    reason: str
+    error_class: str
+    error_message: str
+    traceback: str = field(repr=False)
+    version: str
+    runs: int
+    where: str
+    plan: int | None
+    mended: bool
+    value: bytes | None = field(default=None, repr=False)
+    kept: bool = True
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "number": self.number,
+            "failed_at": moment(self.failed_at),
+            "reason": self.reason,
+            "error_class": self.error_class,
+            "error_message": self.error_message,
+            "error_traceback": self.traceback,
+            "version": self.version,
+            "attempts": self.runs,
+            "where": self.where,
+            "plan": self.plan,
+            "mended": self.mended,
+            "value": as_text(self.value),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What was done with a letter: in its trail, by a plan, or by sending another value in its place.
+
+    Attributes:
+        what: "note", "discard", …; of a plan, what it does; "edit", "patch" or "upgrade".
+        state: of a plan: how far it is with the letter.
+        said: the note, the reason.
+        value: that was sent instead of the letter's own; only of edits.
+    """
+
+    at: int | None
+    by: str
+    what: str
+    said: str
+    plan: int | None = None
+    state: str = ""
+    value: bytes | None = field(default=None, repr=False)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "at": moment(self.at),
+            "by": self.by,
+            "what": self.what,
+            "said": self.said,
+            "plan": self.plan,
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One letter with all that is known of it.
+
+    Attributes:
+        listed: as it stands in a list.
+        value: `None` where it is a tombstone, or too large to be kept (`kept`).
+        kept: whether the database has the value; otherwise it is read from Kafka, where `where` says.
+        timestamp: of the source record.
+        number: how often the delivery was parked or replayed.
+        where: its last record in the dead-letter topic: `orders.dlq-3-17`.
+        history: how it failed before, oldest first; its last failure is `listed`'s, with `traceback`.
+        plans: those that it is in, oldest first.
+        edits: values that were sent in its place.
+        trail: what people did with it.
+    """
+
+    listed: Listed
+    status_at: int
+    topic_id: str
+    timestamp: int | None
+    value: bytes | None = field(repr=False)
+    kept: bool
+    headers: Headers = field(repr=False)
+    number: int
+    attempts: Attempts
+    traceback: str = field(repr=False)
+    first_failed_at: int
+    recorded_at: int
+    where: str
+    history: tuple[Failed, ...]
+    plans: tuple[Act, ...]
+    edits: tuple[Act, ...]
+    trail: tuple[Act, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON: key, value and headers as text, what is none with `\\x00`."""
+        return self.listed.to_data() | {
+            "status_at": moment(self.status_at),
+            "timestamp": moment(self.timestamp),
+            "value": as_text(self.value),
+            "kept": self.kept,
+            "headers": [[name, as_text(value)] for name, value in self.headers],
+            "number": self.number,
+            "attempts_by_end": self.attempts._asdict(),
+            "error_traceback": self.traceback,
+            "first_failed_at": moment(self.first_failed_at),
+            "recorded_at": moment(self.recorded_at),
+            "dead_letter": self.where,
+            "history": _all(self.history),
+            "plans": _all(self.plans),
+            "edits": [edit.to_data() | {"value": as_text(edit.value)} for edit in self.edits],
+            "trail": _all(self.trail),
+        }
+
+
+def moment(at: int | None) -> str | None:
+    """Milliseconds since the epoch as ISO 8601."""
+    return None if at is None else iso(at / 1000, "milliseconds")
+
+
+def as_text(data: bytes | None) -> str | None:
+    r"""Bytes in JSON: what is no UTF-8 as `\xff`."""
+    return None if data is None else bytes(data).decode("utf-8", "backslashreplace")
+
+
+def _all(shown: Iterable[Failed | Act]) -> list[Mapping[str, Any]]:
+    return [each.to_data() for each in shown]

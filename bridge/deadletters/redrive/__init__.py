@@ -1,0 +1,1 @@
+"""A range of a source topic, sent again."""

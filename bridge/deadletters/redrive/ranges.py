@@ -1,0 +1,174 @@
+"""A range of a source topic: its records, and how each delivery of theirs stands."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from bridge.deadletters.letters.letter import key_digest
+from bridge.deadletters.redrive.standing import Ground, Stand, stands
+from bridge.errors import RedriveRefused
+from bridge.kafka import Record
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
+from bridge.settings import Settings
+from bridge.topics.catalog import Catalog
+from bridge.topics.extents import Extent, extents
+from bridge.topics.moments import offsets_at
+from bridge.topics.readback import records
+
+#: Records of one look at the ledger.
+AT_ONCE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of a topic's partitions, as its logs are now.
+
+    Attributes:
+        spans: by partition, from the first offset on and below the last.
+        logs: by partition, the id of its log: where that is another one, the offsets are other records.
+    """
+
+    topic: str
+    spans: Mapping[int, tuple[int, int]]
+    logs: Mapping[int, str]
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has; some may have no record."""
+        return sum(max(0, end - start) for start, end in self.spans.values())
+
+    def records(self, settings: Settings) -> Iterator[Record]:
+        """Its records, as they come from Kafka.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        starts = {(self.topic, partition): start for partition, (start, _) in self.spans.items()}
+        ends = {(self.topic, partition): end for partition, (_, end) in self.spans.items()}
+        return records(settings, starts, ends)
+
+
+class Found(NamedTuple):
+    """A delivery of a range, and how it stands.
+
+    Attributes:
+        key: the digest of its key; `None`: it has none.
+    """
+
+    partition: int
+    offset: int
+    handler: str
+    stand: Stand
+    key: int | None
+
+
+@contextmanager
+def looking(settings: Settings, topic: str) -> Iterator["Look"]:
+    """A look at a topic's deliveries, beside the bridges.
+
+    Raises:
+        RedriveRefused: there is no ledger, or no such topic.
+        KafkaUnavailable: Kafka did not answer.
+    """
+    catalog = Catalog(settings, [topic])
+    catalog.prepare()
+    ledger = Ledger.of(settings, catalog.cluster)
+    if ledger is None:
+        raise RedriveRefused("What is done already is known by the ledger, and the broker is no Redis: set LEDGER_URL.")
+    try:
+        there = extents(settings, [topic])
+        if not there:
+            raise RedriveRefused(f"Topic {topic!r} does not exist.")
+        book = LogBook(ledger)
+        logs = {each.partition: book.log_id(topic, catalog.topic_ids[topic], each.partition) for each in there}
+        yield Look(settings, ledger, there, logs)
+    finally:
+        ledger.close()
+
+
+class Look:
+    """How deliveries of a topic stand.
+
+    Parameters:
+        there: the topic's partitions.
+        logs: of each the id of its log.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger, there: Sequence[Extent], logs: Mapping[int, str]) -> None:
+        self._settings, self._ledger, self.logs = settings, ledger, logs
+        self._extents = {extent.partition: extent for extent in there}
+        self._topic = there[0].topic
+        self._grounds: dict[Account, Ground] = {}
+
+    def range(self, since: str, until: str, partitions: Collection[int] = ()) -> Range:
+        """The range that a person means.
+
+        Parameters:
+            since, until: as bridge.topics.moments has them; what lies at `until` is not in it.
+            partitions: of these alone; of all, where it is empty.
+
+        Raises:
+            NoMoment: one of them is none.
+            RedriveRefused: the topic has no such partition, or the range ends before it begins.
+        """
+        if strange := sorted(set(partitions) - set(self._extents)):
+            raise RedriveRefused(f"Topic {self._topic!r} has no partition {strange[0]}.")
+        chosen = [extent for number, extent in self._extents.items() if not partitions or number in partitions]
+        begins, ends = (offsets_at(self._settings, chosen, moment) for moment in (since, until))
+        if any(begins[number] > ends[number] for number in begins) and sum(begins.values()) > sum(ends.values()):
+            raise RedriveRefused(f"The range ends ({until}) before it begins ({since}).")
+        spans = {number: (begin, max(begin, ends[number])) for number, begin in begins.items()}
+        return Range(self._topic, spans, {number: self.logs[number] for number in spans})
+
+    def deliveries(self, found: Iterable[Record], handlers: Sequence[str]) -> Iterator[list[Found]]:
+        """How the deliveries of some records stand, of each record those of all handlers, some records at a time.
+
+        Parameters:
+            handlers: in the order in which the deliveries of a record are given.
+
+        Raises:
+            LedgerUnavailable: the ledger did not answer.
+        """
+        coming = iter(found)
+        while page := list(islice(coming, AT_ONCE)):
+            keys = {(record.partition() or 0, record.offset() or 0): key_digest(record.key()) for record in page}
+            offsets: dict[int, list[int]] = {}
+            for partition, offset in sorted(keys):
+                offsets.setdefault(partition, []).append(offset)
+            asked = {Account(name, self._topic, self.logs[number], number): offsets[number]
+                     for name in handlers for number in offsets}  # fmt: skip
+            known = self._stands(asked)
+            yield [Found(*place, name, known[(*place, name)], key) for place, key in keys.items() for name in handlers]
+
+    def _stands(self, asked: Mapping[Account, Sequence[int]]) -> dict[tuple[int, int, str], Stand]:
+        found: dict[tuple[int, int, str], Stand] = {}
+        self._learn([account for account in asked if account not in self._grounds])
+        fates = self._ledger.fates_of(list(asked.items()))
+        for (account, offsets), some in zip(asked.items(), fates, strict=True):
+            noted: list[range] = []
+            if Fate.OPEN in some:
+                noted = list(self._ledger.runs(account, {Fate.OPEN}, offsets[0], offsets[-1]))
+            told = stands(self._grounds[account], offsets, some, noted)
+            found |= {(account.partition, at, account.handler): stand for at, stand in zip(offsets, told, strict=True)}
+        return found
+
+    def _learn(self, accounts: Sequence[Account]) -> None:
+        """Read what an open fate of these means."""
+        for account, known in zip(accounts, Accounts(self._ledger).known(accounts), strict=True):
+            committed = self._extents[account.partition].committed
+            self._grounds[account] = Ground(committed, known.joined, known.lost)
+
+
+def first_of_sequence(found: Sequence[Found], sequence: Sequence[str], sent: Collection[Stand]) -> list[Found]:
+    """Of one record's deliveries those that are sent: of a sequence only the first, as it goes on from there (pure).
+
+    Parameters:
+        found: of one record.
+        sent: how one stands that is sent.
+    """
+    chosen = [each for each in found if each.stand in sent]
+    led = [each for each in chosen if each.handler in sequence]
+    leader = min(led, key=lambda each: sequence.index(each.handler), default=None)
+    return [each for each in chosen if each.handler not in sequence or each is leader]
