@@ -4,9 +4,11 @@ import pytest
 
 from bridge.cli.answers import FAULTS
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions import simulations
 from bridge.deadletters.store import statuses
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording
+from bridge.errors import LedgerUnavailable
 from bridge.handlers import find_routes
 from tasks import app, handler
 from tests.desk.commands import Commands
@@ -52,6 +54,28 @@ def test_without_a_change_the_codes_policy_is_tried(desk):
     found = desk.given("simulate", NAME)
     assert found["changed"] == {}
     assert (found["after"]["attempts"], found["evidence"]["saved"]) == (12, 0)
+
+
+def test_what_a_person_has_changed_of_the_policy_is_in_force_and_options_go_over_it(desk, monkeypatch):
+    monkeypatch.setattr(simulations, "decided", lambda settings, handler: {"retry_delays": [10], "give_up_after": 90})
+    found = desk.given("simulate", NAME)
+    assert (found["in_force"], found["policy"]["retry_delays"]) == ({"retry_delays": [10], "give_up_after": 90}, [10])
+    assert found["after"]["attempts"] == 6
+    assert desk.given("simulate", NAME, "retry_delays=10,20,40,80", "give_up_after=none")["after"]["attempts"] == 15
+    said = " ".join(desk.run("simulate", NAME).output.split())
+    assert "The policy in force is the code's with retry_delays=10 give_up_after=90" in said
+    # As in a worker: what its code cannot take is not in force.
+    monkeypatch.setattr(simulations, "decided", lambda settings, handler: {"gone": 1})
+    assert desk.given("simulate", NAME)["after"]["attempts"] == 12
+
+
+def test_where_it_cannot_be_asked_what_is_in_force_that_is_said(desk, monkeypatch):
+    def silent(settings, handler):
+        raise LedgerUnavailable("Redis does not answer.")
+
+    monkeypatch.setattr(simulations, "decided", silent)
+    assert desk.given("simulate", NAME)["in_force_unknown"] == "Redis does not answer."
+    assert "is not known: Redis does not answer." in " ".join(desk.run("simulate", NAME).output.split())
 
 
 def test_a_filter_says_which_letters(desk):

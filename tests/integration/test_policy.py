@@ -139,6 +139,11 @@ def test_the_commands_show_change_and_tell_of_policies(shop: Stack):
         "why": WHY,
     }
     assert retries["at"].startswith("20")
+    # Dead letters are judged by what is in force.
+    shop.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{shop.folder}/letters.db"
+    tried = json_of(shop, "deadletters", "simulate", CHARGE, "give_up_after=30")
+    assert tried["in_force"] == {"max_retries": 20, "give_up_after": 60}
+    assert (tried["policy"]["max_retries"], tried["changed"]) == (20, {"give_up_after": 30})
     assert json_of(shop, "policy", "unset", CHARGE, "max_retries", "--by", "bob@desk")["changed"].keys() == {
         "give_up_after"
     }

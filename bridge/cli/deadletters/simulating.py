@@ -15,6 +15,7 @@ from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.progress import progress
 from bridge.commands.printing import cell, say
 from bridge.deadletters.letters.filters import Filter
+from bridge.records.policies import words
 from bridge.upkeep.facts import span
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def simulate(
 ) -> None:
     """Try a changed policy on a handler's dead letters: what would have become of them, and for how many calls.
 
-    It is as if each attempt had failed with the error of the last. The options go over what the handler's code here
-    says; what `bridge policy set` has changed is not looked at. Nothing is changed.
+    It is as if each attempt had failed with the error of the last. The options go over the policy in force: that of
+    the code here, with what `bridge policy set` has changed of it. Nothing is changed.
 
     Example: bridge deadletters simulate orders.handlers.charge max_retries=20 dead_letter_for=CardDeclined --since 7d
     """
@@ -46,7 +47,11 @@ def _print(handler: str, options: list[str], found: "Simulation") -> None:
     result = found.result
     say(console, f"{letters(result.letters)} of {handler}, as if each attempt had failed as its last one did")
     if result.letters:
-        console.print(_table(" ".join(options) or "as the code says", result))
+        console.print(_table(" ".join(options) or "by the policy in force", result))
+    if found.in_force:
+        say(console, f"The policy in force is the code's with {words(found.in_force)} (bridge policy show).")
+    if found.unknown:
+        say(console, f"Whether `bridge policy set` has changed the code's policy is not known: {found.unknown}")
     for line in sentences(result, found.policy.get("retry_when")):
         say(console, line)
 

@@ -3,10 +3,11 @@
 The policy is the handler's own, asked through its task on the Celery app.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from celery import Celery
 
@@ -14,10 +15,17 @@ from bridge.deadletters.letters.filters import EVERYTHING, Filter
 from bridge.deadletters.letters.simulating import Failing, Simulated, resolved_by_group, simulate
 from bridge.deadletters.store import failing
 from bridge.deadletters.store.database import Database
-from bridge.errors import BridgeError, PolicyRefused, UnknownHandler
+from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PolicyRefused, UnknownHandler
 from bridge.handlers import Routes
+from bridge.ledger import Ledger
+from bridge.ledger.control import Mirror
+from bridge.ledger.deciding import looked_up
+from bridge.records.policies import changed_policies, values
 from bridge.settings import Settings
 from bridge.topics.tiers import Waits, possible
+
+#: Seconds for an answer of Redis.
+ANSWER_WITHIN: Final = 2.0
 
 
 class Simulation(NamedTuple):
@@ -26,15 +34,20 @@ class Simulation(NamedTuple):
     Attributes:
         policy: by option, as it would be.
         changed: the options that were given.
+        in_force: what `bridge policy set` had changed of the code's policy before.
+        unknown: why that could not be asked; empty if it was.
     """
 
     policy: dict[str, Any]
     changed: dict[str, Any]
+    in_force: Mapping[str, Any]
+    unknown: str
     result: Simulated
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {"policy": self.policy, "changed": self.changed, **self.result.to_data()}
+        said = {"policy": self.policy, "changed": self.changed, "in_force": dict(self.in_force)}
+        return said | {"in_force_unknown": self.unknown or None, **self.result.to_data()}
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,8 @@ class Simulations:
         """Say what a policy would have made of a handler's letters.
 
         Parameters:
-            words: `option=value` each, over what the handler's code says; none: as the code says.
+            words: `option=value` each, over the policy in force: the code's, with what `bridge policy set` has
+                changed of it, where that can be asked.
             asked: which of its letters.
             heard: is told now and then how many letters were judged.
 
@@ -71,9 +85,10 @@ class Simulations:
             raise UnknownHandler(f"no handler is called {handler!r}: {meant}")
         task: Any = self.app.tasks[handler]
         changing = task.changing
+        in_force, unknown = self._in_force(handler, changing)
         try:
             changed = changing.read(words)
-            policy = changing.policy(changed)
+            policy = changing.policy({**in_force, **changed})
         except BridgeError as error:
             raise PolicyRefused(str(error)) from None
         real = self._waits(policy).real
@@ -81,11 +96,37 @@ class Simulations:
             gone = resolved_by_group(failing.resolved(connection, handler))
             letters = failing.failing(connection, replace(asked, handlers=(handler,)))
             found = simulate(_told(letters, heard), lambda error: changing.course(policy, error, real), gone)
-        return Simulation(changing.shown(policy), changed, found)
+        return Simulation(changing.shown(policy), changed, in_force, unknown, found)
+
+    def _in_force(self, handler: str, changing: Any) -> tuple[Mapping[str, Any], str]:
+        """What was changed of a handler's policy, and why that is not known."""
+        try:
+            changed = decided(self.settings, handler)
+        except (LedgerUnavailable, KafkaUnavailable) as error:
+            return {}, str(error)
+        try:
+            changing.policy(changed)
+        except BridgeError:
+            # As in a worker: what its code cannot take is not in force.
+            return {}, ""
+        return changed, ""
 
     def _waits(self, policy: Any) -> Waits:
         file = self.settings.file
         return Waits(file.kafka_park_after, possible(policy.delays, file.kafka_park_after, file.kafka_retry_tiers))
+
+
+def decided(settings: Settings, handler: str) -> Mapping[str, Any]:
+    """What people have changed of a handler's policy, by option; without a Redis workers hear of nothing.
+
+    Raises:
+        LedgerUnavailable, KafkaUnavailable: it is not known.
+    """
+    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    if ledger is None:
+        return {}
+    with closing(ledger):
+        return values(changed_policies(looked_up(settings, Mirror(ledger))).get(handler))
 
 
 def _told(letters: Iterator[Failing], heard: Callable[[int], None]) -> Iterator[Failing]:
