@@ -139,6 +139,10 @@ class DeskDatabaseNewer(DeskUnavailable):
     """The dead letters' database was brought to a step that this version does not know."""
 
 
+class NoSuchStep(BridgeError):
+    """A step of the dead letters' database is asked for that this version does not have."""
+
+
 class NoJson(BridgeError):
     """A value is no JSON, or one that could not be written again without a loss."""
 

@@ -50,6 +50,23 @@ class Desk:
         finally:
             database.close()
 
+    @staticmethod
+    def migrated(settings: Settings, to: str) -> tuple[str, str | None, str]:
+        """Bring the desk's tables to a step, as their owner in the database may.
+
+        Returns:
+            The database, its step before (`None`: it had no tables), and now.
+
+        Raises:
+            DeskUnavailable: the database did not do it.
+            NoSuchStep: `to` is no step of this version.
+        """
+        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+        try:
+            return database.name, *database.migrate(to)
+        finally:
+            database.close()
+
     @property
     def letters(self) -> Letters:
         """Dead letters looked at."""

@@ -7,7 +7,7 @@ import pytest
 from celery import Celery
 from typer.testing import CliRunner, Result
 
-from bridge.cli.deadletters import opening
+from bridge.cli.deadletters import migrating, opening
 from bridge.cli.entry import cli
 from bridge.handlers import Routes
 from bridge.settings import Settings
@@ -22,7 +22,8 @@ class Commands:
     ) -> None:
         environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url)
         settings = Settings(FileSettings(), environment, "memory://", {"bootstrap.servers": "localhost:1"})
-        monkeypatch.setattr(opening, "loaded", lambda name: (app, settings, routes or Routes({})))
+        for module in (opening, migrating):
+            monkeypatch.setattr(module, "loaded", lambda name: (app, settings, routes or Routes({})))
         monkeypatch.setenv("COLUMNS", "80")
 
     def run(self, *words: str | int, answer: str | None = None) -> Result:

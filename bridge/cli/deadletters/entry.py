@@ -10,6 +10,7 @@ from bridge.cli.deadletters.ending import archive, discard
 from bridge.cli.deadletters.exporting import export, import_letters
 from bridge.cli.deadletters.fixing import fixed
 from bridge.cli.deadletters.listing import groups, list_letters, stats
+from bridge.cli.deadletters.migrating import migrate
 from bridge.cli.deadletters.noting import note
 from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
@@ -34,6 +35,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "simulate": simulate,
     "export": export,
     "import": import_letters,
+    "migrate": migrate,
 }
 
 deadletters = typer.Typer(no_args_is_help=True)

@@ -19,7 +19,7 @@ from sqlalchemy.exc import (
 )
 
 from bridge.deadletters.store import migrating
-from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable
+from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoSuchStep
 
 __all__ = ["Connection", "Database", "holds", "said"]
 
@@ -42,6 +42,7 @@ _ADVICE: Final = (
     ("unable to open database file", "its folder must exist, and be writable by this user"),
     ("password authentication failed", "check user and password"),
     ("does not exist", "create it (createdb), or mend the name"),
+    ("permission denied for schema", "have its owner make the tables: bridge deadletters migrate"),
     ("too many clients", "raise max_connections, or let fewer processes connect"),
     ("canceling statement due to statement timeout", "see what keeps it busy (pg_stat_activity), and try again"),
     ("connection", "start it or mend the network, and try again"),
@@ -88,21 +89,32 @@ class Database:
         """Give the connections back."""
         self._engine.dispose()
 
-    def migrate(self) -> None:
-        """Make the tables, or bring them to what this version needs; one process at a time.
+    def migrate(self, to: str = "head") -> tuple[str | None, str]:
+        """Make the tables, or bring them to a step (what this version needs); one process at a time.
+
+        Parameters:
+            to: one of `migrating.steps`, or "head".
+
+        Returns:
+            The step before (`None`: there were no tables) and now.
 
         Raises:
             DeskDatabaseNewer: a newer version of the desk has been here.
             DeskUnavailable: the database did not do it.
+            NoSuchStep: `to` is no step of this version.
         """
+        if to != "head" and to not in migrating.steps():
+            raise NoSuchStep(f"no step {to}: this version has {', '.join(migrating.steps())}.")
         with self.writing() as connection:
-            current = migrating.revision(connection)
-            if current is not None and not migrating.known(current):
+            before = migrating.revision(connection)
+            if before is not None and not migrating.known(before):
                 raise DeskDatabaseNewer(
-                    f"The dead letters' database ({self.name}) is at step {current}, which this version does not know: "
-                    "a newer version of celery-kafka-bridge has been here. Use that one."
+                    f"The dead letters' database ({self.name}) is at step {before}, which this version does not know: "
+                    "a newer version of celery-kafka-bridge has been here. Use that one; or have that one take its "
+                    f"steps back: bridge deadletters migrate --to {migrating.newest()}."
                 )
-            migrating.migrate(connection)
+            migrating.migrate(connection, to)
+            return before, str(migrating.revision(connection))
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -33,18 +33,30 @@ def newest() -> str:
 
 def known(step: str) -> bool:
     """Whether a step is one of this version's: if not, a newer version of the desk has been here."""
-    return any(script.revision == step for script in ScriptDirectory.from_config(_config(None)).walk_revisions())
+    return step in steps()
+
+
+def steps() -> list[str]:
+    """The steps of this version, the oldest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()][::-1]
 
 
 def migrate(connection: Connection, to: str = "head") -> None:
-    """Bring the tables to a step, in the connection's transaction; one process at a time."""
+    """Bring the tables to a step, in the connection's transaction; one process at a time.
+
+    Parameters:
+        to: a step of `steps`, "head" for the newest, "base" for no tables at all.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     current = revision(connection)
-    if to == "head" and current == newest():
+    if current == (newest() if to == "head" else to):
         return
-    steps = [script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()]
-    down = to == "base" or (current in steps and to in steps and steps.index(to) > steps.index(str(current)))
+    if connection.dialect.name == "postgresql":
+        # An index over a million letters takes longer than any statement may that answers somebody.
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+    known = steps()
+    down = to == "base" or (current in known and to in known and known.index(to) < known.index(str(current)))
     (command.downgrade if down else command.upgrade)(_config(connection), to)
 
 
