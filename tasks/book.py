@@ -273,8 +273,9 @@ class Book:
                 by_fate.setdefault(fates[offset], []).append(offset)
             marks = [Mark(self._account, offsets, fate) for fate, offsets in by_fate.items()]
             if self._own is not None:
-                # Whatever has become of them, the records by which they came have had their run; and in one step.
-                marks.append(Mark(self._own, sorted(self._own_offsets[offset] for offset in fates), Fate.DONE))
+                # In one step. How each ended is said there too: of what runs again though it was done, only there.
+                own, places = self._own, self._own_offsets
+                marks += [Mark(own, sorted(places[at] for at in some), fate) for fate, some in by_fate.items()]
             self._ledger.write(marks)
         for offset in fates:
             self._unwritten.pop(offset, None)

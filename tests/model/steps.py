@@ -195,6 +195,6 @@ def _end(world: World, message: Message, fate: Fate) -> World:
     at = message.record
     marked = world._replace(fates=put(world.fates, at, follow(world.fates[at], fate)))
     if message.via >= 0:
-        own = follow(marked.own[message.via], Fate.DONE)
+        own = follow(marked.own[message.via], fate)
         marked = marked._replace(own=put(marked.own, message.via, own))
     return marked
