@@ -13,6 +13,7 @@ from bridge.cli.answers import FAULTS, fail
 from bridge.cli.deadletters.carrying import carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
 from bridge.cli.deadletters.opening import need_extra, opened
+from bridge.cli.deadletters.plan_options import CanaryOption, PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
 from bridge.cli.deadletters.progress import errors
 from bridge.cli.deadletters.replaying import print_planned
 from bridge.cli.options import ByOption
@@ -33,13 +34,13 @@ def redrive(
     key: Annotated[str | None, typer.Option(help="Of this key alone: text, 0x… or base64:….")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also what is done or discarded, or may be.")] = False,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Records a second at most.")] = None,
-    canary: Annotated[bool, typer.Option("--canary", help="In waves: 1, 5, 20, 100, the rest.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is known how each has ended.")] = False,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing yet.")] = False,
+    canary: CanaryOption = False,
+    wait: WaitOption = False,
+    plan_only: PlanOnlyOption = False,
     yes: YesOption = False,
-    why: Annotated[str, typer.Option("--why", help="For the trail.")] = "",
+    why: TrailOption = "",
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")] = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Send a range of a source topic again, through its replay topic. The group's offsets stay as they are.
 

@@ -13,6 +13,7 @@ from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, letters, need_somebody, print_reasons
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.plan_options import PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
 from bridge.cli.deadletters.progress import errors
 from bridge.cli.deadletters.replaying import print_differences, print_planned
 from bridge.cli.options import ByOption
@@ -32,12 +33,12 @@ def edit(
     file: Annotated[str | None, typer.Option(help="The new value, byte for byte; - is the input.")] = None,
     tombstone: Annotated[bool, typer.Option("--tombstone", help="No value.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where its handler does not take it.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is known how it has ended.")] = False,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing yet.")] = False,
+    wait: WaitOption = False,
+    plan_only: PlanOnlyOption = False,
     yes: YesOption = False,
-    why: Annotated[str, typer.Option("--why", help="For the trail.")] = "",
+    why: TrailOption = "",
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")] = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Send a letter back with another value, which its handler's codec and model must take. Its own is kept.
 

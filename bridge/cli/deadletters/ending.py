@@ -9,6 +9,7 @@ from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.plan_options import PlanJsonOption, TrailOption
 from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption, said
 from bridge.commands.halt import who
@@ -17,7 +18,6 @@ from bridge.deadletters.letters.filters import EVERYTHING, Filter
 from bridge.deadletters.plan.plan import Options, What
 
 EveryOption = Annotated[bool, typer.Option("--all", help="Every letter, where no filter is given.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")]
 
 
 @filtered()
@@ -28,7 +28,7 @@ def discard(
     every: EveryOption = False,
     yes: YesOption = False,
     by: ByOption = "",
-    as_json: JsonOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Give dead letters up, with a reason: the ledger has their deliveries as discarded from then on.
 
@@ -41,11 +41,11 @@ def discard(
 def archive(
     context: typer.Context,
     chosen: Filter,
-    why: Annotated[str, typer.Option("--why", help="For the trail.")] = "",
+    why: TrailOption = "",
     every: EveryOption = False,
     yes: YesOption = False,
     by: ByOption = "",
-    as_json: JsonOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Put dead letters aside: they are listed with --status archived alone, and can be sent back no more.
 

@@ -11,6 +11,7 @@ from bridge.cli.answers import console, print_found
 from bridge.cli.deadletters.carrying import carry_out, code, print_plan
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody, print_counts
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.plan_options import TrailOption, WaitOption
 from bridge.cli.deadletters.tables import clock
 from bridge.cli.defaulting import Defaulting
 from bridge.cli.options import ByOption
@@ -71,7 +72,7 @@ def plans_show(context: typer.Context, plan: PlanArgument, as_json: JsonOption =
 def plans_apply(
     context: typer.Context,
     plan: PlanArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is known how each has ended.")] = False,
+    wait: WaitOption = False,
     background: Annotated[bool, typer.Option("--background", help="Leave it to `record`, and return.")] = False,
     yes: YesOption = False,
     by: ByOption = "",
@@ -99,7 +100,7 @@ def plans_apply(
 def plans_stop(
     context: typer.Context,
     plan: PlanArgument,
-    why: Annotated[str, typer.Option("--why", help="For the trail.")] = "",
+    why: TrailOption = "",
     by: ByOption = "",
     as_json: JsonOption = False,
 ) -> None:

@@ -10,6 +10,7 @@ from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out, print_plan
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody, print_counts
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.plan_options import CanaryOption, PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
 from bridge.cli.deadletters.progress import errors
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
@@ -29,18 +30,18 @@ def replay(
     context: typer.Context,
     chosen: Filter,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Letters a second at most.")] = None,
-    canary: Annotated[bool, typer.Option("--canary", help="In waves: 1, 5, 20, 100, the rest.")] = False,
+    canary: CanaryOption = False,
     all_handlers: Annotated[bool, typer.Option("--all-handlers", help="Also to others that are not done.")] = False,
     patch: Annotated[str | None, typer.Option("--patch", help="JSON Patch (RFC 6902), or a file of one.")] = None,
     to_topic: Annotated[str | None, typer.Option("--to-topic", help="A copy, to this topic.")] = None,
     to_kafka: Annotated[str | None, typer.Option("--to-kafka", help="With --to-topic: addresses, or a file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also what is not valid; into a topic of ours.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is known how each has ended.")] = False,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing yet.")] = False,
+    wait: WaitOption = False,
+    plan_only: PlanOnlyOption = False,
     yes: YesOption = False,
-    why: Annotated[str, typer.Option("--why", help="For the trail.")] = "",
+    why: TrailOption = "",
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")] = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Send dead letters that are open back, each to the handler that failed and to no other.
 
