@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-from bridge.deadletters.store.items import Spot
+from bridge.deadletters.letters.reading import read
+from bridge.deadletters.store.contents import Content, Standing
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import Consumer, TopicPartition, consumer_client
+from bridge.kafka import Consumer, Record, TopicPartition, consumer_client
 from bridge.settings import Settings
 from bridge.topics.extents import extents
 
@@ -14,32 +15,57 @@ from bridge.topics.extents import extents
 GIVEN_WITHIN: Final = 10.0
 
 
-def payloads(settings: Settings, spots: Iterable[Spot]) -> dict[Spot, bytes | None]:
-    """The values of the records at these places; those that Kafka has dropped are left out.
+class Away(NamedTuple):
+    """A letter of which the database has all but the value."""
+
+    letter: Standing
+    content: Content
+
+    def is_in(self, record: Record) -> bool:
+        """Whether this is its record: of a topic that was made again others lie at the same offsets (pure)."""
+        letter, content = self
+        delivery = letter.delivery
+        found = read(record, delivery.topic_id, 0)
+        return (found.identity[2:5], found.number, found.key, found.headers, found.value_size) == (
+            (delivery.topic_id, delivery.partition, delivery.offset),
+            letter.number,
+            content.key,
+            content.headers,
+            letter.value_size,
+        )
+
+
+def payloads(settings: Settings, wanted: Iterable[Away]) -> dict[int, bytes | None]:
+    """The values of these letters, by their ids; those whose records Kafka has no more are left out.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    wanted = sorted(set(spots))
-    there = {each.place: each for each in extents(settings, {spot.topic for spot in wanted})}
+    letters = sorted(wanted, key=lambda each: each.letter.spot)
+    if not letters:
+        return {}
+    there = {each.place: each for each in extents(settings, {each.letter.spot.topic for each in letters})}
     client = consumer_client(settings.kafka, f"{settings.group}.reading")
-    found: dict[Spot, bytes | None] = {}
+    found: dict[int, bytes | None] = {}
     try:
-        for spot in wanted:
-            extent = there.get((spot.topic, spot.partition))
-            if extent is not None and extent.first <= spot.offset < extent.end:
-                found |= _read(client, spot)
+        for away in letters:
+            topic, partition, offset = away.letter.spot
+            extent = there.get((topic, partition))
+            if extent is not None and extent.first <= offset < extent.end:
+                record = _record(client, TopicPartition(topic, partition, offset))
+                if record.offset() == offset and away.is_in(record):
+                    found[away.letter.id] = record.value()
         return found
     finally:
         client.close()
 
 
-def _read(client: Consumer, spot: Spot) -> dict[Spot, bytes | None]:
-    client.assign([TopicPartition(*spot)])
+def _record(client: Consumer, place: TopicPartition) -> Record:
+    """The record there; or the one behind it, where that was dropped, or compacted away, a moment ago."""
+    client.assign([place])
     give_up = time.monotonic() + GIVEN_WITHIN
     while time.monotonic() < give_up:
         for record in client.consume(1, 0.2):
             if record.error() is None:
-                # What comes behind it instead says that it was dropped, or compacted away, a moment ago.
-                return {spot: record.value()} if record.offset() == spot.offset else {}
-    raise KafkaUnavailable(f"Kafka does not give the record at {spot.topic}-{spot.partition}-{spot.offset}.")
+                return record
+    raise KafkaUnavailable(f"Kafka does not give the record at {place.topic}-{place.partition}-{place.offset}.")

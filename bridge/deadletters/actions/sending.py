@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
 from bridge.deadletters.actions.ends import Ends
-from bridge.deadletters.actions.payloads import payloads
+from bridge.deadletters.actions.payloads import Away, payloads
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Plan
@@ -147,11 +147,14 @@ class Sending:
     def act(self, claimed: Sequence[Claimed]) -> Acted:
         """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
         jobs = self._jobs(claimed)
-        ends = {job.item.position: End(ItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
+        # Another handler's delivery keeps no letter from being cleaned up.
+        gone = {each.item.position for each in claimed} - {job.item.position for job in jobs}
+        ends = {position: End(ItemState.SKIPPED, "the letter is gone") for position in gone}
+        ends |= {job.item.position: End(ItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
         sent: list[Sent] = []
         for some in _slices([job for job in jobs if job.item.position not in ends]):
-            letters, gone = self._letters(some)
-            ends |= {position: End(ItemState.REFUSED, why) for position, why in gone.items()}
+            letters, away = self._letters(some)
+            ends |= {position: End(ItemState.REFUSED, why) for position, why in away.items()}
             answers = self._producer.place_all([*letters.values()])
             for job, answer in zip((job for job in some if job.item.position in letters), answers, strict=True):
                 if isinstance(answer, Lies):
@@ -190,16 +193,16 @@ class Sending:
         with self._database.reading() as connection:
             ids = [job.letter.id for job in jobs]
             found = {each.id: each for each in contents.contents(connection, self._plan.id, ids)}
-        away = [job.letter.spot for job in jobs if found[job.letter.id].away]
-        values = payloads(self._settings, away) if away else {}
+        away = {job.letter.id: Away(job.letter, found[job.letter.id]) for job in jobs if found[job.letter.id].away}
+        values = payloads(self._settings, away.values())
         made: dict[int, Letter] = {}
         gone: dict[int, str] = {}
         for job in jobs:
             content = found[job.letter.id]
-            if content.away and job.letter.spot not in values:
+            if content.away and content.id not in values:
                 gone[job.item.position] = f"its value is no longer in Kafka, at {_place(job.letter.spot)}"
                 continue
-            value = values[job.letter.spot] if content.away else content.value
+            value = values[content.id] if content.away else content.value
             made[job.item.position] = self._letter(job, content, value)
         return made, gone
 

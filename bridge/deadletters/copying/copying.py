@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
-from bridge.deadletters.actions.payloads import payloads
+from bridge.deadletters.actions.payloads import Away, payloads
 from bridge.deadletters.copying.target import Target
 from bridge.deadletters.plan.plan import ItemState, Plan
 from bridge.deadletters.store import clock, contents
@@ -62,17 +62,17 @@ class Copying:
         ids = [item.letter_id or 0 for item in some]
         with self._database.reading() as connection:
             found = {each.id: each for each in contents.contents(connection, self._plan.id, ids)}
-        values = payloads(self._settings, [letters[each.id].spot for each in found.values() if each.away])
+        values = payloads(self._settings, [Away(letters[each.id], each) for each in found.values() if each.away])
         ends: dict[int, End] = {}
         made: dict[int, Letter] = {}
         for item in some:
             content = found.get(item.letter_id or 0)
             if content is None:
                 ends[item.position] = End(ItemState.SKIPPED, "the letter is gone")
-            elif content.away and letters[content.id].spot not in values:
+            elif content.away and content.id not in values:
                 ends[item.position] = End(ItemState.REFUSED, "its value is no longer in Kafka")
             else:
-                value = values[letters[content.id].spot] if content.away else content.value
+                value = values[content.id] if content.away else content.value
                 made[item.position] = self._letter(letters[content.id], content, value, at)
         for position, answer in zip(made, self._producer.place_all([*made.values()]), strict=True):
             if isinstance(answer, Lies):
