@@ -99,6 +99,15 @@ def test_what_does_not_apply_says_which_operation_and_nothing_of_the_value(opera
     assert "4111" not in str(refused.value)
 
 
+@pytest.mark.parametrize("depth", [300, 600, 900, 2_000])
+def test_a_value_of_any_depth_is_copied_or_refused(depth):
+    copying = Patch.read('[{"op": "copy", "from": "/a", "path": "/b"}]')
+    try:
+        assert copying.applied(b'{"a":' + b"[" * depth + b"]" * depth + b"}").endswith(b"]}")
+    except NoJson as error:
+        assert "nested too deeply" in str(error)
+
+
 def test_a_test_compares_numbers_by_their_value():
     operations = [{"op": "test", "path": "/a", "value": 1}, {"op": "add", "path": "/b", "value": 2}]
     assert patched(b'{"a": 1.0}', *operations) == b'{"a":1.0,"b":2}'

@@ -56,6 +56,8 @@ class Patch:
                 raise PatchDoesNotApply(f"{name}: it is not that") from None
             except (JsonPatchException, JsonPointerException):
                 raise PatchDoesNotApply(f"{name}: there is no such place in it") from None
+            except RecursionError:
+                raise NoJson("it is nested too deeply") from None
         made = json_text.written(found, value)
         return value if made == json_text.written(before, value) else made
 
