@@ -12,12 +12,15 @@ from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.pace import Pace
 from bridge.deadletters.plan.plan import Options, Plan, State, What
 from bridge.deadletters.plans import counting
+from bridge.deadletters.plans import plans as desk_plans
 from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.store import items, statuses, trail
+from bridge.deadletters.store.cluster import check_cluster
 from bridge.deadletters.store.database import Database
-from bridge.errors import KafkaUnavailable, NoSuchPlan, PlanRefused
+from bridge.errors import DeskOfAnotherKafka, KafkaUnavailable, NoSuchPlan, PlanRefused
 from bridge.handlers import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.topics.cluster import Cluster
 from tests.desk.rows import kind, letter
 
 HANDLER = "orders.handlers.charge"
@@ -33,7 +36,7 @@ def plans(database: Database, monkeypatch: pytest.MonkeyPatch) -> Plans:
     for name in ("configs", "extents", "readers"):
         monkeypatch.setattr(counting, name, away)
     monkeypatch.setattr(fates, "all_topics", away)
-    for module in (counting, fates):
+    for module in (counting, fates, desk_plans):
         monkeypatch.setattr(module, "admin_client", lambda properties: None)
     routes = Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)})
     app: Celery = SimpleNamespace(tasks={})  # type: ignore[assignment]
@@ -134,6 +137,17 @@ def test_a_plan_that_is_not_there_or_is_over_is_refused_with_what_to_do(plans, d
     with pytest.raises(PlanRefused, match="nothing to stop"):
         plans.stop(plan.id, "bob")
     assert plans.one(plan.id).stopped == "stopped by bob: wait for the bank"
+
+
+def test_nothing_is_sent_into_another_kafka_than_that_of_the_letters(plans, database, monkeypatch):
+    fill(database)
+    check_cluster(database, "its own")
+    plan = make(plans)
+    monkeypatch.setattr(desk_plans, "all_topics", lambda _: Cluster("another", {}))
+    for tried in (lambda: plans.apply(plan.id, "ann"), lambda: plans.wait(plan.id)):
+        with pytest.raises(DeskOfAnotherKafka, match=r"'its own'.*'another'"):
+            tried()
+    assert plans.one(plan.id) == plan
 
 
 def test_the_latest_plans_come_first(plans, database):

@@ -117,6 +117,8 @@ def _left_by_others(desk: "Desk", plan_id: int, why: str) -> NoReturn:
         say(errors, f"plan {plan_id} goes on where `bridge deadletters record` runs")
         say(errors, f"to go on by hand: bridge deadletters plans apply {plan_id}")
         say(errors, f"to give it up: bridge deadletters plans stop {plan_id}")
+    elif plan.state is State.PLANNED:
+        say(errors, f"nothing was begun; to try again: bridge deadletters plans apply {plan_id}")
     else:
         say(errors, f"how it stands: bridge deadletters plans show {plan_id}")
     raise typer.Exit(AGAIN)

@@ -21,6 +21,7 @@ from bridge.deadletters.plans.known import known_handlers
 from bridge.deadletters.plans.laying import lay
 from bridge.deadletters.plans.passing import Passing
 from bridge.deadletters.store import clock, items, plans, trail, waves
+from bridge.deadletters.store.cluster import check_cluster
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.matching import matching
 from bridge.errors import (
@@ -33,7 +34,9 @@ from bridge.errors import (
     PlanTakenOver,
 )
 from bridge.handlers import Routes
+from bridge.kafka import admin_client
 from bridge.settings import Settings
+from bridge.topics.cluster import all_topics
 
 #: Is told how a plan stands, about once a second.
 Heard = Callable[[Plan], None]
@@ -101,9 +104,11 @@ class Plans:
 
         Raises:
             NoSuchPlan, PlanRefused: there is none; or it is over, or another process does it.
+            DeskOfAnotherKafka: nothing was begun: the letters are not of this Kafka.
             KafkaUnavailable, LedgerUnavailable: it is gone on with by `bridge deadletters record`, or by this again.
         """
         who = me()
+        self._check_cluster(id_)
         self._begin(id_, by, who)
         self._do(id_, who, heard)
         return self.one(id_)
@@ -138,8 +143,10 @@ class Plans:
 
         Raises:
             NoSuchPlan: there is none of that number.
+            DeskOfAnotherKafka: the letters are not of this Kafka, which cannot tell how they end.
             KafkaUnavailable, LedgerUnavailable: nothing is known for now.
         """
+        self._check_cluster(id_)
         with Fates.opened(self.settings) as fates:
             outcomes = Outcomes(self.settings, self.database, fates)
             while not (plan := self.one(id_)).is_over:
@@ -161,6 +168,11 @@ class Plans:
             outcomes = Outcomes(self.settings, self.database, fates)
             while not stopping.is_set():
                 _look(outcomes.look, stopping.wait)
+
+    def _check_cluster(self, id_: int) -> None:
+        """What is to be sent, or looked for, is not of another Kafka; to archive none is needed."""
+        if self.one(id_).what is not What.ARCHIVE:
+            check_cluster(self.database, all_topics(admin_client(self.settings.kafka)).id)
 
     def _begin(self, id_: int, by: str, who: str | None = None) -> None:
         """Have a plan applied, by this process if it says who it is."""

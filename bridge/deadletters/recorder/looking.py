@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.recorder.beginning import Beginning, back, begin
 from bridge.deadletters.store import positions
-from bridge.deadletters.store.database import Database, holds
+from bridge.deadletters.store.cluster import check_cluster
+from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.positions import Log
-from bridge.errors import DeskOfAnotherKafka, KafkaUnavailable
+from bridge.errors import KafkaUnavailable
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
@@ -100,14 +101,7 @@ class Looking:
             return
         self._catalog.prepare()
         self._database.migrate()
-        with self._database.writing() as connection:
-            cluster = holds(connection, "cluster", self._catalog.cluster)
-        if cluster != self._catalog.cluster:
-            raise DeskOfAnotherKafka(
-                f"The dead letters' database ({self._database.name}) holds those of the Kafka cluster {cluster!r}, and "
-                f"this is {self._catalog.cluster!r}: offsets of the one mean nothing in the other. Name another "
-                "database in DEADLETTERS_DATABASE_URL, or the Kafka that it is of."
-            )
+        check_cluster(self._database, self._catalog.cluster)
         self._prepared = True
 
     def _log(self, place: Place) -> Log:

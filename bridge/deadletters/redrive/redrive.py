@@ -11,12 +11,14 @@ from bridge.deadletters.plan.plan import Counts, Options, Plan, State, What
 from bridge.deadletters.redrive.ranges import Found, Range, first_of_sequence, looking
 from bridge.deadletters.redrive.standing import Stand, sent
 from bridge.deadletters.store import items, plans, trail, weighing
+from bridge.deadletters.store.cluster import check_cluster
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Item
 from bridge.errors import RedriveRefused
 from bridge.handlers import Routes
-from bridge.kafka import Record
+from bridge.kafka import Record, admin_client
 from bridge.settings import Settings
+from bridge.topics.cluster import all_topics
 
 #: Is told how many records were looked at, of about how many.
 Looked = Callable[[int, int], None]
@@ -69,9 +71,11 @@ class Redrive:
         Raises:
             RedriveRefused: the topic, a handler or a partition is none, or there is no ledger that knows what is done.
             NoMoment: an end of the range is none.
+            DeskOfAnotherKafka: this database is not for this Kafka.
             KafkaUnavailable, LedgerUnavailable: one of them did not answer; the plan that was begun is never applied.
         """
         handlers = self._handlers(asked)
+        check_cluster(self.database, all_topics(admin_client(self.settings.kafka)).id)
         with looking(self.settings, asked.topic) as look:
             chosen = look.range(asked.since, asked.until, asked.partitions)
             logs = {str(partition): log for partition, log in chosen.logs.items()}
