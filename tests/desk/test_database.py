@@ -58,13 +58,44 @@ def test_a_database_of_a_newer_version_is_refused_with_what_to_do(database):
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://me:s3cret@127.0.0.1:1/letters", "no address: s3cret", "mysql://me:s3cret@h/d"]
+    "url",
+    [
+        *("postgresql://me:s3cret@127.0.0.1:1/letters", "no address: s3cret", "mysql://me:s3cret@h/d"),
+        # With what stands in passwords that are not URL-encoded.
+        *("postgresql://me:p@s3cret@h/d", "postgresql://me:p@h:s3cret@h/d", "postgresql://me:p@h/s3cret@h/d"),
+        *("postgresql://127.0.0.1:1/d?user=me&password=s3cret", "postgresql://127.0.0.1:1/d?sslpassword=s3cret"),
+    ],
 )
 def test_what_is_said_of_a_database_has_no_password(url):
     with pytest.raises(DeskUnavailable) as refused:
         Database(url).migrate()
     assert "DEADLETTERS_DATABASE_URL" in str(refused.value)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("postgresql://me@127.0.0.1/letters", "postgresql+psycopg://me@127.0.0.1/letters"),
+        ("postgres://me:s3cret@127.0.0.1/letters", "postgresql+psycopg://me:***@127.0.0.1/letters"),
+        ("sqlite:///desk.db", "sqlite:///desk.db"),
+    ],
+)
+def test_a_database_is_named_by_its_address(url, wanted):
+    assert Database(url).name == wanted
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_memory_would_be_gone_with_its_process_and_is_refused(url):
+    with pytest.raises(DeskUnavailable, match="in memory"):
+        Database(url)
+
+
+def test_a_file_that_is_something_else_is_said(tmp_path):
+    file = tmp_path / "letters.txt"
+    file.write_text("dear customer, " * 100)
+    with pytest.raises(DeskUnavailable, match="name another"):
+        Database(f"sqlite:///{file}").migrate()
 
 
 def test_a_folder_that_is_missing_is_said_with_what_to_do(tmp_path):

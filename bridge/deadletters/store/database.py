@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
-    ArgumentError,
     DataError,
     DBAPIError,
     IntegrityError,
@@ -18,13 +17,11 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from bridge.deadletters.store import migrating
+from bridge.deadletters.store import address, migrating
 from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoSuchStep
 
 __all__ = ["Connection", "Database", "holds", "said"]
 
-#: The databases that the desk is tested on.
-DIALECTS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 #: Seconds to wait for a connection, and for another's write of a SQLite file.
 CONNECT_WITHIN: Final = 5
 LOCKED_FOR: Final = 30
@@ -37,6 +34,9 @@ _REFUSALS: Final = ("22", "23", "54")
 _ADVICE: Final = (
     ("database or disk is full", "its disk is full: make room; nothing is recorded until then"),
     ("no space left", "its disk is full: make room; nothing is recorded until then"),
+    ("disk i/o error", "its disk is full, or fails: look at it; nothing is recorded until then"),
+    ("file is not a database", "the file is something else: name another"),
+    ("failed to resolve host", "mend the host's name"),
     ("database is locked", "another process writes for long: see which (a backup, a cleanup), and try again"),
     ("readonly database", "the file, or its folder, may not be written by this user"),
     ("unable to open database file", "its folder must exist, and be writable by this user"),
@@ -64,8 +64,8 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        made = _checked(url)
-        self.name = made.render_as_string(hide_password=True)
+        made = address.read(url)
+        self.name = address.shown(made)
         self.dialect = made.get_backend_name()
         self._engine = _engine(made)
 
@@ -168,23 +168,6 @@ def _is_refusal(error: Exception) -> bool:
         # What the driver cannot pass on: the database has not seen it.
         return isinstance(error, (OverflowError, UnicodeError, StatementError, sqlite3.DataError))
     return str(getattr(error.orig, "sqlstate", None))[:2] in _REFUSALS or isinstance(error, (DataError, IntegrityError))
-
-
-def _checked(url: str) -> URL:
-    try:
-        made = make_url(url)
-    except ArgumentError:
-        # Its text may hold a part of the password.
-        raise DeskUnavailable(
-            "DEADLETTERS_DATABASE_URL is no address of a database: write postgresql://user:password@host/database, "
-            "the password URL-encoded, or sqlite:////path/to/file."
-        ) from None
-    backend = made.get_backend_name()
-    if backend not in DIALECTS:
-        raise DeskUnavailable(
-            f"DEADLETTERS_DATABASE_URL names a {backend} database: dead letters go into PostgreSQL or SQLite."
-        )
-    return made.set(drivername=DIALECTS[backend]) if made.drivername in DIALECTS else made
 
 
 def _engine(url: URL) -> Engine:
