@@ -39,6 +39,10 @@ class RecordTooLarge(NeverPublished):
     """Kafka refuses the record for its size; only a larger limit on the topic can help."""
 
 
+class RefusedWithOthers(PublishFailed):
+    """Kafka refuses the record, or another one that was written with it."""
+
+
 class HandoffFailed(BridgeError):
     """The Celery broker did not confirm a hand-off; what it carried must be handed off again."""
 

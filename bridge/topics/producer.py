@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from bridge.errors import NeverPublished, PublishFailed, RecordTooLarge
+from bridge.errors import NeverPublished, PublishFailed, RecordTooLarge, RefusedWithOthers
 from bridge.kafka import Fatal, KafkaError, KafkaException, Producer, Record, producer_client
 from bridge.records.added import RecordHeaders
 from bridge.records.message import Delivery
@@ -20,6 +20,9 @@ ACKNOWLEDGED_WITHIN: Final = 20.0
 
 #: What no time mends: no topic can have this name.
 _NEVER: Final = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
+#: A record that its topic does not take (a compacted one takes none without a key): so Kafka answers to all that were
+#: written with it.
+_REFUSED: Final = (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD)
 
 
 class Letter(NamedTuple):
@@ -89,10 +92,20 @@ class AcknowledgedProducer:
         return self._publish_all(letters, [[] for _ in letters])
 
     def place_all(self, letters: Sequence[Letter]) -> list[Lies | PublishFailed]:
-        """Write many, and wait for all their acknowledgements: for each where it lies, or why it failed."""
+        """Write many, and wait for all their acknowledgements: for each where it lies, or why it failed.
+
+        Of what Kafka refuses as one of a batch is found out which record that is: `NeverPublished`.
+        """
         written: list[list[Record]] = [[] for _ in letters]
         failures = self._publish_all(letters, written)
-        return [Lies.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(failures)]
+        found = [Lies.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(failures)]
+        refused = [at for at, failed in enumerate(failures) if isinstance(failed, RefusedWithOthers)]
+        for some in _halves(refused) if len(letters) > 1 else ():
+            for at, answer in zip(some, self.place_all([letters[at] for at in some]), strict=True):
+                found[at] = answer
+        if len(letters) == 1 and refused:
+            found[0] = NeverPublished(str(found[0]))
+        return found
 
     def _publish_all(self, letters: Sequence[Letter], written: list[list[Record]]) -> list[PublishFailed | None]:
         answers: list[list[KafkaError | None]] = [[] for _ in letters]
@@ -181,4 +194,10 @@ def _failed(letter: Letter, error: KafkaError) -> PublishFailed:
         )
     if error.code() in _NEVER:
         return NeverPublished(f"{letter.whose}: {letter.topic!r} can never take {letter.what}: {error.str()}.")
-    return PublishFailed(f"{letter.whose}: {letter.topic!r} did not take {letter.what}: {error.str()}.")
+    failed = RefusedWithOthers if error.code() in _REFUSED else PublishFailed
+    return failed(f"{letter.whose}: {letter.topic!r} did not take {letter.what}: {error.str()}.")
+
+
+def _halves(some: Sequence[int]) -> tuple[Sequence[int], ...]:
+    middle = len(some) // 2
+    return tuple(half for half in (some[:middle], some[middle:]) if half)

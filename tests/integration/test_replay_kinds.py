@@ -132,3 +132,34 @@ def test_letters_of_other_programs_go_to_their_topic_with_a_warning_of_who_reads
     (_, back) = stack.records("theirs")
     assert (back.key(), json.loads(back.value() or b"")) == (b"k", {"id": 7})
     assert back.headers() == [("trace", b"1"), ("dead_letter", place.encode())]
+
+
+def test_of_other_programs_letters_what_cannot_go_back_stays_and_holds_up_no_other(stack: Stack):
+    start(stack, "many")
+    stack.make_topics("theirs", config={"cleanup.policy": "compact"})
+    stack.make_topics("theirs-dlt")
+
+    def spring(offset: int) -> list[tuple[str, bytes]]:
+        return [
+            ("kafka_dlt-original-topic", stack.topic("theirs").encode()),
+            ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
+            ("kafka_dlt-original-offset", offset.to_bytes(8, "big")),
+        ]
+
+    share = [("__dlq.errors.topic", stack.topic("theirs").encode()), ("__dlq.errors.partition", b"0")]
+    stack.produce("theirs-dlt", {"id": 0}, headers=spring(0))
+    stack.produce("theirs-dlt", {"id": 1}, key=b"k", headers=spring(1))
+    stack.produce("theirs-dlt", None, headers=[*share, ("__dlq.errors.offset", b"2")])
+    stack.produce("theirs-dlt", {"id": 3}, key=b"k", headers=[("trace", b"1")])
+    stack.produce("theirs-dlt", {"id": 4}, key=b"k", headers=spring(4))
+    recorder(stack, "--topics", stack.topic("theirs-dlt"))
+    with desk(stack, "many", many=COMPLETION) as here:
+        eventually(lambda: count(here, letters) == 5, 30)
+        mended = here.mending.edit(5, b"4", "ann", force=True)
+        assert here.plans.apply(mended.id, "ann").outcomes == {"done": 1}
+        plan = replay(here)
+        assert any("1 letters of" in warning and "--to-topic" in warning for warning in plan.counts.warnings)
+        # None without a key to a compacted topic; nothing that its letter does not have; none to no topic.
+        assert here.plans.apply(plan.id, "ann").outcomes == {"done": 1, "refused": 2, "skipped": 1}
+        assert statuses(here) == {"open": 3, "resolved": 2}
+    assert [json.loads(each.value() or b"") for each in stack.records("theirs")] == [4, {"id": 1}]

@@ -17,6 +17,7 @@ from bridge.errors import NeverPublished
 from bridge.kafka import Record, headers_of
 from bridge.ledger import Fate
 from bridge.records.added import RecordHeaders
+from bridge.records.foreign import SHARE_GROUP
 from bridge.records.origin import Origin
 from bridge.records.parked import whose
 from bridge.records.replayed import replayed
@@ -113,6 +114,8 @@ class Sending:
             return "the letter is gone"
         if letter.is_ours and _handler(item, letter) not in self._handlers:
             return f"nobody knows a handler {_handler(item, letter)}"
+        if not letter.is_ours and letter.delivery.topic == letter.spot.topic:
+            return "it does not say of which record it is: --to-topic copies it to a topic that you name"
         if item.place is not None:
             return ""
         if letter.status is Status.REPLAYING:
@@ -168,9 +171,9 @@ class Sending:
         ids = {each.item.position: each.item.letter_id for each in claimed if each.item.place is None}
         back = [id_ for position, id_ in ids.items() if position in acted.ends and id_]
         statuses.move(connection, back, Status.REPLAYING, Status.OPEN, at)
-        if self._plan.counts.foreign and acted.sent:
-            sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
-            theirs = [each.id for each in contents.standings(connection, sent).values() if not each.is_ours]
+        sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
+        theirs = [each.id for each in contents.standings(connection, sent).values() if not each.is_ours]
+        if theirs:
             statuses.move(connection, theirs, Status.REPLAYING, Status.RESOLVED, at)
             items.ended(connection, theirs, ItemState.DONE, at, "it is back in its topic; who reads it there decides")
 
@@ -203,6 +206,9 @@ class Sending:
                 gone[job.item.position] = f"its value is no longer in Kafka, at {_place(job.letter.spot)}"
                 continue
             value = values[content.id] if content.away else content.value
+            if job.letter.program == SHARE_GROUP and content.key is None and value is None:
+                gone[job.item.position] = f"it has neither key nor value: its record is {_source(job.delivery)}"
+                continue
             made[job.item.position] = self._letter(job, content, value)
         return made, gone
 
@@ -253,6 +259,10 @@ def _mark(record: Record) -> Mark:
 
 def _place(spot: Spot) -> str:
     return f"{spot.topic}-{spot.partition}-{spot.offset}"
+
+
+def _source(delivery: Origin) -> str:
+    return f"{delivery.topic}-{delivery.partition}-{delivery.offset}"
 
 
 def _slices(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:

@@ -62,7 +62,7 @@ class Counting:
             warnings.append(f"What is done already is not known: {error}")
         try:
             too_large, too_old = self._too_large(plan_id, heaps), self._too_old(plan_id)
-            warnings += self._readers(heaps)
+            warnings += self._readers(plan_id, heaps)
         except KafkaUnavailable as error:
             warnings.append(f"Kafka was not asked what it takes, and what it still has: {error}")
         changed = {"done": done, "too_large": too_large, "too_old": too_old, "unknown_handlers": dict(unknown)}
@@ -106,8 +106,15 @@ class Counting:
         ]
         return len(spots) - len(kept)
 
-    def _readers(self, heaps: Sequence[Heap]) -> Iterator[str]:
-        theirs = {heap.topic for heap in heaps if not heap.is_ours}
+    def _readers(self, plan_id: int, heaps: Sequence[Heap]) -> Iterator[str]:
+        with self._database.reading() as connection:
+            of_nowhere = weighing.of_nowhere(connection, plan_id)
+        for topic, count in sorted(of_nowhere.items()):
+            yield (
+                f"{count:,} letters of {topic!r} do not say of which record they are, and stay: --to-topic copies them "
+                "to a topic that you name."
+            )
+        theirs = {heap.topic for heap in heaps if not heap.is_ours} - of_nowhere.keys()
         found = readers(self._settings, theirs)
         for topic in sorted(theirs):
             groups = found.get(topic, [])

@@ -60,6 +60,13 @@ def away(connection: Connection, plan_id: int) -> list[Spot]:
     return [Spot(*row) for row in connection.execute(asked.where(letters.c.id.not_in(mended)))]
 
 
+def of_nowhere(connection: Connection, plan_id: int) -> dict[str, int]:
+    """By dead-letter topic, how many letters of other programs do not say of which record they are."""
+    asked = _of_plan(plan_id, kinds.c.topic, func.count()).group_by(kinds.c.topic)
+    rows = connection.execute(asked.where(kinds.c.origin != OURS, kinds.c.topic == letters.c.letter_topic))
+    return {row[0]: row[1] for row in rows}
+
+
 def replaying(connection: Connection, asked: Filter) -> int:
     """How many of the letters that were asked for are on their way already."""
     these = matching(asked).where(letters.c.status == Status.REPLAYING).subquery()
