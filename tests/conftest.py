@@ -4,6 +4,7 @@ A server that cannot be started here skips its tests with the reason; with CI=tr
 """
 
 import itertools
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
@@ -17,6 +18,9 @@ from tests.servers import redis as redis_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need, not_run
 from tests.servers.redis import RedisServer
+
+# Hundreds of processes of the project are started, and each would compile all of it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # No test is timed: other tests run beside it, on a machine that may be shared.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

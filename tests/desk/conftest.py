@@ -1,6 +1,7 @@
 """The desk on both of its databases."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,26 +21,28 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def migrated(postgres_server: PostgresServer) -> str:
+    """A database of PostgreSQL with the desk's tables, to be copied: a copy takes a quarter of the time."""
+    with closing(Database(_made(postgres_server, "migrated"))) as database:
+        database.migrate()
+    return "migrated"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
-    """Makes an empty database, and gives its URL."""
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
+    """Makes an empty database, or a copy of PostgreSQL's `template`, and gives its URL."""
     if request.param == "sqlite":
-        return lambda: f"sqlite:///{tmp_path}/{uuid4().hex}.db"
+        return lambda template="": f"sqlite:///{tmp_path}/{uuid4().hex}.db"
     server: PostgresServer = request.getfixturevalue("postgres_server")
-
-    def made() -> str:
-        name = f"desk_{uuid4().hex}"
-        plain = server.url.replace("postgresql+psycopg", "postgresql")
-        with psycopg.connect(plain, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-        return server.url.rpartition("/")[0] + f"/{name}"
-
-    return made
+    return lambda template="template1": _made(server, f"desk_{uuid4().hex}", template)
 
 
 @pytest.fixture
-def database_url(new_database: Callable[[], str]) -> str:
-    """The URL of a database that is empty yet."""
+def database_url(request: pytest.FixtureRequest, new_database: Callable[..., str]) -> str:
+    """The URL of a database that is empty yet, or has the desk's tables where the test takes `database` too."""
+    if "database" in request.fixturenames and "postgres_server" in request.fixturenames:
+        return new_database(request.getfixturevalue("migrated"))
     return new_database()
 
 
@@ -50,3 +53,9 @@ def database(database_url: str) -> Iterator[Database]:
     found.migrate()
     yield found
     found.close()
+
+
+def _made(server: PostgresServer, name: str, template: str = "template1") -> str:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+    return server.url.rpartition("/")[0] + f"/{name}"
