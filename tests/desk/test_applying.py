@@ -150,11 +150,26 @@ _POINTS = {
 }
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = [HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=4, suppress_health_check=QUIET)
 @given(data=st.data())
 def test_wherever_processes_die_each_letter_is_sent_once_or_refused_and_none_is_forgotten(
     tmp_path: Path, data: st.DataObject
 ):
+    carried_out_though_processes_die(tmp_path, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, suppress_health_check=QUIET)
+@given(data=st.data())
+def test_so_it_is_in_many_ways_to_die(tmp_path: Path, data: st.DataObject):
+    carried_out_though_processes_die(tmp_path, data)
+
+
+def carried_out_though_processes_die(tmp_path: Path, data: st.DataObject) -> None:
+    """A plan that one process after another dies of, until one has carried it out."""
     faults = [20]
 
     def happens(point: str) -> str:

@@ -80,9 +80,25 @@ def every_page(letters: Letters, asked: Filter, limit: int) -> list[int]:
         before = page.next
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(asked=filters(), limit=st.sampled_from([4, 25, 100]))
+QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+WIDTHS = st.sampled_from([4, 25, 100])
+
+
+@settings(max_examples=25, suppress_health_check=QUIET)
+@given(asked=filters(), limit=WIDTHS)
 def test_pages_plans_and_counts_have_what_a_filter_of_plain_python_has(world, asked, limit):
+    agree(world, asked, limit)
+
+
+@pytest.mark.slow
+@settings(max_examples=250, suppress_health_check=QUIET)
+@given(asked=filters(), limit=WIDTHS)
+def test_so_they_have_with_hundreds_of_filters(world, asked, limit):
+    agree(world, asked, limit)
+
+
+def agree(world: World, asked: Filter, limit: int) -> None:
+    """What the database finds is what plain Python does."""
     expected = model.meant(asked, world.letters)
     letters = Letters(world.database)
     assert every_page(letters, asked, limit) == expected

@@ -213,6 +213,7 @@ def test_how_late_it_is_counts_from_the_first_that_is_due_until_it_is_handed_off
     assert world.partition.late == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [True, False], ids=["others have some behind it", "nobody has"])
 def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where_it_is_alone(others: bool) -> None:
     world = World(commit="handoff")
