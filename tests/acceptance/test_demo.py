@@ -109,6 +109,7 @@ def running_demo(demo_environment: dict[str, str]) -> Iterator["subprocess.Popen
     process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="counts processes in /proc")
 @pytest.mark.parametrize(
     "moment", [r"^ +1 s ", r"[1-9]\d* retrying"], ids=["at its start", "while orders wait for a retry"]

@@ -37,6 +37,7 @@ def more_wait(shop: Stack, count: int) -> bool:
     return shop.waiting() > count
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_bridge_killed_six_times_while_it_hands_off_loses_nothing(shop: Stack):
     shop.environ |= {"KAFKA_SESSION_TIMEOUT_MS": "1500", "KAFKA_HEARTBEAT_INTERVAL_MS": "300"}

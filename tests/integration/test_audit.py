@@ -91,6 +91,7 @@ def test_the_report_names_each_fate_and_exits_1_if_anything_is_unaccounted_for(s
     assert [shown("done", "0"), shown("open", "0"), shown("dead", "0"), shown("handed", "1")] == [17, 3, 1, 3]
 
 
+@pytest.mark.slow
 def test_what_was_handed_off_before_a_restored_ledger_knew_of_the_topic_is_named_too(stack: Stack):
     choose(stack, {"orders": {"commit": "handoff"}})
     stack.make_topics("orders")
@@ -141,6 +142,7 @@ def test_what_was_handed_off_before_the_ledger_was_wiped_is_named_until_it_is_re
     assert audit(stack)["clean"]
 
 
+@pytest.mark.slow
 def test_a_handler_that_was_removed_keeps_its_unsettled_deliveries_in_the_audit(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", "elsewhere")
@@ -193,6 +195,7 @@ def test_a_dead_delivery_without_a_dead_letter_is_a_fault(stack: Stack):
     assert "without a dead letter" in command(stack, "audit", stack.topic("orders"), code=1)
 
 
+@pytest.mark.slow
 def test_a_dead_letter_of_an_earlier_log_is_not_that_of_the_same_offset_now(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", "orders.dlq")
@@ -217,6 +220,7 @@ def test_a_dead_letter_of_an_earlier_log_is_not_that_of_the_same_offset_now(stac
     assert audit(stack)["lines"][0]["letters_missing"] == []
 
 
+@pytest.mark.slow
 def test_the_status_tells_topics_and_bridges_and_that_nothing_is_halted(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", partitions=2)

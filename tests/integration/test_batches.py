@@ -93,6 +93,7 @@ def carrier(stack: Stack, coordinates: str) -> tuple[str, str | None]:
     return delivery["fate"], delivery["task"]
 
 
+@pytest.mark.slow
 def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end(stack: Stack, tmp_path: Path):
     choose(stack, {"many": {"commit": "completion"}})
     stack.make_topics("many")
@@ -122,6 +123,7 @@ def test_the_task_that_carried_a_record_is_told_wherever_it_is_and_after_its_end
     assert f"    task {whole}" in command(stack, "find", placed[3])
 
 
+@pytest.mark.slow
 def test_flower_finds_the_batch_of_a_record_by_its_coordinates_and_by_how_it_ended(stack: Stack):
     choose(stack, {"many": {"commit": "completion"}})
     stack.make_topics("many")
@@ -159,6 +161,7 @@ def test_flower_finds_the_batch_of_a_record_by_its_coordinates_and_by_how_it_end
     assert any("..499:many" in task_id for task_id in tasks(f"{topic}-0-4xx"))
 
 
+@pytest.mark.slow
 def test_what_several_batches_retry_at_the_same_time_travels_together(stack: Stack):
     choose(stack, {"many": {"commit": "completion"}})
     stack.make_topics("many")

@@ -145,6 +145,7 @@ def test_a_question_that_kafkas_client_never_answers_is_asked_again_and_each_min
     assert list(found) == []
 
 
+@pytest.mark.slow
 def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stack):
     stack.make_topics("orders")
     there = stack.topic("orders")

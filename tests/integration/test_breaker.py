@@ -108,6 +108,7 @@ def test_a_broken_message_among_good_ones_opens_nothing_and_dies(stack: Stack, b
     assert worker.count("held to be down") == 0
 
 
+@pytest.mark.slow
 def test_while_nothing_but_broken_messages_waits_a_good_one_is_tried_and_all_goes_on(
     stack: Stack, bank: Callable[[bool], None]
 ):
@@ -119,6 +120,7 @@ def test_while_nothing_but_broken_messages_waits_a_good_one_is_tried_and_all_goe
     eventually(lambda: len(set(stack.done("charge"))) == 20, 20, "those that never failed are tried first")
 
 
+@pytest.mark.slow
 def test_what_is_broken_is_tried_one_after_another_until_one_is_good(stack: Stack, bank: Callable[[bool], None]):
     stack.bridge()
     worker = stack.worker("-c", "2")
@@ -131,6 +133,7 @@ def test_what_is_broken_is_tried_one_after_another_until_one_is_good(stack: Stac
     all_settled(stack, "orders", done=2, dead=2)
 
 
+@pytest.mark.slow
 def test_what_a_person_says_to_be_broken_dies_as_it_is_tried_and_holds_nothing_any_more(
     stack: Stack, bank: Callable[[bool], None]
 ):
@@ -147,6 +150,7 @@ def test_what_a_person_says_to_be_broken_dies_as_it_is_tried_and_holds_nothing_a
     all_settled(stack, "orders", done=1, dead=6)
 
 
+@pytest.mark.slow
 def test_a_handler_slower_than_a_probe_may_be_has_its_breaker_closed_all_the_same(
     stack: Stack, bank: Callable[[bool], None]
 ):
@@ -161,6 +165,7 @@ def test_a_handler_slower_than_a_probe_may_be_has_its_breaker_closed_all_the_sam
     all_settled(stack, "orders", done=8, dead=0)
 
 
+@pytest.mark.slow
 def test_an_outage_in_which_all_hangs_until_the_time_limit_makes_no_poison(stack: Stack, bank: Callable[[bool], None]):
     stack.environ["HANDLERS"] = "tests.handlers.needy_hanging"
     stack.bridge()

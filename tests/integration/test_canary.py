@@ -4,6 +4,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from bridge.records.attempts import Attempts
 from tests.desk.recorders import has, recorder
 from tests.processes import Stack, eventually
@@ -53,6 +55,7 @@ def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handl
     assert Counter(sent) == {b"1": 1 + 1 + 5 + 20, None: 3 + 1}
 
 
+@pytest.mark.slow
 def test_where_no_recorder_runs_who_waits_records_what_dies_again(stack: Stack, tmp_path: Path):
     stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{tmp_path}/letters.db"
     choose(stack, {"patient": COMPLETION})

@@ -97,7 +97,9 @@ def test_dead_letters_are_kept_without_end_where_the_bridge_makes_their_topic(st
     ],
     ids=["mechanism", "port", "password", "address", "transport"],
 )
-@pytest.mark.parametrize("command", ["check", "status", "run"])
+@pytest.mark.parametrize(
+    "command", ["check", pytest.param("status", marks=pytest.mark.slow), pytest.param("run", marks=pytest.mark.slow)]
+)
 def test_what_no_client_can_be_made_of_is_a_fault_among_the_others(
     stack: Stack, environ: dict[str, str], words: str, command: str
 ):

@@ -25,6 +25,7 @@ def begun_twice(stack: Stack) -> list[str]:
     return [where for where, times in counts.items() if times > 1]
 
 
+@pytest.mark.slow
 def test_bridge_worker_and_child_may_be_killed_and_only_what_was_running_runs_again(completion: Stack):
     stack = completion
     worker, bridge = stack.worker(wait=False), stack.bridge()

@@ -81,6 +81,7 @@ def test_letters_are_recorded_understood_mended_and_sent_back(stack: Stack, desk
     assert recorder.terminate() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_replay_says_what_was_sent_and_how_to_go_on(stack: Stack, desk: Desk, tmp_path: Path):
     mended = tmp_path / "mended"
     choose(stack, {"odd": {"commit": "completion"}})
@@ -110,6 +111,7 @@ def test_ctrl_c_in_a_replay_says_what_was_sent_and_how_to_go_on(stack: Stack, de
     assert len(stack.done("odd")) == 6
 
 
+@pytest.mark.slow
 def test_letters_are_looked_at_in_their_topics_without_a_database_or_its_libraries(stack: Stack, desk: Desk):
     choose(stack, {"odd": {"commit": "completion"}})
     stack.make_topics("odd", "payments.DLT")

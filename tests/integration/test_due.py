@@ -51,6 +51,7 @@ def test_a_parked_record_runs_when_it_is_due_and_only_for_the_handler_that_it_na
     eventually(lambda: stack.committed("odd.retry.1s") == 2, 10, "what is done of a retry topic is committed")
 
 
+@pytest.mark.slow
 def test_what_a_worker_parked_whose_clock_is_a_day_ahead_holds_back_nobody_elses_retries(stack: Stack):
     choose(stack, {"odd": COMPLETION})
     stack.make_topics("odd")
@@ -66,6 +67,7 @@ def test_what_a_worker_parked_whose_clock_is_a_day_ahead_holds_back_nobody_elses
     bridge.says("the clock of the worker that parked it is wrong")
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_made_while_the_bridge_runs_is_consumed_within_seconds_and_strangers_are_left_behind(
     stack: Stack,
 ):
@@ -84,6 +86,7 @@ def test_a_topic_that_is_made_while_the_bridge_runs_is_consumed_within_seconds_a
     assert twice(stack) == {}
 
 
+@pytest.mark.slow
 def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(stack: Stack):
     choose(stack, {"odd": COMPLETION})
     stack.make_topics("odd", "odd.retry.1s")
@@ -101,6 +104,7 @@ def test_what_is_parked_waits_through_a_kill_of_the_bridge_and_for_no_one_twice(
     assert twice(stack) == {}
 
 
+@pytest.mark.slow
 def test_a_parked_delivery_whose_handler_nobody_knows_waits_as_any_and_is_dead_then(stack: Stack):
     choose(stack, {}, kafka_unknown_for=1)
     stack.make_topics("odd", "odd.retry.1s")
@@ -115,6 +119,7 @@ def test_a_parked_delivery_whose_handler_nobody_knows_waits_as_any_and_is_dead_t
     )
 
 
+@pytest.mark.slow
 def test_of_twins_in_two_retry_topics_what_ends_first_ends_both(stack: Stack):
     """One delivery was written twice: the mark after the first was lost with Redis, and nobody looked far enough."""
     choose(stack, {"odd": COMPLETION}, **PARKS)

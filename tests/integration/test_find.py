@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.promises import command, json_of
 
@@ -22,6 +24,7 @@ def of(stack: Stack, coordinates: str) -> dict[str, Any]:
     return {**found["record"], **delivery}
 
 
+@pytest.mark.slow
 def test_a_record_is_found_wherever_it_lies(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()

@@ -35,6 +35,7 @@ def begun(stack: Stack, handler: str) -> Counter[str]:
     return Counter(run.coordinates for run in stack.runs(handler) if run.outcome == "begun")
 
 
+@pytest.mark.slow
 def test_a_worker_that_wakes_runs_no_more_of_what_others_have(innocents: Stack):
     innocents.bridge()
     produced = innocents.produce("orders", *({"seconds": 0.3} for _ in range(8)))
@@ -56,6 +57,7 @@ def test_a_worker_that_wakes_runs_no_more_of_what_others_have(innocents: Stack):
     assert len(innocents.dead_letters("orders")) == 0
 
 
+@pytest.mark.slow
 def test_children_die_with_their_main_process_so_that_nothing_runs_twice_at_once(innocents: Stack):
     innocents.bridge()
     worker = innocents.worker("-c", "1", **SOON)

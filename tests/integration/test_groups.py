@@ -1,9 +1,12 @@
 """A delivery belongs to the group that handed it off, whatever the environment of the worker that runs it says."""
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.promises import choose
 
 
+@pytest.mark.slow
 def test_a_worker_of_another_environment_writes_for_the_group_that_handed_off(stack: Stack):
     group = stack.environ["BRIDGE_GROUP"]
     choose(

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, in_order, twice
 
 
+@pytest.mark.slow
 def test_bridges_that_come_and_go_hand_each_delivery_out_once_and_in_order(stack: Stack):
     choose(stack, {"orders": {"commit": "completion", "order": "key"}})
     stack.environ["TEST_BATCH"] = "10"

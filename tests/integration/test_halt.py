@@ -129,6 +129,7 @@ def test_a_running_bridge_hears_within_a_second_and_a_new_one_at_once(two: Stack
     assert second.metric("bridge_records_consumed_total", topic=two.topic("orders")) == 0
 
 
+@pytest.mark.slow
 def test_a_bridge_of_which_all_topics_are_halted_is_not_ready(stack: Stack):
     stack.make_topics("orders")
     bridge = stack.bridge()
@@ -145,6 +146,7 @@ def begun(stack: Stack, handler: str = "orders") -> list[str]:
     return [run.coordinates for run in stack.runs(handler) if run.outcome == "begun"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "leave"])
 def test_a_handler_halts_its_topic_and_its_message_runs_first_after_hundreds_waited_unspent(
     stack: Stack, how: str, tmp_path: Path
@@ -195,6 +197,7 @@ def gates_shut(stack: Stack) -> dict[str, str]:
         return Gates(client).shut_names()
 
 
+@pytest.mark.slow
 def test_a_halt_that_only_kafka_or_only_redis_has_is_brought_to_the_other_and_to_the_gate(two: Stack):
     """What is left by who died in between, or could not reach one of the two."""
     bridge = two.bridge()
@@ -216,6 +219,7 @@ def test_a_halt_that_only_kafka_or_only_redis_has_is_brought_to_the_other_and_to
     eventually(lambda: bridge.metric("bridge_halted") == 0, 5)
 
 
+@pytest.mark.slow
 def test_a_wiped_redis_loses_neither_the_halt_nor_a_message(two: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     two.bridge()

@@ -14,6 +14,7 @@ def task_ids(coordinates: list[str]) -> set[str]:
     return {f"{place}:tests.handlers.simple.work" for place in coordinates}
 
 
+@pytest.mark.slow
 def test_a_paused_bridge_says_why_and_goes_on_when_the_queue_is_short(stack: Stack):
     stack.make_topics("orders", partitions=4)
     bridge = stack.bridge(CELERY_CONFIG_MODULE="tests.handlers.low_marks")

@@ -7,6 +7,7 @@ from tests.processes import Stack, eventually
 from tests.promises import choose, command, ledger, letters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [{"dead": True}, {"kill": 9}], ids=["in a child", "in the main process"])
 def test_workers_announce_the_version_of_their_handlers_and_dead_letters_say_it(stack: Stack, said: dict[str, object]):
     choose(stack, {"odd": {}})

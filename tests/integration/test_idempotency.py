@@ -81,6 +81,7 @@ def test_what_is_pushed_into_the_queue_twice_runs_once(stack: Stack):
     assert twice(stack) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["expired", "poison", "unknown_task"])
 def test_what_ended_and_could_not_be_marked_is_no_dead_letter_when_its_message_is_given_up(stack: Stack, reason: str):
     choose(stack, {"orders": {"commit": "completion"}})

@@ -147,6 +147,7 @@ def test_what_retention_took_is_counted_and_nothing_that_is_left_is_jumped_over(
     assert worker.exit_code is None
 
 
+@pytest.mark.slow
 def test_no_rebalance_and_no_stop_waits_for_an_answer_that_comes_after_it(stack: Stack):
     stack.make_topics("orders", partitions=4)
     one = stack.bridge()

@@ -60,6 +60,7 @@ def test_what_is_done_is_done_although_the_ledger_is_away_for_longer_than_the_li
     assert worker.exit_code is None
 
 
+@pytest.mark.slow
 def test_what_is_done_while_redis_is_full_is_marked_and_acknowledged(limited: Stack, own_redis: RedisServer):
     limited.environ["CELERY_BROKER_URL"] = limited.broker = own_redis.url
     limited.bridge()

@@ -20,6 +20,7 @@ def over(victim: Served, stack: Stack) -> bool:
     return victim.exit_code is not None or bool(stack.dead_letters("orders"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_what_a_killed_worker_had_only_prefetched_counts_nothing_and_what_it_ran_one_lost_process(
     innocents: Stack, pool: str

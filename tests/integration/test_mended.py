@@ -62,6 +62,7 @@ def test_a_letter_is_edited_and_resolved_and_what_its_handler_does_not_take_is_r
     assert [each["status"] for each in listed(shop)] == ["resolved"]
 
 
+@pytest.mark.slow
 def test_a_letter_that_dies_again_has_the_value_that_was_sent_and_keeps_the_one_before(shop: Stack):
     shop.worker()
     shop.produce("orders", {"amount": "much"})
@@ -79,6 +80,7 @@ def test_a_letter_that_dies_again_has_the_value_that_was_sent_and_keeps_the_one_
     assert '+  "amount": 7' in page
 
 
+@pytest.mark.slow
 def test_a_patch_mends_a_group_and_says_why_some_stay(shop: Stack):
     shop.worker()
     shop.produce("orders", {"amount": "much"}, {"amount": "more"}, {"amount": None, "sure": 1}, b"no json")
@@ -95,6 +97,7 @@ def test_a_patch_mends_a_group_and_says_why_some_stay(shop: Stack):
     assert done(shop) == [3]
 
 
+@pytest.mark.slow
 def test_what_would_be_taken_now_is_told_before_it_is_sent(shop: Stack):
     shop.worker()
     shop.produce("orders", {"amount": "much"}, {"amount": 1, "bad": True})
@@ -117,6 +120,7 @@ def test_a_group_goes_back_by_itself_once_the_version_is_there_that_mends_it(sho
     assert (plan["by"], plan["outcomes"]) == ("fixed in 2", {"done": 4})
 
 
+@pytest.mark.slow
 def test_a_group_that_fails_in_that_version_all_the_same_opens_again_and_the_rest_stays(shop: Stack):
     worker = shop.worker(TEST_BROKEN="1,2")
     shop.produce("orders", *[{"amount": at, "bad": True} for at in range(4)])
@@ -134,6 +138,7 @@ def test_a_group_that_fails_in_that_version_all_the_same_opens_again_and_the_res
     assert len([run for run in shop.runs("charge") if run.outcome == "begun"]) == 5
 
 
+@pytest.mark.slow
 def test_copies_go_to_another_kafka_and_nothing_changes_here(shop: Stack, own_kafka: KafkaServer):
     shop.worker()
     (place,) = shop.produce("orders", {"amount": "much"}, key=b"k", headers=[("trace", b"1")])
@@ -154,6 +159,7 @@ def test_copies_go_to_another_kafka_and_nothing_changes_here(shop: Stack, own_ka
     assert [each["status"] for each in listed(shop)] == ["open"]
 
 
+@pytest.mark.slow
 def test_a_copy_into_a_topic_of_ours_is_refused_unless_forced(shop: Stack):
     shop.worker()
     shop.produce("orders", {"amount": "much"})

@@ -2,10 +2,13 @@
 
 import shutil
 
+import pytest
+
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose
 
 
+@pytest.mark.slow
 def test_a_folder_of_metrics_that_is_gone_costs_the_counts_and_no_delivery(stack: Stack):
     folder = stack.folder / "metrics"
     folder.mkdir()

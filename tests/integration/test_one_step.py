@@ -41,6 +41,7 @@ def test_what_ended_as_its_process_was_killed_runs_once_more_and_its_neighbours_
     assert worker.exit_code is None
 
 
+@pytest.mark.slow
 def test_what_ended_as_its_worker_was_killed_runs_once_more_elsewhere(after: Stack):
     worker = after.worker("-c", "1", **SOON)
     first = after.produce("orders", *range(20))
@@ -54,6 +55,7 @@ def test_what_ended_as_its_worker_was_killed_runs_once_more_elsewhere(after: Sta
     assert set(after.done()) == {*first, killer, *last}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [False, True], ids=["results", "results that a second run looks for"])
 @pytest.mark.parametrize("dies", ["child", "worker"])
 def test_what_stored_its_result_is_done_whatever_is_killed_then(
@@ -73,6 +75,7 @@ def test_what_stored_its_result_is_done_whatever_is_killed_then(
     assert twice(stack) == {}
 
 
+@pytest.mark.slow
 def test_the_ledger_says_done_of_nothing_that_is_queued_or_held_and_handed_of_nothing_that_is_not(after: Stack):
     worker = after.worker()
     after.produce("orders", 0)
@@ -120,6 +123,7 @@ def test_a_child_makes_no_trip_for_what_comes_for_the_first_time(after: Stack):
     assert scripts < 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
 def test_what_lies_twice_in_its_queue_runs_once_in_one_process(after: Stack, pool: str):
     after.worker().terminate()
@@ -165,6 +169,7 @@ def test_what_ends_while_redis_is_away_is_done_once_and_marked(
     assert worker.exit_code is None
 
 
+@pytest.mark.slow
 def test_all_of_it_holds_with_completion_and_an_order(stack: Stack):
     choose(stack, {"orders": {"commit": "completion", "order": "key"}})
     stack.environ["HANDLERS"] = "tests.handlers.after"

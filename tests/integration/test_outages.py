@@ -28,6 +28,7 @@ def task_ids(coordinates: list[str]) -> set[str]:
     return {f"{place}:tests.handlers.simple.work" for place in coordinates}
 
 
+@pytest.mark.slow
 def test_redis_may_be_frozen_and_stopped_and_the_bridge_goes_on_by_itself(outage: Stack, mortal_redis: RedisServer):
     bridge = outage.bridge()
     coordinates = outage.produce("orders", *range(10))
@@ -69,6 +70,7 @@ def test_a_bridge_without_redis_still_ends_within_seconds_of_a_signal(outage: St
     assert time.monotonic() - started < 9
 
 
+@pytest.mark.slow
 def test_while_kafka_is_away_nothing_is_lost_and_no_handler_runs_twice(outage: Stack, mortal_kafka: KafkaServer):
     bridge = outage.bridge()
     worker = outage.worker()

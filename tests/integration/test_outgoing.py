@@ -48,6 +48,7 @@ def test_what_a_handler_sends_is_there_when_it_is_done_and_a_failed_run_sends_no
     assert sorted(found.partition("@")[0] for found in ids(sent)) == sorted(known)
 
 
+@pytest.mark.slow
 def test_work_that_was_committed_sends_though_its_process_was_killed_and_is_not_done_again(sending: Stack):
     sending.bridge()
     sending.worker()
@@ -58,6 +59,7 @@ def test_work_that_was_committed_sends_though_its_process_was_killed_and_is_not_
     assert rows(sending, "bridge_outbox") == 0
 
 
+@pytest.mark.slow
 def test_a_message_that_no_topic_takes_makes_a_dead_letter_that_says_so(sending: Stack):
     sending.bridge()
     sending.worker()
@@ -67,6 +69,7 @@ def test_a_message_that_no_topic_takes_makes_a_dead_letter_that_says_so(sending:
     assert "a message that its handler sends" in letter.ours["error_message"]
 
 
+@pytest.mark.slow
 def test_while_kafka_is_away_the_delivery_waits_with_what_it_sends_and_its_handler_rests(
     mortal_stack: Stack, mortal_kafka: KafkaServer, tmp_path
 ):

@@ -86,6 +86,7 @@ def test_what_is_parked_is_counted_by_tier_and_found_where_it_lies(stack: Stack)
     assert "in no message of" in found["where"]
 
 
+@pytest.mark.slow
 def test_what_is_parked_and_lies_nowhere_is_unaccounted_for(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", TIER)
@@ -108,6 +109,7 @@ def test_what_is_parked_and_lies_nowhere_is_unaccounted_for(stack: Stack):
         assert line["unaccounted"] == 0
 
 
+@pytest.mark.slow
 def test_a_record_of_a_retry_topic_that_is_committed_and_was_never_handed_off_is_unaccounted_for(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", TIER)
@@ -129,6 +131,7 @@ def test_a_record_of_a_retry_topic_that_is_committed_and_was_never_handed_off_is
     assert line["parked_nowhere"] == [1, 2]
 
 
+@pytest.mark.slow
 def test_what_a_worker_parked_is_found_counted_and_shown_until_it_has_run(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}}, kafka_park_after=1, kafka_retry_tiers=(1, 4))
     stack.environ |= {"HANDLERS": "tests.handlers.simple", "TEST_DELAY": "4"}
@@ -192,6 +195,7 @@ def test_a_retry_topic_that_is_deleted_while_no_bridge_runs_is_told_by_status_an
     assert gone(stack) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refresh", [None, 100], ids=["the bridge sees it", "Kafka's client sees it first"])
 def test_a_retry_topic_that_is_deleted_with_what_waits_in_it_is_told_until_somebody_has_looked(
     stack: Stack, refresh: int | None

@@ -91,6 +91,7 @@ def test_a_long_wait_goes_to_a_retry_topic_that_is_made_for_it(stack: Stack):
     assert bridge.exit_code is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["acknowledged", "marked"])
 def test_killed_after_kafka_has_it_and_before_the_next_step_it_is_there_once_and_settled_once(stack: Stack, after: str):
     parking(stack)
@@ -109,6 +110,7 @@ def test_killed_after_kafka_has_it_and_before_the_next_step_it_is_there_once_and
     assert audit(stack)["parked"] == 1
 
 
+@pytest.mark.slow
 def test_a_retry_topic_that_would_lose_what_waits_is_not_parked_into(stack: Stack):
     parking(stack, kafka_retry_tiers=[300, 3600])
     stack.make_topics("orders")
@@ -121,6 +123,7 @@ def test_a_retry_topic_that_would_lose_what_waits_is_not_parked_into(stack: Stac
     assert stack.records("orders.retry.5m") == []
 
 
+@pytest.mark.slow
 def test_while_kafka_takes_nothing_it_waits_in_celery_and_is_parked_when_it_does(stack: Stack):
     """Here: the topic is there and takes no record of this size."""
     parking(stack)
@@ -135,6 +138,7 @@ def test_while_kafka_takes_nothing_it_waits_in_celery_and_is_parked_when_it_does
     assert fate_of(stack) == Fate.HANDED
 
 
+@pytest.mark.slow
 def test_what_kafka_has_taken_and_nobody_has_heard_of_is_written_once(stack: Stack):
     parking(stack)
     stack.make_topics("orders")
@@ -190,6 +194,7 @@ def test_what_was_parked_runs_when_it_is_due_with_its_attempts_counted_and_ends_
     assert worker.exit_code is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", ["0", "10"], ids=["one by one", "in a batch"])
 def test_nothing_of_a_key_overtakes_what_is_parked_of_it(stack: Stack, batch: str):
     circle(stack, order="key")
@@ -210,6 +215,7 @@ def test_nothing_of_a_key_overtakes_what_is_parked_of_it(stack: Stack, batch: st
     assert [where for where, _ in groupby(begun)] == list(dict.fromkeys(begun))
 
 
+@pytest.mark.slow
 def test_killed_between_the_steps_of_parking_it_is_done_all_the_same(stack: Stack):
     circle(stack)
     stack.make_topics("orders")
@@ -262,6 +268,7 @@ def test_killed_after_kafka_has_the_dead_letter_and_before_the_mark_it_runs_once
     assert said.startswith("1 delivery of ")
 
 
+@pytest.mark.slow
 def test_what_was_parked_is_found_and_whether_it_has_gone_out_since(stack: Stack):
     """Where Redis was wiped, nobody else knows that it went out."""
     stack.make_topics("orders", "orders.retry.1m")
@@ -277,6 +284,7 @@ def test_what_was_parked_is_found_and_whether_it_has_gone_out_since(stack: Stack
     assert Publisher(chosen).parked_in([delivery], [60], group) == [[Lying(tier, 0, 0, passed=True)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fate", "written"),
     [(Fate.DONE, 1), (Fate.HANDED, 0), (Fate.OPEN, 0)],

@@ -84,6 +84,7 @@ def test_a_delivery_that_waits_is_judged_by_the_policy_that_is_in_force_when_it_
     assert len(shop.runs(coordinates=endless)) < 50
 
 
+@pytest.mark.slow
 def test_an_error_that_is_named_is_buried_at_once(shop: Stack):
     shop.bridge()
     shop.worker()
@@ -93,6 +94,7 @@ def test_an_error_that_is_named_is_buried_at_once(shop: Stack):
     assert len(shop.runs(coordinates=declined)) == 1
 
 
+@pytest.mark.slow
 def test_what_was_changed_outlives_a_restart_of_everything_and_a_wiped_redis(shop: Stack, here: Any):
     bridge, worker = shop.bridge(), shop.worker()
     put(here, CHARGE, "max_retries=4")
@@ -106,6 +108,7 @@ def test_what_was_changed_outlives_a_restart_of_everything_and_a_wiped_redis(sho
     eventually(lambda: patient in shop.done("charge"), 20)
 
 
+@pytest.mark.slow
 def test_who_looks_is_told_that_a_policy_is_not_the_codes(shop: Stack, here: Here):
     bridge = shop.bridge()
     assert bridge.metric("bridge_policy_changed", handler=CHARGE) == 0
@@ -152,6 +155,7 @@ def test_the_commands_show_change_and_tell_of_policies(shop: Stack):
     assert second == f"{retries['at']}  max_retries=20 give_up_after=60  by ann@desk: {WHY}"
 
 
+@pytest.mark.slow
 def test_a_policy_that_waits_longer_finds_its_retry_topics_made(shop: Stack, here: Any):
     found = put(here, CHARGE, "retry_backoff=true", "retry_backoff_max=600", "max_retries=20")
     assert found["tiers"] == {}
@@ -162,6 +166,7 @@ def test_a_policy_that_waits_longer_finds_its_retry_topics_made(shop: Stack, her
     assert shop.has_topic("mails.retry.4000s")
 
 
+@pytest.mark.slow
 def test_a_running_bridge_makes_what_a_changed_policy_needs_and_who_changed_it_could_not_make(
     shop: Stack, here: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -174,6 +179,7 @@ def test_a_running_bridge_makes_what_a_changed_policy_needs_and_who_changed_it_c
     bridge.says(shop.topic("mails.retry.4000s"), 20)
 
 
+@pytest.mark.slow
 def test_check_lists_a_retry_topic_that_a_changed_policy_needs_and_that_nobody_may_make(
     shop: Stack, here: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -220,6 +226,7 @@ def test_without_a_redis_no_worker_would_hear_of_a_change(here):
         put((app, nowhere, routes), CHARGE, "max_retries=1")
 
 
+@pytest.mark.slow
 def test_what_a_new_version_cannot_take_is_told_everywhere_and_its_codes_policy_is_in_force(shop: Stack, here: Any):
     put(here, CHARGE, "max_retries=20")
     put(here, MAIL, "max_retries=2")

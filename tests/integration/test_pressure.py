@@ -44,6 +44,7 @@ def test_a_queue_that_is_large_pauses_its_topics_on_a_bridge_that_takes_them_ove
     assert (first.count("paused: queue"), first.count("resumed: queue")) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_queue_of_slow_work_pauses_its_topics_until_half_of_it_is_done(stack: Stack):
     pressed(stack, kafka_pause_above_seconds=1)
     stack.make_topics("orders")

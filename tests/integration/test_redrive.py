@@ -64,6 +64,7 @@ def test_what_is_dead_is_sent_and_what_is_done_is_left_alone(shop: Stack):
     assert sent == {None: 1, b"1": 1}
 
 
+@pytest.mark.slow
 def test_with_again_what_is_done_runs_once_more_and_no_more(shop: Stack):
     shop.worker()
     found = redrive(shop, "--from", "earliest", "--handler", CHARGE, "--again", "--yes", "--wait")
@@ -76,6 +77,7 @@ def test_with_again_what_is_done_runs_once_more_and_no_more(shop: Stack):
     assert audit(shop)["unaccounted"] == 0
 
 
+@pytest.mark.slow
 def test_a_range_is_of_partitions_offsets_and_keys(shop: Stack):
     (place,) = shop.produce("orders", {"amount": 99}, key=b"k")
     shop.worker()
@@ -89,6 +91,7 @@ def test_a_range_is_of_partitions_offsets_and_keys(shop: Stack):
     assert redrive(shop, "--from", "2h", "--to", "1h", "--plan")["counts"]["stands"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -103,6 +106,7 @@ def test_what_is_no_range_is_refused_with_why(shop: Stack, words: tuple[str, ...
     assert re.search(why, " ".join(printed.split()))
 
 
+@pytest.mark.slow
 def test_what_is_on_its_way_is_left_alone(shop: Stack):
     # No worker runs: what comes now stays in the queue.
     shop.produce("orders", *[{"amount": 50 + at} for at in range(5)])

@@ -75,6 +75,7 @@ def test_one_that_dies_again_is_open_again_with_both_failures_and_the_next_plan_
         assert any("died again after a replay" in warning for warning in again.counts.warnings)
 
 
+@pytest.mark.slow
 def test_of_two_operators_who_replay_the_same_letters_at_once_each_letter_is_sent_by_one(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "many")
@@ -97,6 +98,7 @@ def test_of_two_operators_who_replay_the_same_letters_at_once_each_letter_is_sen
     assert twice(stack, "many") == {}
 
 
+@pytest.mark.slow
 def test_one_that_is_stopped_leaves_the_rest_as_it_is_and_goes_on_where_it_was(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "many")
@@ -126,6 +128,7 @@ def test_one_that_is_stopped_leaves_the_rest_as_it_is_and_goes_on_where_it_was(s
     assert len(stack.records("many.replay")) == 60
 
 
+@pytest.mark.slow
 def test_a_canary_whose_first_waves_end_badly_leaves_the_others_untouched(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "many")
@@ -145,6 +148,7 @@ def test_a_canary_whose_first_waves_end_badly_leaves_the_others_untouched(stack:
     assert len(stack.records("many.replay")) == 6
 
 
+@pytest.mark.slow
 def test_a_canary_whose_waves_end_well_sends_all(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "many")
@@ -156,6 +160,7 @@ def test_a_canary_whose_waves_end_well_sends_all(stack: Stack, tmp_path: Path):
         assert (plan.state, plan.wave, plan.outcomes) == (State.DONE, 3, {"done": 40})
 
 
+@pytest.mark.slow
 def test_what_was_approved_is_done_in_the_background_by_the_recorder(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "many")
@@ -170,6 +175,7 @@ def test_what_was_approved_is_done_in_the_background_by_the_recorder(stack: Stac
         assert here.plans.one(plan.id).state is State.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commit", ["completion", "handoff"])
 def test_while_redis_is_wiped_nothing_is_lost_and_the_outcomes_are_known_or_said_unknown(
     stack: Stack, tmp_path: Path, commit: str

@@ -27,6 +27,7 @@ def apply_killed(stack: Stack, plan_id: int, step: str) -> None:
     assert f"kills itself: {step}" in killed.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_another_process_goes_on_and_each_letter_is_sent_once(stack: Stack, tmp_path: Path, step: str):
     mended = tmp_path / "mended"
@@ -50,6 +51,7 @@ def test_another_process_goes_on_and_each_letter_is_sent_once(stack: Stack, tmp_
     assert twice(stack, "many") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["claimed", "told", "settling", "noted"])
 def test_what_is_discarded_is_so_in_the_database_and_the_ledger(stack: Stack, step: str):
     start(stack, "many")

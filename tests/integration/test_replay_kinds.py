@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from bridge.deadletters.letters.filters import Filter
@@ -30,6 +31,7 @@ def test_letters_of_a_key_are_sent_in_the_order_in_which_they_were_produced(stac
     assert sent == list(range(10))
 
 
+@pytest.mark.slow
 def test_what_is_discarded_lets_its_key_go_on_and_is_not_run_when_it_is_sent_back_all_the_same(stack: Stack):
     start(stack, "keyed", keyed=KEYED)
     (dead, *others) = stack.produce("keyed", {"dead": True}, 1, 2, key=b"k")
@@ -45,6 +47,7 @@ def test_what_is_discarded_lets_its_key_go_on_and_is_not_run_when_it_is_sent_bac
     assert dead not in stack.done("keyed")
 
 
+@pytest.mark.slow
 def test_in_a_sequence_it_goes_on_from_there(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     chosen = {"commit": "completion", "order": "key", "sequence": STEPS}
@@ -73,6 +76,7 @@ def test_for_all_handlers_what_is_done_is_not_run_again(stack: Stack, tmp_path: 
     assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
 
 
+@pytest.mark.slow
 def test_for_all_handlers_one_that_has_a_letter_too_is_sent_once(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "odd")
@@ -88,6 +92,7 @@ def test_for_all_handlers_one_that_has_a_letter_too_is_sent_once(stack: Stack, t
     all_settled(stack, "odd", done=2, letters=2)
 
 
+@pytest.mark.slow
 def test_a_letter_of_a_handler_that_nobody_knows_is_skipped(stack: Stack):
     start(stack, "odd")
     stack.produce("odd", {"odd": {"dead": True}}, key=b"k")
@@ -104,6 +109,7 @@ def test_a_letter_of_a_handler_that_nobody_knows_is_skipped(stack: Stack):
         assert statuses(here) == {"open": 1}
 
 
+@pytest.mark.slow
 def test_letters_of_other_programs_go_to_their_topic_with_a_warning_of_who_reads_it(stack: Stack):
     start(stack, "many")
     stack.make_topics("theirs", "theirs-dlt")

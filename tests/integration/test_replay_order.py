@@ -4,6 +4,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bridge.deadletters.plan.plan import State
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, recorder, replay
@@ -58,6 +60,7 @@ def test_letters_of_a_key_run_one_after_another_also_when_one_dies_again_and_key
     one_after_another(again(stack, "keyed", b), b)
 
 
+@pytest.mark.slow
 def test_letters_of_a_partition_run_one_after_another(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "line", line=LINE)
@@ -73,6 +76,7 @@ def test_letters_of_a_partition_run_one_after_another(stack: Stack, tmp_path: Pa
     assert all(other.time - one.time < 3 for one, other in pairwise(runs)), "the next follows soon"
 
 
+@pytest.mark.slow
 def test_in_a_sequence_the_next_begins_once_the_whole_sequence_has_ended_for_the_one_before(
     stack: Stack, tmp_path: Path
 ):

@@ -44,7 +44,9 @@ def start(stack: Stack, *topics: str, **settings: Any) -> None:
     stack.bridge()
 
 
-@pytest.mark.parametrize("topic", ["odd", "keyed", "line"])
+@pytest.mark.parametrize(
+    "topic", ["odd", pytest.param("keyed", marks=pytest.mark.slow), pytest.param("line", marks=pytest.mark.slow)]
+)
 def test_it_runs_at_the_handler_that_failed_alone_and_is_done_at_both_fates(stack: Stack, tmp_path: Path, topic: str):
     mended = tmp_path / "mended"
     start(stack, topic)
@@ -65,6 +67,7 @@ def test_it_runs_at_the_handler_that_failed_alone_and_is_done_at_both_fates(stac
     assert (done.key, done.headers, done.attempts) == (b"k", (("trace", b"1"),), Attempts(replayed=1)._asdict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parks", [False, True], ids=["retried by Celery", "parked meanwhile"])
 @pytest.mark.parametrize(
     ("said", "reason", "failed", "lost"),
@@ -91,6 +94,7 @@ def test_what_dies_again_has_had_all_its_retries_and_a_letter_of_its_own(
     eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "reason", "attempts"),
     [
@@ -115,6 +119,7 @@ def test_what_is_sent_back_for_one_attempt_dies_of_its_first_failure_and_is_sent
     eventually(lambda: dead in stack.done("odd"), 30)
 
 
+@pytest.mark.slow
 def test_what_is_sent_back_for_one_attempt_runs_once_more_where_its_process_was_lost(stack: Stack, tmp_path: Path):
     start(stack, "odd")
     mended = tmp_path / "mended"
@@ -167,6 +172,7 @@ def test_in_a_sequence_it_goes_on_also_where_the_worker_is_killed_between_two_st
     assert counted == {"first": 1, "second": 2, "third": 1}
 
 
+@pytest.mark.slow
 def test_a_letter_of_an_older_model_is_taken_once_its_handler_upgrades_it(stack: Stack):
     choose(stack, {"modelled": COMPLETION})
     stack.make_topics("modelled")
@@ -186,6 +192,7 @@ def test_a_letter_of_an_older_model_is_taken_once_its_handler_upgrades_it(stack:
     assert last.error_message == "1 fault(s) in the value: id: Field required; its upgrade raised KeyError: 'number'"
 
 
+@pytest.mark.slow
 def test_in_a_sequence_what_dies_further_on_has_a_letter_of_its_own_from_which_it_goes_on(stack: Stack):
     start(stack, "steps", **PARKS)
     (dead,) = stack.produce("steps", {"first": {"dead": True}}, key=b"k")
@@ -216,6 +223,7 @@ def test_what_is_asked_to_run_again_runs_though_it_is_done_and_once_for_each_tim
     assert stack.dead_letters("keyed") == []
 
 
+@pytest.mark.slow
 def test_what_is_asked_to_run_again_and_fails_is_a_dead_letter_of_what_is_done_still(stack: Stack):
     start(stack, "keyed")
     (done,) = stack.produce("keyed", {"n": 1}, key=b"k")

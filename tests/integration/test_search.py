@@ -73,6 +73,7 @@ def test_a_foreign_message_stops_no_search_and_what_is_nowhere_is_handed_off_aga
     assert bridge.count("Traceback") == 0
 
 
+@pytest.mark.slow
 def test_what_waits_for_its_retry_holds_back_the_intake(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}}, kafka_pause_above=10, kafka_resume_below=5)
     stack.environ["HANDLERS"] = "tests.handlers.simple"

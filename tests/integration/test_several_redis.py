@@ -78,6 +78,7 @@ def test_two_groups_of_one_topic_have_a_redis_each_and_each_handles_every_record
             assert strangers(here, there) == []
 
 
+@pytest.mark.slow
 def test_topics_of_one_application_are_split_over_two_redis_by_group_and_handlers(
     stack: Stack, other_redis: RedisServer, tmp_path: Path
 ):
@@ -92,6 +93,7 @@ def test_topics_of_one_application_are_split_over_two_redis_by_group_and_handler
         eventually(lambda: orders.waiting() == payments.waiting() == 0, 10)
 
 
+@pytest.mark.slow
 def test_a_redis_that_is_away_holds_up_its_own_group_alone(stack: Stack, own_redis: RedisServer, tmp_path: Path):
     stack.make_topics("orders", partitions=2)
     one = deployment(stack, "one", stack.broker, tmp_path, "orders")

@@ -45,6 +45,7 @@ def test_a_backlog_of_a_fast_handler_goes_in_batches_soon_and_each_record_is_don
     assert re.fullmatch(r"\d+: .+", str(in_use(auto)["size"]) + ": " + in_use(auto)["why"])
 
 
+@pytest.mark.slow
 def test_a_record_on_a_quiet_topic_goes_alone_under_its_own_name(auto: Stack):
     worker = auto.worker()
     auto.bridge()
@@ -55,6 +56,7 @@ def test_a_record_on_a_quiet_topic_goes_alone_under_its_own_name(auto: Stack):
     assert worker.count(f"{auto.topic('found')}-0-4:found] received") == 1
 
 
+@pytest.mark.slow
 def test_four_idle_processes_share_a_burst(auto: Stack):
     worker = auto.worker("-c", "4")
     auto.bridge()
@@ -69,6 +71,7 @@ def test_four_idle_processes_share_a_burst(auto: Stack):
     assert 1 < max(sizes(worker)) <= 12
 
 
+@pytest.mark.slow
 def test_slow_and_limited_handlers_go_one_by_one(auto: Stack):
     worker = auto.worker()
     auto.bridge()
@@ -80,6 +83,7 @@ def test_slow_and_limited_handlers_go_one_by_one(auto: Stack):
     assert in_use(auto, "limited") == {"size": 1, "why": "its rate_limit is 1000/s"}
 
 
+@pytest.mark.slow
 def test_after_a_lost_process_deliveries_go_one_by_one(auto: Stack):
     worker = auto.worker()
     auto.bridge()

@@ -57,6 +57,7 @@ def test_nothing_needs_a_person_and_then_all_workers_are_down(stack: Stack):
     assert re.search(rf"No bridge of group '{stack.prefix}.group' runs, {SINCE}", problems[0])
 
 
+@pytest.mark.slow
 def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(stack: Stack):
     stack.make_topics("orders")
     stack.worker(HANDLERS="tests.handlers.plain")
@@ -83,6 +84,7 @@ def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(sta
     stack.bridge(wait=False).says("its own BRIDGE_GROUP")
 
 
+@pytest.mark.slow
 def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):
     stack.make_topics("orders")
     stack.worker(TEST_DELAY="50")
@@ -122,6 +124,7 @@ def test_with_redis_away_status_tells_what_kafka_knows(stack: Stack):
     assert any("CELERY_BROKER_URL" in problem for problem in found["problems"])
 
 
+@pytest.mark.slow
 def test_with_redis_full_status_still_knows_that_a_bridge_runs_and_says_what_is_wrong(
     stack: Stack, own_redis: RedisServer
 ):

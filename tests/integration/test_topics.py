@@ -128,6 +128,7 @@ def test_topics_lists_what_the_handlers_need_and_makes_what_is_missing(stack: St
     assert "300 s" in command(stack, "topics")
 
 
+@pytest.mark.slow
 def test_a_tier_that_nobody_needs_any_more_is_listed_with_what_it_holds_until_it_is_drained(stack: Stack):
     stack.make_topics("orders", "orders.retry.7m", "orders.retry.10m", "gone.retry.5m", "gone")
     listed(stack, "--create", code=0)
@@ -142,6 +143,7 @@ def test_a_tier_that_nobody_needs_any_more_is_listed_with_what_it_holds_until_it
     assert "keeps records" not in (ten["problem"] or "")
 
 
+@pytest.mark.slow
 def test_a_source_that_got_more_partitions_has_as_many_beside_it_after_the_next_start(stack: Stack):
     stack.make_topics("orders", "orders.replay")
     admin = AdminClient({"bootstrap.servers": stack.kafka})

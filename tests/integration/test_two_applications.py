@@ -4,6 +4,8 @@ import json
 import sys
 from typing import Any
 
+import pytest
+
 from tests.places import everywhere
 from tests.processes import Stack, eventually
 
@@ -50,6 +52,7 @@ def test_beside_a_plain_celery_application_each_runs_its_own_and_all_of_it(stack
     assert stack.dead_letters("orders") == []
 
 
+@pytest.mark.slow
 def test_what_carries_no_record_stays_in_its_queue_byte_for_byte_also_where_the_queue_is_shared(stack: Stack):
     stack.make_topics("orders")
     worker = stack.worker()

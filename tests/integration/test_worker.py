@@ -77,6 +77,7 @@ def test_a_plain_call_of_a_handler_through_celery_runs_its_function(stack: Stack
     eventually(lambda: "Hello Ada" in stack.runs_file.read_text(), 20)
 
 
+@pytest.mark.slow
 def test_flower_shows_the_deliveries_and_finds_them_by_their_coordinates(stack: Stack):
     stack.make_topics("orders")
     port = free_port()
@@ -105,6 +106,7 @@ def test_flower_shows_the_deliveries_and_finds_them_by_their_coordinates(stack: 
     worker.terminate(20)
 
 
+@pytest.mark.slow
 def test_flower_opened_later_shows_what_is_under_way_and_what_comes(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()
@@ -129,6 +131,7 @@ def test_flower_opened_later_shows_what_is_under_way_and_what_comes(stack: Stack
     assert shown(before[0]) == ("", "")
 
 
+@pytest.mark.slow
 def test_an_idle_worker_and_an_idle_bridge_cost_next_to_nothing(stack: Stack):
     stack.make_topics("orders")
     bridge = stack.bridge()
@@ -143,6 +146,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 def test_a_child_that_is_killed_while_others_work_costs_no_other_delivery(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()
@@ -153,6 +157,7 @@ def test_a_child_that_is_killed_while_others_work_costs_no_other_delivery(stack:
     eventually(lambda: sorted(stack.done()) == sorted(coordinates), 30)
 
 
+@pytest.mark.slow
 def test_a_handler_that_no_worker_knows_for_long_enough_becomes_a_dead_letter(stack: Stack):
     choose(stack, {}, kafka_unknown_for=1)
     stack.environ["HANDLERS"] = "tests.handlers.simple"
