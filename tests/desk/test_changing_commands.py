@@ -1,9 +1,12 @@
 """Commands that change many letters: asked for first, refused where nobody can be asked, with codes for scripts."""
 
 import pytest
+from celery import Celery
 
 from bridge.cli.answers import FAULTS, NOT_FOUND
 from bridge.cli.deadletters import confirming
+from tasks.declaring import declare
+from tasks.defaults import DEFAULTS
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
 from tests.desk.test_recording import record
@@ -19,6 +22,20 @@ def desk(database, database_url, monkeypatch):
 @pytest.fixture
 def on_a_terminal(monkeypatch):
     monkeypatch.setattr(confirming, "can_be_asked", lambda: True)
+
+
+@pytest.fixture
+def desk_of_charge(database, database_url, monkeypatch):
+    """One letter, of a handler that the app has."""
+    record(database, letter(1, value=b'{"amount": 1}'))
+
+    def charge(order: object) -> None:
+        raise AssertionError("it runs")
+
+    with Celery("shop", set_as_current=False) as app:
+        app.conf.update(DEFAULTS)
+        declare(app, ("orders",), {"name": "orders.handlers.charge"})(charge)
+        yield Commands(monkeypatch, database_url, app)
 
 
 def statuses(desk):
@@ -78,3 +95,16 @@ def test_a_group_is_marked_as_fixed_and_not(desk):
     assert "fixed in 1.4.2, says ann" in desk.run("groups").output
     assert desk.given("fixed", group, "--undo")["fixed_in"] is None
     assert desk.run("fixed", group).exit_code == FAULTS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("edit", 1, "--value", '{"amount": 2}'),
+        ("replay", 1, "--patch", '[{"op": "replace", "path": "/amount", "value": 2}]'),
+    ],
+)
+def test_how_a_value_changes_is_shown_a_member_a_line(desk_of_charge, words):
+    ended = desk_of_charge.run(*words, "--plan")
+    assert ended.exit_code == 0, ended.output
+    assert '  -  "amount": 1\n  +  "amount": 2\n' in ended.output

@@ -95,7 +95,8 @@ def print_differences(desk: "Desk", plan: Plan) -> None:
     """How the first of a plan's letters change."""
     for each in desk.mending.differences(plan.id, SHOWN):
         say(errors, f"letter {each.letter_id}:")
-        say(errors, each.text)
+        for line in each.text.splitlines():
+            say(errors, f"  {line}")
 
 
 def _patched(desk: "Desk", chosen: Filter, patch: str, options: Options, by: str, why: str, force: bool) -> Plan:
