@@ -71,6 +71,12 @@ class Control:
         found = self._of(policy_key(handler))
         return None if found is None else found.data
 
+    def learn(self, decision: Decision) -> None:
+        """Know what stands, which this process has decided or found itself: Redis may be wiped before it is asked."""
+        # Without Redis nobody would ever say that it is taken back.
+        if self._mirror is not None:
+            self._known = {**self._known, decision.key: decision}
+
     def forget(self) -> None:
         """Ask anew the next time."""
         self._ask_at = float("-inf")

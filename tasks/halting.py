@@ -74,11 +74,14 @@ class Halting:
         key, by = halt_key(self._topic), f"{delivery.handler} on {socket.gethostname()}"
         before = standing(chosen, self._control.mirror).get(key)
         why = _why(failure, error)
-        if before is None or before.data is None:
+        stands = before
+        if stands is None or stands.data is None:
             cause = {"handler": delivery.handler, "record": delivery.message.coordinates, "error": str(failure)}
             data = halt(before, time.time(), **cause)
             outcome = decide(chosen, self._control.mirror, key, data, by, why, before)
             telling.halted(delivery, why, outcome.unpublished)
+            stands = outcome.decision
+        self._control.learn(stands)
         self._control.forget()
         with_gates(self._app, lambda gates: gates.shut(self.gate, why))
 

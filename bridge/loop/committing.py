@@ -29,6 +29,8 @@ class Committing:
         if doubt is None:
             return
         logger.warning("%s.", doubt)
+        # A halt that only Kafka has by now must be known before anything is handed off again.
+        parts.timetable.soon("decided")
         # Those that have not begun too: half of what is known of them may be of before.
         begin_anew(parts, self._consumer, list(parts.assignment))
 

@@ -104,6 +104,8 @@ class Looks:
             logger.warning("%d deliveries were done, and the ledger has lost it: they are handed out again.", count)
             self._parts.before.metrics.undone.inc(count)
         self._parts.rereads.ask(partition, offset)
+        # A halt that only Kafka has by now must be known before anything is handed off again.
+        self._parts.timetable.soon("decided")
 
     def _queues(self) -> None:
         self._since_queues = 0

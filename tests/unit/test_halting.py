@@ -225,6 +225,21 @@ def test_who_asks_to_stop_decides_first_and_shuts_the_gate_then(
     assert len(decisions) == 1, "a topic that is halted is not halted once more"
 
 
+@pytest.mark.parametrize("found", [None, HALT], ids=["it has decided it", "it has found it halted"])
+def test_who_asked_to_stop_lets_nothing_run_though_redis_is_wiped_before_it_is_asked(
+    mirror: Mirror, halting_of: Halting, decisions: list[Any], monkeypatch: pytest.MonkeyPatch, found: Decision | None
+):
+    monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
+    halting_of.check()
+    mirror.stands, error = found, StopConsuming("no keys")
+    halting_of.stop(Delivery(Message("orders", 3, 7), "charge"), Failure.of(error), error)
+    mirror.stands = None
+    with pytest.raises(TopicHalted):
+        halting_of.check()
+    mirror.told, mirror.whole, mirror.now = "a bridge has looked, and it was resumed", True, HOLDS
+    halting_of.check()
+
+
 def test_what_nobody_could_note_halts_nothing(
     halting_of: Halting, gates: Gates, decisions: list[Any], monkeypatch: pytest.MonkeyPatch
 ):
