@@ -262,8 +262,9 @@ def test_who_has_a_plan_that_was_stopped_notes_what_is_under_way_and_then_lets_i
         assert plans.hold(connection, id_, "two") is State.STOPPED
 
 
-def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_was_stopped_since_and_nothing_more_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("over", [State.STOPPED, State.FAILED])
+def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_ended_since_and_nothing_more_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: State
 ):
     mortal = {"publish": "crash"}
     made = world(tmp_path, monkeypatch, lambda point: mortal.get(point, ""))
@@ -272,7 +273,7 @@ def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_was_stoppe
     mortal.clear()
     with made.database.writing() as connection:
         connection.execute(schema.plans.update().values(leased_until=0))
-        assert plans.move(connection, made.plan, [State.APPLYING], State.STOPPED, "enough")
+        assert plans.move(connection, made.plan, [State.APPLYING], over, "enough")
     assert made.outcomes() == {"claimed": 3, "waiting": LETTERS - 3}
     with made.database.reading() as connection:
         assert plans.abandoned(connection) == [made.plan]
@@ -283,4 +284,4 @@ def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_was_stoppe
         assert plans.abandoned(connection) == []
         stopped = plans.one(connection, made.plan)
     assert stopped is not None
-    assert (stopped.state, stopped.stopped) == (State.STOPPED, "enough")
+    assert (stopped.state, stopped.stopped) == (over, "enough")

@@ -15,6 +15,8 @@ from bridge.deadletters.store.schema import plans
 LEASE: Final = 30_000
 #: The states of a plan that can be done, or gone on with.
 TO_DO: Final = (State.PLANNED, State.APPLYING, State.STOPPED, State.FAILED)
+#: Those of a plan of which nothing more is begun, until somebody goes on with it.
+ENDED_EARLY: Final = (State.STOPPED, State.FAILED)
 
 
 def add(
@@ -48,13 +50,14 @@ def latest(connection: Connection, count: int) -> list[Plan]:
 def lease(connection: Connection, id_: int, who: str) -> bool:
     """Take a plan for oneself, to do it or to go on with it; not where it is over, or another has it.
 
-    One that was stopped stays so: what its process had claimed, and left, is brought to its end, and nothing more.
+    One that was stopped, or failed, stays so: what its process had claimed, and left, is brought to its end, and
+    nothing more.
     """
     row, at = _locked(connection, id_)
     if row.state not in TO_DO or (row.leased_by is not None and row.leased_until > at):
         return False
     began = {} if row.began_at is not None else {"began_at": at}
-    goes_on = {} if row.state == State.STOPPED else {"state": State.APPLYING, "stopped": "", "ended_at": None}
+    goes_on = {} if row.state in ENDED_EARLY else {"state": State.APPLYING, "stopped": "", "ended_at": None}
     _update(connection, id_, leased_by=who, leased_until=at + LEASE, **goes_on, **began)
     return True
 
@@ -95,10 +98,10 @@ def at_wave(connection: Connection, id_: int, wave: int) -> None:
 
 
 def abandoned(connection: Connection) -> list[int]:
-    """Those that nobody applies, oldest first: that are to be, or were stopped with something claimed."""
+    """Those that nobody applies, oldest first: that are to be, or were stopped, or failed, with something claimed."""
     each = schema.items.c
     claimed = select(each.plan_id).where(each.plan_id == plans.c.id, each.state == ItemState.CLAIMED)
-    left = and_(plans.c.state == State.STOPPED, claimed.exists())
+    left = and_(plans.c.state.in_(ENDED_EARLY), claimed.exists())
     asked = select(plans.c.id, plans.c.leased_until).where(or_(plans.c.state == State.APPLYING, left))
     at = clock.now(connection)
     return [row.id for row in connection.execute(asked.order_by(plans.c.id)) if (row.leased_until or 0) <= at]
