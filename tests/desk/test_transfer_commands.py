@@ -65,6 +65,16 @@ def everything(url: str) -> list[dict[str, Any]]:
         database.close()
 
 
+def reached(url: str) -> list[int]:
+    """How far topics are recorded."""
+    database = Database(url)
+    try:
+        with database.reading() as connection:
+            return list(connection.execute(select(positions.c.next)).scalars())
+    finally:
+        database.close()
+
+
 @pytest.mark.parametrize("name", ["letters.jsonl", "letters.jsonl.gz"])
 def test_an_export_is_imported_byte_for_byte(filled, database_url, other, monkeypatch, tmp_path, name):
     file = str(tmp_path / name)
@@ -96,7 +106,7 @@ def test_what_is_counted_found_and_listed_is_the_same_after_an_import(
     database = Database(other)
     with database.reading() as connection:
         assert dict(connection.execute(select(facts.c.name, facts.c.value)).all()) == {"cluster": "one"}
-        assert connection.execute(select(positions.c.next)).scalars().all() == [3]
+        assert reached(other) == [3]
         assert [(each.what, each.said) for each in trail.of(connection)][-1] == ("import", f"4 letters from {file}")
     database.close()
 
@@ -107,6 +117,19 @@ def test_importing_again_changes_nothing(filled, database_url, monkeypatch, tmp_
     before = everything(database_url)
     assert desk.given("import", file) == {"added": 0, "known": 4, "refused": 0, "why": [], "torn": []}
     assert everything(database_url) == before
+
+
+def test_an_import_that_is_broken_off_leaves_what_it_did_not_take_to_the_recorder(
+    filled, database_url, other, monkeypatch, tmp_path
+):
+    file, part = tmp_path / "all.jsonl", tmp_path / "part.jsonl"
+    Commands(monkeypatch, database_url).run("export", "--to", str(file))
+    part.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+    desk = Commands(monkeypatch, other)
+    assert desk.given("import", str(part))["added"] == 2
+    assert reached(other) == []
+    assert desk.given("import", str(file))["added"] == 2
+    assert reached(other) == [3]
 
 
 def test_a_filter_says_what_is_exported_to_the_output(filled, database_url, monkeypatch):
@@ -131,6 +154,8 @@ def test_a_line_that_cannot_be_taken_is_told_and_the_others_are_taken(
         "  line 3: it cannot be read (JSONDecodeError).",
         "  line 4: its partition is none.",
     ]
+    # What it lacks now is recorded, where Kafka has it still.
+    assert reached(other) == []
 
 
 def test_letters_of_another_kafka_are_refused_as_a_whole(filled, database_url, other, monkeypatch, tmp_path):
@@ -156,6 +181,7 @@ def test_a_file_that_a_crash_has_torn_is_read_as_far_as_it_goes(filled, database
     assert ended.exit_code == FAULTS
     assert "ends in the middle" in ended.output
     assert len(everything(other)) >= 2
+    assert reached(other) == []
 
 
 def test_a_file_that_cannot_be_written_or_read_is_said_and_leaves_none(filled, database_url, monkeypatch, tmp_path):

@@ -41,11 +41,16 @@ def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD) -> N
 
     Example: bridge deadletters export --to letters.jsonl.gz
     """
+    count = 0
     with opened(context) as desk, progress("exported") as heard, _written(to) as write:
-        count = -1
-        for line in desk.transfers.lines(chosen, lambda done, found: heard(f"{done:,} of {letters(found)}")):
+
+        def told(done: int, of: int) -> None:
+            nonlocal count
+            count = done
+            heard(f"{done:,} of {letters(of)}")
+
+        for line in desk.transfers.lines(chosen, told):
             write(f"{line}\n".encode())
-            count += 1
     if to != STANDARD:
         say(console, f"{letters(count)} in {to}")
 

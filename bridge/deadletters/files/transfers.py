@@ -66,21 +66,24 @@ class Transfers:
     ) -> Iterator[str]:
         """The letters of a filter as lines of JSON, oldest first, as `take` reads them; before them a line on them all.
 
-        Which they are is decided at the beginning; one that has gone by its turn is left out.
+        Which they are is decided at the beginning; one that has gone by its turn is left out. The last line of an
+        export of everything says how far topics are recorded: who reads it has all that was recorded.
 
         Parameters:
             heard: is told how many are done, and of how many.
         """
         with self.database.reading() as connection:
-            ids = array("q", ids_of(connection, asked))
+            # In this order: what is recorded meanwhile may be in the export, and is recorded once more.
             facts, positions = facts_and_positions(connection)
-        # How far topics are recorded is true of a database only that has all that was recorded.
-        yield json.dumps({"format": FORMAT, **facts, "positions": positions if asked == EVERYTHING else []})
+            ids = array("q", ids_of(connection, asked))
+        yield json.dumps({"format": FORMAT, **facts, "positions": []})
         for at in range(0, len(ids), AT_ONCE):
             with self.database.reading() as connection:
                 rows = whole(connection, ids[at : at + AT_ONCE])
             yield from map(exported.line, rows)
             heard(min(at + AT_ONCE, len(ids)), len(ids))
+        if asked == EVERYTHING:
+            yield json.dumps({"format": FORMAT, **facts, "positions": positions})
 
     def take(
         self, lines: Iterable[bytes], by: str, source: str, heard: Callable[[Taken], None] = lambda taken: None
@@ -88,7 +91,7 @@ class Transfers:
         """Read lines into the database, in transactions of `AT_ONCE`; what is there already stays as it is.
 
         It can be interrupted and done again: each letter is taken once. A line that cannot be taken is refused, and the
-        others are taken all the same.
+        others are taken all the same. How far topics are recorded is taken over last, where every letter was taken.
 
         Parameters:
             source: the file's name, for the trail.
@@ -102,8 +105,9 @@ class Transfers:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            if (beginning := _beginning(line)) is not None:
-                self._begin(beginning)
+            if (said := _said_of_all(line)) is not None:
+                self._add(ids, batch, taken)
+                self._take_over(said if not taken.refused else said | {"positions": []})
                 continue
             try:
                 row = exported.read(line)
@@ -130,9 +134,9 @@ class Transfers:
         taken.known += len(batch) - added
         batch.clear()
 
-    def _begin(self, beginning: dict[str, Any]) -> None:
+    def _take_over(self, said: dict[str, Any]) -> None:
         with self.database.writing() as connection:
-            take_over(connection, beginning)
+            take_over(connection, said)
 
     def _note(self, taken: Taken, by: str, source: str) -> None:
         if taken.added:
@@ -140,7 +144,7 @@ class Transfers:
                 trail.write(connection, int(time.time() * 1000), by, "import", f"{taken.added:,} letters from {source}")
 
 
-def _beginning(line: bytes) -> dict[str, Any] | None:
+def _said_of_all(line: bytes) -> dict[str, Any] | None:
     """What a file says of all its letters; `None`: the line is a letter's."""
     if FORMAT.encode() not in line[:100]:
         return None

@@ -24,23 +24,23 @@ def facts_and_positions(connection: Connection) -> tuple[dict[str, Any], list[di
     return {"facts": known}, [dict(row) for row in connection.execute(select(positions)).mappings()]
 
 
-def take_over(connection: Connection, beginning: Mapping[str, Any]) -> None:
+def take_over(connection: Connection, said: Mapping[str, Any]) -> None:
     """Note which Kafka the letters are of, and how far its topics are recorded, where nothing is noted yet.
 
     Raises:
         NoExport: this database has another Kafka's letters; or what is said is not what an export says.
     """
     try:
-        for name, value in dict(beginning["facts"]).items():
+        for name, value in dict(said["facts"]).items():
             if (here := holds(connection, str(name), str(value))) != str(value):
                 raise NoExport(
                     f"its letters are of another Kafka ({name} {value}) than those of this database ({here})."
                 )
         there = {_place(row) for row in connection.execute(select(positions)).mappings()}
-        if new := [_position(row) for row in beginning["positions"] if _place(row) not in there]:
+        if new := [_position(row) for row in said["positions"] if _place(row) not in there]:
             connection.execute(insert(positions), new)
     except (KeyError, TypeError, ValueError) as error:
-        raise NoExport(f"its first line is not what an export says ({type(error).__name__}).") from None
+        raise NoExport(f"a line on all its letters is not what an export says ({type(error).__name__}).") from None
 
 
 def _place(row: Mapping[Any, Any]) -> tuple[Any, ...]:
