@@ -108,3 +108,18 @@ def test_how_a_value_changes_is_shown_a_member_a_line(desk_of_charge, words):
     ended = desk_of_charge.run(*words, "--plan")
     assert ended.exit_code == 0, ended.output
     assert '  -  "amount": 1\n  +  "amount": 2\n' in ended.output
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("replay",), "archived"),
+        (("replay", "--patch", '[{"op": "remove", "path": "/a"}]'), "resolved"),
+        (("discard", "--why", "x"), "discarded"),
+    ],
+)
+def test_what_has_ended_is_not_asked_for_in_vain_and_what_is_open_not_taken_instead(desk, words, status):
+    ended = desk.run(*words, "--status", status, "--yes")
+    assert ended.exit_code == FAULTS
+    assert f"this asks for what is {status}" in ended.output
+    assert desk.given("plans") == []

@@ -2,7 +2,7 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, Self
 
 from bridge.deadletters.letters.letter import Status
@@ -91,6 +91,19 @@ class Filter:
         """The words that a letter must have: those of the text, and one for each header."""
         marks = (mark((name, value.encode("utf-8", "surrogateescape"))) for name, value in self.headers)
         return tuple(dict.fromkeys((*words(self.text), *marks)))
+
+    def only_open(self) -> Self:
+        """The same, of letters that are open: what is done with letters is done with no others.
+
+        Raises:
+            FilterFault: it asks for other statuses, and none that is open.
+        """
+        if self.statuses and Status.OPEN not in self.statuses:
+            raise FilterFault(
+                f"Only what is open is sent back or discarded, and this asks for what is {' or '.join(self.statuses)}: "
+                "leave the status out."
+            )
+        return replace(self, statuses=(Status.OPEN,))
 
     def to_data(self) -> dict[str, Any]:
         """As JSON: what is empty is left out, a key is base64."""

@@ -80,8 +80,11 @@ class Mending:
 
         Parameters:
             force: also what its handler would not take.
+
+        Raises:
+            FilterFault: it asks for letters that are not open.
         """
-        chosen = replace(asked, statuses=(Status.OPEN,))
+        chosen = asked.only_open()
         said = {"filter": chosen.to_data(), "patch": patch.text}
         with self.database.writing() as connection:
             plan_id, at = plans.add(connection, What.REPLAY, by, why, said, options)

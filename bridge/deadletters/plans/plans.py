@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
@@ -10,7 +10,6 @@ from celery import Celery
 
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.outcomes.outcomes import Outcomes
 from bridge.deadletters.plan.plan import Options, Plan, State, What
 from bridge.deadletters.plans import background, others
@@ -69,9 +68,10 @@ class Plans:
 
         Raises:
             PlanRefused: it can't be made.
+            FilterFault: it asks for letters that are not open; only those that have ended can be archived, too.
         """
         _check(what, options, why)
-        meant = asked if what is What.ARCHIVE and asked.statuses else _open(asked)
+        meant = asked if what is What.ARCHIVE and asked.statuses else asked.only_open()
         with self.database.writing() as connection:
             id_, at = plans.add(connection, what, by, why, asked.to_data(), options)
             count = items.freeze(connection, id_, matching(meant), canary=options.canary)
@@ -230,10 +230,6 @@ def _one(connection: Connection, id_: int) -> Plan:
     if plan is None:
         raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
     return plan
-
-
-def _open(asked: Filter) -> Filter:
-    return replace(asked, statuses=(Status.OPEN,))
 
 
 def _check(what: What, options: Options, why: str) -> None:
