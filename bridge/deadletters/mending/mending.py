@@ -1,7 +1,7 @@
 """Letters mended: each goes back with a new value that its handler takes, and what it had before is kept."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from celery import Celery
