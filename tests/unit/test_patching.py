@@ -103,9 +103,10 @@ def test_what_does_not_apply_says_which_operation_and_nothing_of_the_value(opera
 def test_a_value_of_any_depth_is_copied_or_refused(depth):
     copying = Patch.read('[{"op": "copy", "from": "/a", "path": "/b"}]')
     try:
-        assert copying.applied(b'{"a":' + b"[" * depth + b"]" * depth + b"}").endswith(b"]}")
+        said = copying.applied(b'{"a":' + b"[" * depth + b"]" * depth + b"}").decode()
     except NoJson as error:
-        assert "nested too deeply" in str(error)
+        said = str(error)
+    assert said.endswith("]}") or "nested too deeply" in said
 
 
 def test_a_test_compares_numbers_by_their_value():
