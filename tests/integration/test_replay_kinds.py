@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import Options, State, What
+from bridge.deadletters.plan.plan import ItemState, Options, State, What
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start, statuses
@@ -77,6 +77,23 @@ def test_for_all_handlers_what_is_done_is_not_run_again(stack: Stack, tmp_path: 
 
 
 @pytest.mark.slow
+def test_for_all_handlers_what_the_ledger_has_forgotten_is_not_run_again(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "odd")
+    (dead,) = stack.produce("odd", {"odd": {"mend": str(mended)}}, key=b"k")
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        record(stack, here, "odd", 1)
+        all_settled(stack, "odd", done=1, dead=1)
+        # As where its pages have expired.
+        with stack.redis() as client:
+            client.delete(*client.keys("ledger:*:fates:*"))
+        mended.touch()
+        plan = here.plans.apply(replay(here, all_handlers=True).id, "ann")
+        assert plan.count(ItemState.SKIPPED) == 1
+        eventually(lambda: dead in stack.done("odd"), 30)
+    assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
+
+
 def test_for_all_handlers_one_that_has_a_letter_too_is_sent_once(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "odd")

@@ -33,8 +33,6 @@ AT_ONCE: Final = 16_000_000
 FROM: Final = "dead_letter"
 #: Identity, group and number of a delivery; of others' letters, the place of the letter.
 Mark = tuple[str, str, int]
-#: Of another handler's delivery: it ended by itself, or is on its way.
-LEFT_ALONE: Final = (Fate.DONE, Fate.DISCARDED, Fate.HANDED, Fate.PARKED)
 
 
 class _Job(NamedTuple):
@@ -184,12 +182,10 @@ class Sending:
         return [_Job(item, letter, _delivery(item, letter)) for item, letter in pairs if letter is not None]
 
     def _left_alone(self, jobs: Sequence[_Job]) -> list[tuple[_Job, str]]:
-        """Of other handlers' deliveries, those that ended, or are under way, and why they are not sent."""
+        """Of other handlers' deliveries, those that are not sent, and why: ended, under way, or perhaps done."""
         others = [job for job in jobs if not job.is_own]
         fates = self._fates.of([job.delivery for job in others]) if others else []
-        return [
-            (job, f"it is {fate.name.lower()}") for job, fate in zip(others, fates, strict=True) if fate in LEFT_ALONE
-        ]
+        return [(job, _why_left(fate)) for job, fate in zip(others, fates, strict=True) if fate is not Fate.DEAD]
 
     def _letters(self, jobs: Sequence[_Job]) -> tuple[dict[int, Letter], dict[int, str]]:
         """By position, what is published for them; and why nothing is, where the value is gone."""
@@ -235,6 +231,13 @@ def _headers(job: _Job, content: Content, once: bool) -> RecordHeaders:
     ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
     common = {"timestamp": content.timestamp, "number": job.letter.number, "once": once}
     return replayed(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
+
+
+def _why_left(fate: Fate) -> str:
+    if fate is Fate.OPEN:
+        # It was not read yet, or the ledger has forgotten it.
+        return "whether it is done is not known: bridge redrive tells, and sends it"
+    return f"it is {fate.name.lower()}"
 
 
 def _delivery(item: Item, letter: Standing) -> Origin:
