@@ -43,8 +43,12 @@ def news(known: Known, letter: Letter) -> News:
     a crash, by `bridge reset --again`, or because the ledger was lost. That is a new death if it failed later than what
     is known; but while a replay is under way it is not what became of that, and of what was ended meanwhile it is new
     only if it failed after that: else it is late news of what was ended.
+
+    A record at a place that is known is that one again; unless it tells of a later death, with a higher number: then
+    the topic was made again.
     """
-    if (letter.topic, letter.partition, letter.offset) in known.places:
+    later = letter.number > known.number and letter.failed_at > known.failed_at
+    if (letter.topic, letter.partition, letter.offset) in known.places and not later:
         return News.READ_AGAIN
     if letter.number > known.number:
         return News.AGAIN
