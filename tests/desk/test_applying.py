@@ -250,6 +250,18 @@ def test_only_one_process_at_a_time_has_a_plan_and_another_once_its_lease_has_ru
         assert plans.hold(connection, id_, "one") is None
 
 
+def test_a_lease_of_a_clock_that_was_an_hour_ahead_holds_nobody_up(database: Database):
+    with database.writing() as connection:
+        id_, at = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
+        assert plans.lease(connection, id_, "one")
+        # A clock that goes back a little takes a plan from nobody.
+        connection.execute(schema.plans.update().values(leased_until=at + plans.LEASE + 60_000))
+        assert not plans.lease(connection, id_, "two")
+        connection.execute(schema.plans.update().values(leased_until=at + 3_600_000))
+        assert plans.abandoned(connection) == [id_]
+        assert plans.lease(connection, id_, "two")
+
+
 def test_who_has_a_plan_that_was_stopped_notes_what_is_under_way_and_then_lets_it_go(database: Database):
     with database.writing() as connection:
         id_, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())

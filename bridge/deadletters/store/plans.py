@@ -54,7 +54,7 @@ def lease(connection: Connection, id_: int, who: str) -> bool:
     nothing more.
     """
     row, at = _locked(connection, id_)
-    if row.state not in TO_DO or (row.leased_by is not None and row.leased_until > at):
+    if row.state not in TO_DO or (row.leased_by is not None and _holds(row.leased_until, at)):
         return False
     began = {} if row.began_at is not None else {"began_at": at}
     goes_on = {} if row.state in ENDED_EARLY else {"state": State.APPLYING, "stopped": "", "ended_at": None}
@@ -104,7 +104,7 @@ def abandoned(connection: Connection) -> list[int]:
     left = and_(plans.c.state.in_(ENDED_EARLY), claimed.exists())
     asked = select(plans.c.id, plans.c.leased_until).where(or_(plans.c.state == State.APPLYING, left))
     at = clock.now(connection)
-    return [row.id for row in connection.execute(asked.order_by(plans.c.id)) if (row.leased_until or 0) <= at]
+    return [row.id for row in connection.execute(asked.order_by(plans.c.id)) if not _holds(row.leased_until, at)]
 
 
 def to_all_handlers(connection: Connection) -> list[int]:
@@ -118,6 +118,11 @@ def _locked(connection: Connection, id_: int) -> tuple[Row[Any], int]:
     """A plan's row, nobody else's until the transaction ends, and the time."""
     row = connection.execute(select(plans).where(plans.c.id == id_).with_for_update()).one()
     return row, clock.now(connection)
+
+
+def _holds(until: int | None, at: int) -> bool:
+    """Whether a lease holds; not one that is far longer than any is: the clock was ahead, and was set back."""
+    return until is not None and at < until <= at + 10 * LEASE
 
 
 def _update(connection: Connection, id_: int, **values: Any) -> None:
