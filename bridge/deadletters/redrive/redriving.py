@@ -55,7 +55,8 @@ class Redriving:
         self._target = target_of(settings, settings.group, self._topic, ours=True)
         self._picking, self._logs = picking, logs
         self._number = NUMBERS * plan.id
-        self._again = f"plan {plan.id}" if plan.options.again else ""
+        # With its time: another database, or this one restored, has a plan of that number, too.
+        self._again = f"plan {plan.id} of {plan.at}" if plan.options.again else ""
         self._producer = AcknowledgedProducer(settings)
 
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
