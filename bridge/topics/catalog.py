@@ -99,8 +99,8 @@ class Catalog:
         missing = frozenset(self._topics) - found.keys()
         for name in sorted(missing - self._named):
             logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
-        for name in sorted(self.missing - missing):
-            logger.info("topic %r has %d partitions.", name, len(found[name].partitions))
+        for name in sorted(self._named - missing):
+            logger.info("topic %r is there now, with %d partitions.", name, len(found[name].partitions))
         self._named = set(missing)
         self.missing = missing
         self._see(known)

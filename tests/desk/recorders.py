@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.schema import letters
+from bridge.deadletters.store.schema import letters, positions
 from bridge.errors import DeskUnavailable
 from bridge.records import dead_letter
 from bridge.records.attempts import Attempts
@@ -105,6 +105,14 @@ def has(url: str, count: int, within: float = 30) -> list[dict[str, Any]]:
     found = recorded(url)
     assert len(found) == count
     return found
+
+
+def once_each(url: str, number: int) -> None:
+    """Wait until the database has the letters of offsets 0 to `number`; each was read once and counted once."""
+    found = has(url, number, 60)
+    assert sorted(row["offset"] for row in found) == list(range(number))
+    assert {row["occurrences"] for row in found} == {1}
+    assert sum(row["next"] for row in recorded(url, positions)) == number
 
 
 def kept(rows: Iterable[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:

@@ -1,4 +1,7 @@
-"""The handler of simple.py in a recorder that kills itself (kill -9) after a step of recording: TEST_KILL_AFTER."""
+"""The handler of simple.py in a recorder that kills itself after a step of recording: TEST_KILL_AFTER.
+
+By kill -9, or by the signal TEST_KILL_BY: SIGSTOP freezes it there.
+"""
 
 import os
 import signal
@@ -14,11 +17,12 @@ __all__ = ["work"]
 #: What it dies after; the third time that it is done, so that some batches were whole before.
 AFTER = os.environ.get("TEST_KILL_AFTER", "")
 TIMES = 3
+BY = signal.Signals[os.environ.get("TEST_KILL_BY", "SIGKILL")]
 
 
 def _kill() -> None:
     print("kills itself", file=sys.stderr, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), BY)
 
 
 def _dies_after(step: str, act: Callable[..., Any]) -> Callable[..., Any]:

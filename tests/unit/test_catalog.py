@@ -126,8 +126,15 @@ def test_a_topic_that_is_not_there_is_named_once_and_found_when_it_comes(kafka, 
     assert (found.missing, found.complete) == ({"orders"}, False)
     admin.topics["orders"] = 6
     found.prepare()
-    assert "'orders' has 6 partitions" in caplog.text
+    assert "'orders' is there now, with 6 partitions" in caplog.text
     assert (found.missing, found.complete) == (frozenset(), True)
+
+
+def test_of_a_topic_that_was_there_from_the_beginning_nothing_is_said_however_often_it_is_looked_for(kafka, caplog):
+    caplog.set_level(logging.INFO)
+    kafka(Admin(orders=6)).prepare()
+    kafka(Admin(orders=6)).prepare()
+    assert "orders" not in caplog.text
 
 
 def test_a_mock_cluster_is_asked_for_no_id_and_makes_its_topics_itself(kafka):

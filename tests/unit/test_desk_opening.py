@@ -21,13 +21,43 @@ def ran(program: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("library", ["sqlalchemy", "alembic"])
+@pytest.mark.parametrize("library", ["alembic", "jsonpointer"])
 def test_a_desk_command_without_its_extra_says_in_a_line_what_to_install(library: str):
     ended = ran(WITHOUT.format(library=library))
     assert ended.returncode == NOT_FOUND
     assert ended.stderr.splitlines() == [
         f"the dead-letter desk needs {library}: pip install 'celery-kafka-bridge[deadletters]'."
     ]
+
+
+#: A whole command line in a process that has the app, and no SQLAlchemy.
+COMMAND = """
+import os, sys
+sys.modules['sqlalchemy'] = None
+os.environ['HANDLERS'] = 'tests.handlers.simple'
+sys.argv = ['bridge', *{arguments}]
+from bridge.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "run --record",
+        "deadletters import letters.jsonl",
+        pytest.param("deadletters record --once", marks=pytest.mark.slow),
+        pytest.param("deadletters list", marks=pytest.mark.slow),
+        pytest.param("redrive orders --from 1 --to 2", marks=pytest.mark.slow),
+    ],
+)
+def test_commands_without_the_extra_end_before_they_connect_to_anything(arguments: str):
+    ended = ran(COMMAND.format(arguments=arguments.split()))
+    assert ended.returncode == NOT_FOUND, ended.stderr
+    assert ended.stderr.splitlines()[-1] == (
+        "the dead-letter desk needs sqlalchemy: pip install 'celery-kafka-bridge[deadletters]'."
+    )
+    assert "Traceback" not in ended.stderr
 
 
 def test_the_commands_load_without_the_desks_database():

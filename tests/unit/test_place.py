@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.place import LONGEST, place
+from bridge.deadletters.letters.place import CODEC, LONGEST, place
 
 HANDLER = "orders.handlers.charge"
 
@@ -65,7 +65,7 @@ UV = "/root/.local/share/uv/python/cpython-3.12.1-linux-x86_64-gnu/lib/python3.1
         ((OURS,), "tasks/execution.py:run"),
         ((OURS, "/usr/lib/python3.11/site-packages/pydantic/main.py:validate"), "pydantic/main.py:validate"),
         (("/usr/lib/python3.11/json/decoder.py:decode",), "json/decoder.py:decode"),
-        (("/work/checkout/tasks/codec.py:decode", "/work/checkout/tasks/codec.py:_json"), "tasks/codec.py:_json"),
+        (("/work/checkout/tasks/attempt.py:decode", "/work/checkout/tasks/codec.py:guarded"), CODEC),
         ((), ""),
     ],
 )  # fmt: skip
@@ -89,6 +89,19 @@ The above exception was the direct cause of the following exception:
 def test_of_a_chain_the_last_exception_counts():
     text = python(MINE, "/srv/app/orders/bank.py:pay") + CHAINED + python(MINE, "/srv/app/orders/errors.py:tell")
     assert place(text, HANDLER) == "orders/errors.py:tell"
+
+
+REFUSED = python("/x/tasks/attempt.py:decode", "/x/tasks/codec.py:guarded", error="tasks.errors.Undecodable: no")
+
+
+def test_of_a_value_that_the_user_s_codec_refuses_the_codec_s_own_frame_is_the_place():
+    codec = python("/x/tasks/codec.py:guarded", "/srv/app/orders/wire.py:read", "/usr/lib/python3.11/struct.py:unpack")
+    assert place(codec + CHAINED + REFUSED, HANDLER) == "orders/wire.py:read"
+
+
+def test_of_a_value_that_is_refused_before_any_code_of_the_user_s_runs_the_codec_is_named():
+    json = python("/x/tasks/codec.py:guarded", "/x/tasks/codec.py:_json", "/usr/lib/python3.11/json/decoder.py:decode")
+    assert place(json + CHAINED + REFUSED, HANDLER) == place(REFUSED, HANDLER) == CODEC
 
 
 @pytest.mark.parametrize(

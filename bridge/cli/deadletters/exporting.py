@@ -14,7 +14,7 @@ import typer
 from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, print_found
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.confirming import letters
-from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.opening import need_extra, opened
 from bridge.cli.deadletters.progress import progress
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
@@ -68,6 +68,7 @@ def import_letters(
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://… bridge deadletters import letters.jsonl.gz
     """
+    need_extra()
     from bridge.deadletters.files.transfers import Taken
 
     total, torn, who_by = Taken(), [], by or who()

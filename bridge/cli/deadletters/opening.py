@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
 
 #: What the extra `deadletters` brings.
-EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch")
+EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch", "jsonpointer", "packaging")
 
 #: What was asked for is wrong, or is not there.
 REFUSED: Final = (

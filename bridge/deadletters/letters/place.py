@@ -11,6 +11,10 @@ from typing import Final, NamedTuple
 
 #: Of a longer text only the end is read: there the last exception is.
 READ: Final = 100_000
+#: Where a value is refused before any code of the user's runs: it is no JSON, or not what the model asks for.
+CODEC: Final = "the codec or the model"
+#: What refuses it.
+_CODEC: Final = "tasks/codec.py"
 #: Longest place, in characters; of a longer one the end counts.
 LONGEST: Final = 200
 
@@ -54,7 +58,7 @@ def place(traceback: str, handler: str = "") -> str:
         handler: its name, whose package is the user's, wherever that is installed.
 
     Returns:
-        `orders/bank.py:pay`; of Java `shop.Bank.pay`; at most `LONGEST` characters, "" where no frame is told.
+        `orders/bank.py:pay`; of Java `shop.Bank.pay`; `CODEC`; at most `LONGEST` characters, "" where no frame is told.
     """
     lines = traceback[-READ:].splitlines()
     return (_python(lines, handler) or _java(lines))[-LONGEST:]
@@ -75,13 +79,24 @@ def is_users(line: str, handler: str = "") -> bool:
 
 
 def _python(lines: Sequence[str], handler: str) -> str:
-    frames = next((found for part in _exceptions(lines) if (found := list(_frames(part)))), [])
-    if not frames:
+    found = [frames for part in _exceptions(lines) if (frames := list(_frames(part)))]
+    # What has none of the user's was raised outside of a handler, by us; where it came of something, that may have.
+    for frames in found:
+        places = _places(frames, handler)
+        if users := [each for each in places if _is_users(*each, handler)]:
+            return _said(*users[-1])
+    if not found:
         return ""
+    path, frame = _places(found[0], handler)[-1]
+    return CODEC if path == _CODEC else _said(path, frame)
+
+
+def _places(frames: Sequence[_Frame], handler: str) -> list[tuple[str, _Frame]]:
     root = _root(frames, handler)
-    places = [(_shortened(frame.path, root, handler), frame) for frame in frames]
-    users = [each for each in places if _is_users(*each, handler)]
-    path, frame = (users or places)[-1]
+    return [(_shortened(frame.path, root, handler), frame) for frame in frames]
+
+
+def _said(path: str, frame: _Frame) -> str:
     return f"{path}:{frame.function}"
 
 

@@ -15,6 +15,7 @@ from bridge.deadletters.recorder.duties import DUTIES, Duties, Duty
 from bridge.deadletters.recorder.intake import Batch, Intake
 from bridge.deadletters.recorder.looking import Found, Looking
 from bridge.deadletters.recorder.metrics import RecorderMetrics
+from bridge.deadletters.recorder.taken import Taken
 from bridge.deadletters.recorder.trouble import Trouble
 from bridge.deadletters.recorder.writing import Writing, Written
 from bridge.errors import DeskDatabaseNewer, DeskOfAnotherKafka, DeskUnavailable, KafkaUnavailable, RecordedByAnother
@@ -53,6 +54,7 @@ class Recorder:
 
     Attributes:
         topics: those that are recorded.
+        taken: what was recorded since it began.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Recorder:
         self.topics = {names.dead_letters(topic) for topic in desk.routes.topics} | set(topics)
         self._everybodys = frozenset(topics)
         self._desk, self._clock = desk, clock
-        self.metrics = RecorderMetrics()
+        self.metrics, self.taken = RecorderMetrics(), Taken()
         self.metrics.registry.register(DeskMetrics(desk.database))
         self._looking = Looking(desk.settings, desk.database, self._everybodys)
         self._writing = Writing(desk.database, desk.settings.file.kafka_deadletters_largest_value)
@@ -198,7 +200,8 @@ class Recorder:
         if not self._write.idle or not self._database.may_try:
             return
         self._batch = batch = intake.take()
-        if batch.parts:
+        # What could not be written may be another recorder's by now: nothing written then tells that all is well again.
+        if batch.parts or self._database.why is not None:
             self._begun_at = self._clock()
             self._write.begin(lambda: self._writing.write(batch.reads, batch.reached))
 
@@ -223,6 +226,7 @@ class Recorder:
             self._tell_strangers(intake)
 
     def _count(self, batch: Batch, written: Written) -> None:
+        self.taken.add((read.letter for read in batch.reads), written.counts)
         for (topic, what), count in written.counts.items():
             self.metrics.recorded.labels(topic, what).inc(count)
         for read in batch.reads:
@@ -230,6 +234,7 @@ class Recorder:
                 self.metrics.missed.labels(read.log.topic, read.log.partition).inc(read.missed)
 
     def _overtaken(self, intake: Intake, batch: Batch, error: RecordedByAnother) -> None:
+        self._database.over()
         logger.info("%s: read anew from there.", error)
         intake.put_back(batch)
         intake.begin_anew([place for place, each in intake.partitions.items() if each.log in error.logs])

@@ -54,4 +54,4 @@ def serve_once(recorder: Recorder, settings: Settings) -> None:
     _spare_collecting()
     there = extents(settings, recorder.topics)
     recorder.run({each.place: each.end for each in there if each.first < each.end})
-    logger.info("recorded what lay in %d partitions.", len(there))
+    logger.info("recorded what lay in %d partitions: %s.", len(there), recorder.taken)

@@ -1,5 +1,7 @@
 """The way to the desk's database: opened, migrated, and every error of it with an advice."""
 
+import os
+import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from sqlalchemy.exc import (
 )
 
 from bridge.deadletters.store import address, migrating
+from bridge.deadletters.store.holding import holder
 from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoSuchStep
 
 __all__ = ["Connection", "Database", "holds", "said"]
@@ -27,6 +30,9 @@ CONNECT_WITHIN: Final = 5
 LOCKED_FOR: Final = 30
 #: Seconds after which PostgreSQL gives up a statement: a database that hangs must be noticed.
 STATEMENT_WITHIN: Final = 60
+#: Seconds after which PostgreSQL takes a transaction back whose process has gone silent in the midst of it: it may be
+#: frozen, with locks that others wait for. Less than these wait.
+SILENT_FOR: Final = 15
 
 #: Classes of SQLSTATE that are about the values: data, constraints, more than the database's limits take.
 _REFUSALS: Final = ("22", "23", "54")
@@ -40,6 +46,14 @@ _ADVICE: Final = (
     ("database is locked", "another process writes for long: see which (a backup, a cleanup), and try again"),
     ("readonly database", "the file, or its folder, may not be written by this user"),
     ("unable to open database file", "its folder must exist, and be writable by this user"),
+    (
+        "lock timeout",
+        "another process has locked it for long: pg_blocking_pids() tells which, pg_terminate_backend() ends it",
+    ),
+    (
+        "idle-in-transaction timeout",
+        "this process was away in the midst of it (frozen?), and nothing of it was written",
+    ),
     ("password authentication failed", "check user and password"),
     ("does not exist", "create it (createdb), or mend the name"),
     ("permission denied for schema", "have its owner make the tables: bridge deadletters migrate"),
@@ -146,20 +160,30 @@ class Database:
         try:
             yield
         except (SQLAlchemyError, OSError, sqlite3.Error, OverflowError, UnicodeError) as error:
+            held = holder(self._engine.url.database) if _is_locked(error) else ""
             raise (DeskRefused if _is_refusal(error) else DeskUnavailable)(
                 f"The dead letters' database ({self.name}, DEADLETTERS_DATABASE_URL) could not be {doing}: "
-                f"{said(error)}."
+                f"{said(error, held)}."
             ) from error
 
 
-def said(error: BaseException) -> str:
-    """What went wrong in a line, and what to do; without the statement and its values, which may be payloads."""
+def said(error: BaseException, advice: str = "") -> str:
+    """What went wrong in a line, and what to do; without the statement and its values, which may be payloads.
+
+    Parameters:
+        advice: what to do, where more is known than the error tells.
+    """
     original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     # Of PostgreSQL the message alone: behind it stand rows that it was given.
     primary = getattr(getattr(original, "diag", None), "message_primary", None)
     line = " ".join(str(primary or original).split())[:300].rstrip(". ") or type(original).__name__
-    advice = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
-    return f"{line}; {advice}"
+    usual = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
+    return f"{line}; {advice or usual}"
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether another process has written to a SQLite file for as long as was waited."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlite_errorname", "") == "SQLITE_BUSY"
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -174,14 +198,20 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             return _sqlite(url)
-        options = f"-c statement_timeout={STATEMENT_WITHIN * 1000} -c lock_timeout={LOCKED_FOR * 1000}"
-        arguments = {"connect_timeout": CONNECT_WITHIN, "options": options, "application_name": "bridge deadletters"}
+        limits = {"statement": STATEMENT_WITHIN, "lock": LOCKED_FOR, "idle_in_transaction_session": SILENT_FOR}
+        options = " ".join(f"-c {name}_timeout={seconds * 1000}" for name, seconds in limits.items())
+        arguments = {"connect_timeout": CONNECT_WITHIN, "options": options, "application_name": _name()}
         return create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, connect_args=arguments)
     except (NoSuchModuleError, ImportError) as error:
         raise DeskUnavailable(
             f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}): "
             "pip install 'celery-kafka-bridge[deadletters,postgresql]'."
         ) from None
+
+
+def _name() -> str:
+    """By which who looks at pg_stat_activity finds the process; PostgreSQL keeps 63 characters."""
+    return f"bridge deadletters, process {os.getpid()} on {socket.gethostname()}"
 
 
 def _sqlite(url: URL) -> Engine:
