@@ -1,6 +1,10 @@
 """Letters are found by words: which those are, and that the index is made for letters that are there."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from bridge.deadletters.letters import words
@@ -17,6 +21,11 @@ def of(message: str = "", key: bytes | None = None, headers: object = (), value:
 
 def test_words_are_what_separates_them_aside_and_have_no_case():
     assert of("Card DECLINED: order_id=4711 (Straße)") == {"card", "declined", "order_id", "4711", "strasse"}
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=200))
+def test_words_of_ascii_are_those_of_any_text(text: str):
+    assert words.words(text) == [word[: words.LONGEST] for word in re.findall(r"\w+", text.casefold())]
 
 
 def test_a_letter_is_found_by_its_key_its_headers_and_its_value():

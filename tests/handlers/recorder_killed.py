@@ -6,6 +6,7 @@ By kill -9, or by the signal TEST_KILL_BY: SIGSTOP freezes it there.
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ BY = signal.Signals[os.environ.get("TEST_KILL_BY", "SIGKILL")]
 def _kill() -> None:
     print("kills itself", file=sys.stderr, flush=True)
     os.kill(os.getpid(), BY)
+    # Another thread may be given the signal: this one must not go on until it is stopped with it.
+    time.sleep(5)
 
 
 def _dies_after(step: str, act: Callable[..., Any]) -> Callable[..., Any]:
