@@ -98,16 +98,20 @@ class AcknowledgedProducer:
         """
         written: list[list[Record]] = [[] for _ in letters]
         failures = self._publish_all(letters, written)
-        found = [Lies.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(failures)]
-        refused = [at for at, failed in enumerate(failures) if isinstance(failed, RefusedWithOthers)]
-        for some in _halves(refused) if len(letters) > 1 else ():
-            for at, answer in zip(some, self.place_all([letters[at] for at in some]), strict=True):
-                found[at] = answer
-        if len(letters) == 1 and refused:
-            found[0] = NeverPublished(str(found[0]))
-        return found
+        never = [NeverPublished(str(each)) if isinstance(each, RefusedWithOthers) else each for each in failures]
+        return [Lies.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(never)]
 
     def _publish_all(self, letters: Sequence[Letter], written: list[list[Record]]) -> list[PublishFailed | None]:
+        failures = self._publish_together(letters, written)
+        # Kafka refuses a batch of the client as a whole: one of it is bad, or all are too large together.
+        refused = [at for at, failed in enumerate(failures) if isinstance(failed, RefusedWithOthers | RecordTooLarge)]
+        for some in _halves(refused) if len(letters) > 1 else ():
+            again = self._publish_all([letters[at] for at in some], [written[at] for at in some])
+            for at, answer in zip(some, again, strict=True):
+                failures[at] = answer
+        return failures
+
+    def _publish_together(self, letters: Sequence[Letter], written: list[list[Record]]) -> list[PublishFailed | None]:
         answers: list[list[KafkaError | None]] = [[] for _ in letters]
         refused = [self._produce(letter, answers[at], written[at]) for at, letter in enumerate(letters)]
         # flush() returns 0 although all records failed: only the callback says what became of each.

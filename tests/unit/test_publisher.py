@@ -162,3 +162,29 @@ def test_a_kafka_that_is_away_is_asked_once_for_all(monkeypatch):
     failures = made.park([clone(1), clone(2, 120), clone(3, 300)], "g")
     assert [isinstance(each, PublishFailed) for each in failures] == [True] * 3
     assert (topics.asked, takes.taken) == ([60], [])
+
+
+class Batched:
+    """A client that sends together all that is flushed, and a topic that takes 100 bytes at once."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Any, int]] = []
+
+    def produce(self, topic: str, value: bytes, on_delivery: Any, **record: Any) -> None:
+        self._waiting.append((on_delivery, len(value)))
+
+    def flush(self, seconds: float) -> int:
+        too_large = sum(size for _, size in self._waiting) > 100
+        for answer, _ in self._waiting:
+            answer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE) if too_large else None, None)
+        self._waiting.clear()
+        return 0
+
+
+def test_what_was_refused_for_the_batch_that_it_was_in_is_written_alone(monkeypatch):
+    monkeypatch.setattr(producer, "producer_client", lambda properties: Batched())
+    made = producer.AcknowledgedProducer(Settings(FileSettings(), EnvironmentSettings(), "", {}))
+    some = [producer.Letter("orders.replay", 0, None, bytes(size), [], "a", "it") for size in (60, 60, 101)]
+    first, second, third = made.publish_all(some)
+    assert (first, second) == (None, None)
+    assert isinstance(third, RecordTooLarge)
