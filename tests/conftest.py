@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, settings
 from tests.foreign import letters
 from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
+from tests.servers import postgres
 from tests.servers import redis as redis_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need, not_run
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
 # Hundreds of processes of the project are started, and each would compile all of it anew.
@@ -88,6 +90,14 @@ def mortal_redis() -> Iterator[RedisServer]:
     need(redis_server.missing())
     # It is stopped in order, and need not wait for the disk at each write.
     with RedisServer(appendfsync="everysec") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The run's PostgreSQL. Leave it running, and have a database of your own: `new_database`."""
+    need(postgres.missing())
+    with PostgresServer() as server:
         yield server
 
 

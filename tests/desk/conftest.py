@@ -5,26 +5,16 @@ from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from bridge.deadletters.store.database import Database
-from tests.servers import postgres
-from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    need(postgres.missing())
-    with PostgresServer() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
 def migrated(postgres_server: PostgresServer) -> str:
     """A database of PostgreSQL with the desk's tables, to be copied: a copy takes a quarter of the time."""
-    with closing(Database(_made(postgres_server, "migrated"))) as database:
+    with closing(Database(postgres_server.new_database("migrated"))) as database:
         database.migrate()
     return "migrated"
 
@@ -35,7 +25,7 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[...
     if request.param == "sqlite":
         return lambda template="": f"sqlite:///{tmp_path}/{uuid4().hex}.db"
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    return lambda template="template1": _made(server, f"desk_{uuid4().hex}", template)
+    return lambda template="template1": server.new_database(template=template)
 
 
 @pytest.fixture
@@ -53,9 +43,3 @@ def database(database_url: str) -> Iterator[Database]:
     found.migrate()
     yield found
     found.close()
-
-
-def _made(server: PostgresServer, name: str, template: str = "template1") -> str:
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
-    return server.url.rpartition("/")[0] + f"/{name}"

@@ -15,6 +15,16 @@ COMPLETION = {"commit": "completion"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def desk_url(request: pytest.FixtureRequest, stack: Stack) -> str:
+    """The database of the stack's desk: SQLite, and with the slow tests PostgreSQL."""
+    url = f"sqlite:///{stack.folder}/letters.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").new_database()
+    stack.environ["DEADLETTERS_DATABASE_URL"] = url
+    return url
+
+
 @pytest.fixture
 def innocents(stack: Stack) -> Stack:
     """A topic of three handlers, one by one and in batches, that do what a message says: be slow, or kill."""

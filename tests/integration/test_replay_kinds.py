@@ -14,6 +14,8 @@ from tests.integration.test_replay import COMPLETION, count, start, statuses
 from tests.processes import Stack, eventually
 from tests.promises import all_settled
 
+#: On both databases.
+pytestmark = pytest.mark.usefixtures("desk_url")
 KEYED = {"commit": "completion", "order": "key"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
 
@@ -94,6 +96,23 @@ def test_for_all_handlers_what_the_ledger_has_forgotten_is_not_run_again(stack: 
     assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
 
 
+@pytest.mark.slow
+def test_for_all_handlers_on_an_ordered_topic_each_has_them_in_order(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "odd", odd=KEYED)
+    places = stack.produce("odd", *({"mend": str(mended), "id": number} for number in range(3)), key=b"k")
+    with desk(stack, "odd", "odd_too", odd=KEYED) as here:
+        record(stack, here, "odd", 6)
+        mended.touch()
+        plan = replay(here, Filter(handlers=("odd",)), all_handlers=True)
+        assert plan.outcomes == {"waiting": 6}
+        plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
+        assert plan.outcomes == {"done": 6}
+    assert stack.done("odd") == stack.done("odd_too") == places
+    all_settled(stack, "odd", done=6, letters=6)
+
+
+@pytest.mark.slow
 def test_for_all_handlers_one_that_has_a_letter_too_is_sent_once(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "odd")

@@ -31,7 +31,7 @@ def replay(
     chosen: Filter,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Letters a second at most.")] = None,
     canary: CanaryOption = False,
-    all_handlers: Annotated[bool, typer.Option("--all-handlers", help="Also to others that are not done.")] = False,
+    all_handlers: Annotated[bool, typer.Option("--all-handlers", help="Also to others at which it has died.")] = False,
     patch: Annotated[str | None, typer.Option("--patch", help="JSON Patch (RFC 6902), or a file of one.")] = None,
     to_topic: Annotated[str | None, typer.Option("--to-topic", help="A copy, to this topic.")] = None,
     to_kafka: Annotated[str | None, typer.Option("--to-kafka", help="With --to-topic: addresses, or a file.")] = None,
