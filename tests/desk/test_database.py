@@ -3,10 +3,16 @@
 import threading
 
 import pytest
+from sqlalchemy import select
 
-from bridge.deadletters.store import migrating
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import Options, What
+from bridge.deadletters.store import items, migrating, plans, trail
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.schema import letters, metadata
 from bridge.errors import DeskDatabaseNewer, DeskUnavailable
+from tests.desk import asked_model as model
 
 
 def test_an_empty_database_gets_the_tables_that_this_version_works_with(database):
@@ -29,6 +35,32 @@ def test_all_steps_can_be_taken_back_and_taken_again(database):
     database.migrate()
     with database.reading() as connection:
         assert migrating.differences(connection) == []
+
+
+def test_a_step_taken_back_and_taken_again_leaves_what_people_have(database):
+    with database.writing() as connection:
+        model.make(connection, 60, 7)
+        first = connection.execute(select(letters.c.id).limit(1)).scalar_one()
+        trail.write(connection, 1, "ann", "note", "the bank's ticket 4711", letter_id=first)
+        plan, _ = plans.add(connection, What.REPLAY, "ann", "", Filter().to_data(), Options(canary=True))
+        items.freeze(connection, plan, matching(Filter()), canary=True)
+    before = everything(database)
+    with database.writing() as connection:
+        migrating.migrate(connection, "0001")
+    database.migrate()
+    assert everything(database) == before
+    assert before["letters"], before["items"]
+
+
+def everything(database):
+    """All rows of all tables."""
+    with database.reading() as connection:
+        rows = {
+            table.name: connection.execute(select(table)).all()
+            for table in metadata.sorted_tables
+            if table.name != migrating.TABLE
+        }
+    return {name: sorted(map(repr, found)) for name, found in rows.items()}
 
 
 def test_processes_that_start_together_make_the_tables_once(database_url):

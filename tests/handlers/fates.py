@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
-from tasks import DeadLetter, Message, StopConsuming, handler
+from tasks import DeadLetter, Message, RetryLater, StopConsuming, handler
 from tests.handlers.notes import note, topic
 
 #: A number, or "auto".
@@ -29,7 +29,8 @@ def act(name: str, order: Any, message: Message) -> None:
     """`{"sleep": s}` takes so long; `{"hold": "path"}` until that file is there; `{"dead": true}` dies; `{"fail": n}`
     fails n times; `{"kill": n}` kills its process n times; `{"until": "path"}` fails until that file is there; a
     handler's name before a word makes it that one's. `{"stop": "path"}` halts the topic until that file is there, and
-    `{"leave": "path"}` by the option `stop_for`; `{"mend": "path"}` dies until it is there."""
+    `{"leave": "path"}` by the option `stop_for`; `{"mend": "path"}` dies until it is there; `{"later": n}` asks n
+    times for a second."""
     said = order if isinstance(order, dict) else {}
     said = {**said, **said.get(name, {})}
     note(name, message, order, "begun")
@@ -43,6 +44,8 @@ def act(name: str, order: Any, message: Message) -> None:
         raise BankShut("as it says")
     if said.get("dead") or ("mend" in said and not Path(said["mend"]).exists()):
         raise DeadLetter("as it says")
+    if message.attempts.postponed < said.get("later", 0):
+        raise RetryLater(1, "busy")
     if message.attempt <= said.get("fail", 0):
         raise ConnectionError("as it says")
     if "until" in said and not Path(said["until"]).exists():

@@ -15,6 +15,8 @@ from bridge.deadletters.actions.sending import Sending
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.plans.applying import Applying
 from bridge.deadletters.plans.plans import Plans
+from bridge.deadletters.redrive.redrive import Redrive
+from bridge.deadletters.redrive.redriving import Redriving
 from bridge.deadletters.store import items, statuses
 from tests.handlers.fates import act
 
@@ -33,7 +35,7 @@ def _killing(step: str, do: Callable[..., Any], *, first: bool = False) -> Calla
 
 
 def _kill(step: str) -> None:
-    mark = Path(f"{os.environ['TEST_RUNS']}.killed")
+    mark = Path(f"{os.environ['TEST_RUNS']}.killed {step}")
     if step != os.environ["TEST_KILL"] or mark.exists():
         return
     mark.touch()
@@ -41,6 +43,8 @@ def _kill(step: str) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
+Redrive._begun = _killing("making", Redrive._begun)  # type: ignore[method-assign]
+Redrive._freeze = _killing("frozen", Redrive._freeze)  # type: ignore[method-assign]
 Plans._begin = _killing("begun", Plans._begin)  # type: ignore[method-assign]
 Applying._claim = _killing("leased", Applying._claim, first=True)  # type: ignore[method-assign]
 # In a transaction that is never committed.
@@ -48,6 +52,7 @@ items.claim = _killing("claiming", items.claim)
 statuses.move = _killing("moving", statuses.move)
 Applying._claim = _killing("claimed", Applying._claim)  # type: ignore[method-assign]
 Sending.act = _killing("published", Sending.act)  # type: ignore[method-assign]
+Redriving.act = _killing("published", Redriving.act)  # type: ignore[method-assign]
 Fates.discard = _killing("told", Fates.discard)  # type: ignore[method-assign]
 Discarding.settle = _killing("settling", Discarding.settle)  # type: ignore[method-assign]
 items.sent = _killing("noting", items.sent)

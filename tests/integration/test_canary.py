@@ -11,6 +11,9 @@ from tests.desk.recorders import has, recorder
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, command, json_of, letters
 
+#: Each command is a process, which takes seconds to start on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 COMPLETION = {"commit": "completion"}
 #: Of 1, 5, 20 and the rest.
 LETTERS = 30
@@ -18,9 +21,8 @@ REPLAY = ("deadletters", "replay", "--handler", "patient", "--canary", "--yes")
 
 
 def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handler_is_mended(
-    stack: Stack, tmp_path: Path
+    stack: Stack, tmp_path: Path, desk_url: str
 ):
-    url = stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{tmp_path}/letters.db"
     choose(stack, {"patient": COMPLETION})
     stack.make_topics("patient")
     stack.worker(wait=False)
@@ -29,7 +31,7 @@ def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handl
     first, *others = stack.produce("patient", *[{"mend": str(deployed), "until": str(mended)}] * LETTERS)
     letters(stack, "patient", LETTERS)
     recorder(stack)
-    has(url, LETTERS)
+    has(desk_url, LETTERS)
 
     # It is deployed, and fails still, by what its own policy would retry for minutes.
     deployed.touch()

@@ -1,14 +1,19 @@
 """Letters of a real Spring Kafka and a real Kafka Connect, read from where they lie."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from bridge.deadletters.store.schema import letters
 from bridge.kafka import headers_of
 from bridge.records import dead_letter, foreign
 from bridge.records.foreign import Foreign
+from tests.desks import desk, recorder, replay
 from tests.foreign.letters import HEADERS, PARTITION, ForeignTopic, letters_of
+from tests.integration.test_replay import count
+from tests.processes import Stack, eventually
 from tests.servers.kafka import KafkaServer
 
 DECLINED = "SpringLetters$CardDeclined"
@@ -50,6 +55,33 @@ def test_letters_that_spring_kafka_writes_say_where_they_come_from_and_why(
         assert letter.error_message.endswith(message)
         assert f"{error_class}: {message}\n\tat " in letter.error_traceback
         assert letter.timestamp is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "kind"),
+    [("plain", "kafka_dlt-original-topic", "CardDeclined"), ("sink", "__connect.errors.topic", "DataException")],
+)
+def test_they_are_recorded_grouped_and_go_back_to_their_topic_as_they_were(
+    kafka: KafkaServer, stack: Stack, foreign_letters: Any, desk_url: str, name: str, header: str, kind: str
+):
+    stack.make_topics("orders", "theirs", "theirs-dlt", partitions=PARTITION + 1)
+    lying = letters_of(kafka, foreign_letters[name].topic)
+    for record in lying:
+        # As they are, but of a source topic of this test.
+        of = [(each, stack.topic("theirs").encode() if each == header else value) for each, value in headers_of(record)]
+        stack.produce("theirs-dlt", record.value(), key=record.key(), headers=of)
+    recorder(stack, "--topics", stack.topic("theirs-dlt"))
+    with desk(stack) as here:
+        eventually(lambda: count(here, letters) == len(lying), 60, "all are recorded")
+        shown = [here.letters.one(number) for number in range(1, len(lying) + 1)]
+        groups = {(each.listed.error_class, each.listed.place) for each in shown}
+        assert any(kind in error and where for error, where in groups), groups
+        plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
+        assert (plan.counts.foreign, plan.outcomes) == (len(lying), {"done": len(lying)})
+    back = stack.records("theirs")
+    assert Counter((each.key(), each.value()) for each in back) == Counter((each.key(), each.value()) for each in lying)
+    assert {(*headers_of(each)[:-1],) for each in back} == {HEADERS}
+    assert {headers_of(each)[-1][0] for each in back} == {"dead_letter"}
 
 
 def test_letters_that_kafka_connect_writes_say_where_they_come_from_and_why(found: Any):

@@ -2,23 +2,31 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.processes import Process, Stack, eventually
 from tests.promises import command, json_of
+from tests.servers import kafka as kafka_server
 from tests.servers.kafka import KafkaServer
+from tests.servers.missing import need
+from tests.servers.process import free_port
+
+#: Each command is a process, which takes seconds to start on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 
 CHARGE = "tests.handlers.mended.charge"
+SECRET = "s3cret-of-the-sandbox"
 
 
 @pytest.fixture
-def shop(stack: Stack) -> Stack:
+def shop(stack: Stack, desk_url: str) -> Stack:
     """A bridge, a worker of version 1 in which what is bad dies, and the recorder."""
     stack.environ |= {
         "HANDLERS": "tests.handlers.mended",
-        "DEADLETTERS_DATABASE_URL": f"sqlite:///{stack.folder}/desk.db",
         "KAFKA_HANDLERS_VERSION": "1",
     }
     stack.make_topics("orders")
@@ -157,6 +165,50 @@ def test_copies_go_to_another_kafka_and_nothing_changes_here(shop: Stack, own_ka
     assert headers["copy_of"] == f"{place}:{CHARGE}".encode()
     assert set(headers) == {"trace", "copy_of", "copy_at", "copy_by"}
     assert [each["status"] for each in listed(shop)] == ["open"]
+
+
+@pytest.mark.slow
+def test_copies_go_to_a_kafka_that_asks_for_a_password_which_stands_in_the_environment_or_a_file_alone(shop: Stack):
+    need(kafka_server.missing())
+    shop.worker()
+    shop.produce("orders", {"amount": "much"}, key=b"k")
+    (letter,) = recorded(shop, 1)
+    with guarded() as other:
+        other.create_topics("copies")
+        address = f"127.0.0.1:{other.behind}"
+        words = ("deadletters", "replay", str(letter), "--to-topic", "copies", "--yes", "--wait", "--to-kafka")
+        said = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SASL_MECHANISM": "PLAIN", "SASL_USERNAME": "me"}
+        assert SECRET not in command(shop, *words, address, code=2)
+        file = shop.folder / "target.properties"
+        lines = {"bootstrap.servers": address} | {name.lower().replace("_", "."): is_ for name, is_ in said.items()}
+        file.write_text("".join(f"{name}={is_}\n" for name, is_ in {**lines, "sasl.password": SECRET}.items()))
+        assert json_of(shop, *words, str(file))["outcomes"] == {"done": 1}
+        shop.environ |= {f"TARGET_KAFKA_{name}": is_ for name, is_ in {**said, "SASL_PASSWORD": SECRET}.items()}
+        assert json_of(shop, *words, address)["outcomes"] == {"done": 1}
+        with Stack(other.bootstrap_servers, shop.broker, "x", shop.folder, "") as there:
+            there.topic = lambda name: name  # type: ignore[method-assign]
+            eventually(lambda: [each.key() for each in there.records("copies")] == [b"k", b"k"], 20)
+    plans = json_list(shop, "deadletters", "plans")
+    assert SECRET not in json.dumps(plans)
+    assert not [process.log for process in shop._processes if SECRET in process.text]
+    assert [each["status"] for each in listed(shop)] == ["open"]
+
+
+@contextmanager
+def guarded() -> Iterator[KafkaServer]:
+    """A Kafka with a second listener, at `behind`, for who knows the password."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:SASL_PLAINTEXT",
+        "listener.name.proxied.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.proxied.plain.sasl.jaas.config": f'{login} user_me="{SECRET}";',
+    }
+    port = free_port()
+    server = KafkaServer(settings=settings, behind=port)
+    # No proxy stands before it.
+    server.behind_port = port
+    with server:
+        yield server
 
 
 @pytest.mark.slow

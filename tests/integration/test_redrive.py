@@ -12,17 +12,18 @@ import pytest
 from tests.processes import Process, Stack, eventually
 from tests.promises import all_settled, audit, command, end, json_of
 
+#: Each command is a process, which takes seconds to start on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 CHARGE = "tests.handlers.mended.charge"
 NOTIFY = "tests.handlers.mended.notify"
 
 
 @pytest.fixture
-def shop(stack: Stack) -> Stack:
+def shop(stack: Stack, desk_url: str) -> Stack:
     """Ten orders, of which two have died at one of two handlers."""
-    database = f"sqlite:///{stack.folder}/desk.db"
     stack.environ |= {
         "HANDLERS": "tests.handlers.mended",
-        "DEADLETTERS_DATABASE_URL": database,
         "KAFKA_HANDLERS_VERSION": "1",
     }
     stack.make_topics("orders", partitions=2)
@@ -78,6 +79,32 @@ def test_with_again_what_is_done_runs_once_more_and_no_more(shop: Stack):
 
 
 @pytest.mark.slow
+def test_a_canary_stops_where_what_is_sent_dies_again_and_goes_on_once_it_is_mended(shop: Stack):
+    worker = shop.worker(KAFKA_HANDLERS_VERSION="1")
+    words = ("--from", "earliest", "--yes", "--wait", "--canary")
+    stopped = redrive(shop, *words, code=3)
+    assert (stopped["state"], stopped["outcomes"]) == ("stopped", {"dead": 1, "waiting": 1})
+    assert sum(run.outcome == "begun" for run in shop.runs("charge")) == 10 + 1
+    worker.terminate()
+    shop.worker()
+    assert redrive(shop, *words)["outcomes"] == {"done": 2}
+    assert counts(shop, "charge") == dict.fromkeys(range(10), 1)
+
+
+@pytest.mark.slow
+def test_what_the_ledger_has_forgotten_may_be_done_and_runs_only_where_that_is_asked_for(shop: Stack):
+    with shop.redis() as client:
+        client.flushdb()
+    forgotten = redrive(shop, "--from", "earliest", "--plan")["counts"]
+    assert forgotten["letters"] == 0
+    assert forgotten["stands"] == {CHARGE: {"unknown": 10}, NOTIFY: {"unknown": 10}}
+    shop.worker()
+    words = ("--from", "earliest", "--handler", NOTIFY, "--again", "--yes", "--wait")
+    assert redrive(shop, *words)["outcomes"] == {"done": 10}
+    assert counts(shop, "notify") == dict.fromkeys(range(10), 2)
+
+
+@pytest.mark.slow
 def test_a_range_is_of_partitions_offsets_and_keys(shop: Stack):
     (place,) = shop.produce("orders", {"amount": 99}, key=b"k")
     shop.worker()
@@ -117,10 +144,9 @@ def test_what_is_on_its_way_is_left_alone(shop: Stack):
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_is_gone_on_with_and_sends_nothing_twice(stack: Stack):
+def test_one_that_is_killed_is_gone_on_with_and_sends_nothing_twice(stack: Stack, desk_url: str):
     stack.environ |= {
         "HANDLERS": "tests.handlers.mended",
-        "DEADLETTERS_DATABASE_URL": f"sqlite:///{stack.folder}/desk.db",
         "KAFKA_HANDLERS_VERSION": "2",
     }
     stack.make_topics("orders", partitions=2)

@@ -6,15 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from sqlalchemy import func, select
 
-from bridge.deadletters.plan.plan import ItemState, State
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import ItemState, Options, State, What
 from bridge.deadletters.store import trail
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record, recorder, replay
-from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, twice
+from tests.processes import Served, Stack, eventually
+from tests.promises import all_settled, choose, delete_topic, send_back, twice
+from tests.promises import letters as dead_letters
 
+#: On both databases.
+pytestmark = pytest.mark.usefixtures("desk_url")
 COMPLETION: dict[str, Any] = {"commit": "completion"}
 
 
@@ -25,12 +31,12 @@ def statuses(here: Any) -> dict[str, int]:
         return {row[0]: row[1] for row in rows}
 
 
-def start(stack: Stack, *topics: str, settings: dict[str, Any] | None = None, **chosen: Any) -> None:
-    """A bridge and a worker, with these topics."""
+def start(stack: Stack, *topics: str, settings: dict[str, Any] | None = None, **chosen: Any) -> Served:
+    """A worker and a bridge, which is returned, with these topics."""
     choose(stack, {name: chosen.get(name, COMPLETION) for name in topics}, **(settings or {}))
     stack.make_topics(*topics)
     stack.worker(wait=False)
-    stack.bridge()
+    return stack.bridge()
 
 
 def count(here: Any, table: Any) -> int:
@@ -96,6 +102,86 @@ def test_of_two_operators_who_replay_the_same_letters_at_once_each_letter_is_sen
         assert statuses(here) == {"resolved": 100}
     assert len(stack.records("many.replay")) == 100
     assert twice(stack, "many") == {}
+
+
+@pytest.mark.slow
+def test_of_two_who_replay_and_discard_the_same_letters_at_once_each_letter_has_one_end(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    start(stack, "many")
+    stack.produce("many", *({"mend": str(mended), "id": number} for number in range(60)))
+    with desk(stack, "many", many=COMPLETION) as here:
+        record(stack, here, "many", 60)
+        mended.touch()
+        discard = here.plans.make(What.DISCARD, Filter(), Options(rate=40.0), "bob", "test orders")
+        made = [replay(here, rate=40.0), discard]
+        threads = [threading.Thread(target=here.plans.apply, args=(plan.id, "ann")) for plan in made]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ended = [here.plans.wait(plan.id) for plan in made]
+        done, gone = (plan.count(ItemState.DONE, ItemState.DISCARDED) for plan in ended)
+        assert done + gone == 60
+        assert [plan.count(ItemState.SKIPPED) for plan in ended] == [gone, done]
+        assert statuses(here) == {name: many for name, many in (("resolved", done), ("discarded", gone)) if many}
+    assert len(stack.done("many")) == len(set(stack.done("many"))) == done
+
+
+@pytest.mark.slow
+def test_where_the_replay_topic_is_deleted_what_lay_in_it_is_open_again_and_goes_back_anew(
+    stack: Stack, tmp_path: Path
+):
+    mended = tmp_path / "mended"
+    bridge = start(stack, "many")
+    stack.produce("many", *({"mend": str(mended), "id": number} for number in range(5)))
+    with desk(stack, "many", many=COMPLETION) as here:
+        record(stack, here, "many", 5)
+        mended.touch()
+        # Nobody reads what is sent.
+        bridge.kill()
+        plan = here.plans.apply(replay(here).id, "ann")
+        assert plan.outcomes == {"sent": 5}
+        delete_topic(stack, "many.replay")
+        plan = here.plans.wait(plan.id)
+        assert plan.outcomes == {"unknown": 5}
+        assert statuses(here) == {"open": 5}
+        stack.bridge()
+        plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
+        assert plan.outcomes == {"done": 5}
+    assert twice(stack, "many") == {}
+
+
+@pytest.mark.slow
+def test_before_it_is_approved_it_is_known_what_is_done_too_large_and_too_old(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    stack.make_topics("many.replay", config={"max.message.bytes": "100000"})
+    start(stack, "many")
+    sizes = {"small": 10, "away": 5_000, "large": 200_000}
+    stack.produce("many", *({"mend": str(mended), "id": name, "pad": "x" * size} for name, size in sizes.items()))
+    with desk(stack, "many", many=COMPLETION) as here:
+        # Above that the value is left in Kafka, and read there to be sent.
+        here.settings.file.__dict__["kafka_deadletters_largest_value"] = 1_000
+        record(stack, here, "many", 3)
+        mended.touch()
+        small, away, _ = sorted(dead_letters(stack, "many", 3), key=lambda each: len(each.value or b""))
+        send_back(stack, "many", small)
+        eventually(lambda: len(stack.done("many")) == 1, 20)
+        plan = replay(here)
+        assert (plan.counts.letters, plan.counts.done, plan.counts.too_large, plan.counts.too_old) == (3, 1, 1, 0)
+        plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
+        assert plan.outcomes == {"done": 2, "refused": 1}
+        assert statuses(here) == {"resolved": 2, "open": 1}
+        assert len(stack.done("many")) == len(set(stack.done("many"))) == 2
+        assert away.value in [each.value() for each in stack.records("many.replay")]
+        # Kafka drops the only copy of the last value.
+        cut = TopicPartition(stack.topic("many.dlq"), 0, 3)
+        admin = AdminClient({"bootstrap.servers": stack.kafka})
+        (deleted,) = admin.delete_records([cut]).values()
+        deleted.result(10)
+        plan = replay(here)
+        assert (plan.counts.letters, plan.counts.too_old) == (1, 1)
+        assert here.plans.apply(plan.id, "ann").outcomes == {"refused": 1}
+        assert statuses(here) == {"resolved": 2, "open": 1}
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Process, Stack
 from tests.promises import audit, twice
 
+#: On both databases.
+pytestmark = pytest.mark.usefixtures("desk_url")
 STEPS = ("begun", "leased", "claiming", "moving", "claimed", "published", "noting", "noted", "done")
 
 

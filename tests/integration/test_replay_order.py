@@ -12,6 +12,8 @@ from tests.desks import desk, recorder, replay
 from tests.integration.test_replay import count, start
 from tests.processes import Run, Stack, eventually
 
+#: On both databases.
+pytestmark = pytest.mark.usefixtures("desk_url")
 KEYED = {"commit": "completion", "order": "key"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
 LINE = {"commit": "completion", "order": "partition"}

@@ -132,6 +132,24 @@ def test_what_is_sent_back_for_one_attempt_runs_once_more_where_its_process_was_
     assert done.attempts == Attempts(lost=1, replayed=1)._asdict()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("parks", [False, True], ids=["put off by Celery", "parked meanwhile"])
+def test_what_is_sent_back_for_one_attempt_and_put_off_has_its_one_attempt_then(
+    stack: Stack, tmp_path: Path, parks: bool
+):
+    start(stack, "odd", **(PARKS if parks else {}))
+    mended = tmp_path / "mended"
+    (dead,) = stack.produce("odd", {"odd": {"mend": str(mended)}})
+    (letter,) = letters(stack, "odd", 1)
+    send_back(stack, "odd", letter, b'{"odd": {"later": 2, "until": "/nowhere"}}', once=True)
+    (_, second) = letters(stack, "odd", 2, 60)
+    assert (second.reason, second.attempts) == ("exhausted", Attempts(1, postponed=2, replayed=1))
+    assert bool(stack.has_topic("odd.retry.1s") and stack.records("odd.retry.1s")) is parks
+    # And so is one that ends well.
+    send_back(stack, "odd", second, b'{"odd": {"later": 1}}', once=True)
+    eventually(lambda: dead in stack.done("odd"), 30)
+
+
 def test_in_a_sequence_it_goes_on_from_there_with_the_value_that_was_sent(stack: Stack, tmp_path: Path):
     mended = tmp_path / "mended"
     start(stack, "steps")
