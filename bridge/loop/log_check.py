@@ -15,7 +15,7 @@ from bridge.kafka import Consumer, KafkaException, Record, TopicPartition
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook, Mark
 from bridge.ledger.fates import SETTLED, runs
 from bridge.loop.commits import Commits
-from bridge.loop.log_identity import Met, Said, meet, step
+from bridge.loop.log_identity import Met, Said, latest, meet, step
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.parked import ParkedPartition
@@ -41,16 +41,14 @@ class Logs:
         Raises:
             LedgerUnavailable: it is not known.
         """
-        known = self._assignment.logs.get(place)
-        if self._book is not None:
-            known = self._book.known([place]).get(place, known)
-        log, met, what = meet(known, topic_id, said, low, high)
+        noted = self._book.known([place]).get(place) if self._book is not None else None
+        log, met, what = meet(latest(noted, self._assignment.logs.get(place)), topic_id, said, low, high)
         if what is not None:
             self._tell(place, what, met.offset or 0, said.offset or 0)
             if self._book is not None and isinstance(self._assignment.made(place, 0), ParkedPartition):
                 # What waited in the other one may be parked still (bridge.upkeep.gone).
                 self._book.note_gone(place[0], time.time())
-        if self._book is not None and log != known:
+        if self._book is not None and log != noted:
             self._book.note(place, log)
         self._assignment.logs[place] = log
         return met

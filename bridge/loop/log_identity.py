@@ -50,6 +50,18 @@ class Step(NamedTuple):
     epoch: int
 
 
+def latest(noted: KnownLog | None, here: KnownLog | None) -> KnownLog | None:
+    """What is known of a partition's log together.
+
+    Parameters:
+        noted: in the ledger, which may have been wiped, or set back to before an epoch was read.
+        here: by this bridge, from when it had the partition last.
+    """
+    if noted is None or here is None or noted.topic_id != here.topic_id:
+        return noted or here
+    return KnownLog(noted.topic_id, max(noted.turn, here.turn), max(noted.epoch, here.epoch))
+
+
 def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int) -> tuple[KnownLog, Met, str | None]:
     """Decide which log a partition has, and where to go on in it.
 
@@ -66,7 +78,8 @@ def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int)
         return KnownLog(topic_id), Met(low, False, -1), "made anew"
     same = [log for log in (told, known) if log is not None and log.topic_id == topic_id]
     epoch = max((each.epoch for each in same), default=-1)
-    epoch = said.epoch if epoch < 0 else epoch
+    # What a bridge has committed was read, whatever the ledger has lost since: of that epoch nothing is new.
+    epoch = max(epoch, said.epoch) if told is not None or epoch < 0 else epoch
     log = KnownLog(topic_id, max((each.turn for each in same), default=0), epoch)
     if said.offset is not None and said.offset > high:
         return log._replace(turn=log.turn + 1), Met(high, False, epoch, back=True), "went back"

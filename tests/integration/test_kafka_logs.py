@@ -7,13 +7,14 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bridge.errors import PublishFailed
+from bridge.ledger import Fate, Mark
 from bridge.records.failure import Failure
 from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.dead_letters import dead_letters
 from bridge.topics.publisher import Publisher
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, delete_topic, json_of
+from tests.promises import audit, choose, delete_topic, json_of, ledger
 from tests.servers.kafka import KafkaServer
 
 TOPICS = ("orders", "many")
@@ -113,6 +114,43 @@ def test_what_comes_after_a_log_has_lost_its_end_is_handled(
         assert [(change["what"], change["first"]) for change in found["log_changes"]] == [("went back", 10)]
     assert len(stack.done()) == 30 + 16
     assert bridge.count("the log went back") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bridge_runs", [True, False], ids=["under a running bridge", "while none runs"])
+def test_a_ledger_set_back_to_before_kafka_was_restarted_takes_no_log_for_another(
+    mortal_stack: Stack, mortal_kafka: KafkaServer, bridge_runs: bool
+):
+    """Each start of Kafka is another leader epoch, of which such a ledger knows nothing; the commit does."""
+    stack = mortal_stack
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders")
+    bridge = stack.bridge()
+    stack.worker()
+    stack.produce("orders", *range(5))
+    eventually(partial(is_committed, stack, "orders", 5))
+    with stack.redis() as client:
+        before = {key: client.dump(key) for key in client.scan_iter()}
+    mortal_kafka.stop()
+    mortal_kafka.start()
+    stack.produce("orders", *range(5))
+    eventually(partial(is_committed, stack, "orders", 10), 60)
+    if not bridge_runs:
+        bridge.kill()
+    with stack.redis() as client, ledger(stack, "orders") as (fates, account):
+        pipe = client.pipeline()
+        pipe.flushdb()
+        for key, value in before.items():
+            pipe.restore(key, 0, value)
+        pipe.execute()
+        # What a worker was at meanwhile.
+        fates.write([Mark(account, range(10, 11), Fate.DONE)])
+    if not bridge_runs:
+        bridge = stack.bridge()
+    stack.produce("orders", *range(5))
+    eventually(partial(is_committed, stack, "orders", 15), 60)
+    assert bridge.count("the log went back") == 0
+    assert audit(stack, code=None)["log_changes"] == []
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.ledger import KnownLog
-from bridge.loop.log_identity import Met, Said, Step, meet, step
+from bridge.loop.log_identity import Met, Said, Step, latest, meet, step
 
 ID = "abc"
 
@@ -18,6 +18,11 @@ ID = "abc"
         (None, Said(7, ID, 3), KnownLog(ID, 0, 3), Met(7, True, 3), None),
         (KnownLog(ID, 0, 3), Said(7, None, -1), KnownLog(ID, 0, 3), Met(7, False, 3), None),
         (None, Said(7, None, -1), KnownLog(ID), Met(7, False, -1), None),
+        # The ledger went back to before it knew of an epoch that the commit tells of, as of what was read.
+        (KnownLog(ID, 0, 2), Said(7, ID, 3), KnownLog(ID, 0, 3), Met(7, True, 3), None),
+        (KnownLog(ID, 0, 3), Said(7, ID, 2), KnownLog(ID, 0, 3), Met(7, True, 3), None),
+        # Who knows what a person's tool takes for an epoch.
+        (KnownLog(ID, 0, 2), Said(7, None, 9), KnownLog(ID, 0, 2), Met(7, False, 2), None),
         # The topic is another, by the commit, or by what bridges knew where nothing is committed.
         (KnownLog("old", 1, 3), Said(7, "old.1", 3), KnownLog(ID), Met(2, False, -1), "made anew"),
         (None, Said(7, "old", 3), KnownLog(ID), Met(2, False, -1), "made anew"),
@@ -36,6 +41,24 @@ ID = "abc"
 )
 def test_where_to_go_on_is_decided_by_which_log_it_is(known, said, log, met, what):
     assert meet(known, ID, said, 2, 10) == (log, met, what)
+
+
+@pytest.mark.parametrize(
+    ("noted", "here", "together"),
+    [
+        (None, None, None),
+        (KnownLog(ID, 0, 3), None, KnownLog(ID, 0, 3)),
+        # The ledger was wiped.
+        (None, KnownLog(ID, 0, 3), KnownLog(ID, 0, 3)),
+        # Another bridge had it meanwhile; or the ledger went back, and this bridge knows better.
+        (KnownLog(ID, 1, 5), KnownLog(ID, 0, 3), KnownLog(ID, 1, 5)),
+        (KnownLog(ID, 0, 3), KnownLog(ID, 1, 5), KnownLog(ID, 1, 5)),
+        # Another bridge was in a topic that was made again.
+        (KnownLog(ID, 0, 1), KnownLog("old", 2, 5), KnownLog(ID, 0, 1)),
+    ],
+)
+def test_what_the_ledger_lost_of_a_log_is_known_to_who_has_read_it(noted, here, together):
+    assert latest(noted, here) == together
 
 
 @pytest.mark.parametrize(
