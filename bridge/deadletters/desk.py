@@ -11,6 +11,7 @@ from bridge.deadletters.copying.copies import Copies
 from bridge.deadletters.files.transfers import Transfers
 from bridge.deadletters.mending.mending import Mending
 from bridge.deadletters.plans.plans import Plans
+from bridge.deadletters.questions.absent import Absent
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.notes import Notes
@@ -71,6 +72,11 @@ class Desk:
     def letters(self) -> Letters:
         """Dead letters looked at."""
         return Letters(self.database)
+
+    @property
+    def absent(self) -> Absent:
+        """What is asked for and is not there."""
+        return Absent(self.routes, self.database)
 
     @property
     def groups(self) -> Groups:

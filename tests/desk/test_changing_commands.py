@@ -123,3 +123,31 @@ def test_what_has_ended_is_not_asked_for_in_vain_and_what_is_open_not_taken_inst
     assert ended.exit_code == FAULTS
     assert f"this asks for what is {status}" in ended.output
     assert desk.given("plans") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((1, 77), "There is no dead letter 77."),
+        (("--group", 9), "There is no group 9."),
+        (("--handler", "orders.handlers.chrage"), "is 'orders.handlers.charge' meant?"),
+        (("--topic", "oders"), "is 'orders' meant?"),
+        (("--reason", "exhaused"), "is 'exhausted' meant?"),
+    ],
+)
+def test_what_is_misspelt_or_not_there_ends_a_command_before_anything_is_planned(desk, words, said):
+    ended = desk.run("replay", *words, "--yes")
+    assert ended.exit_code == FAULTS
+    assert said in ended.output
+    assert desk.given("plans") == []
+
+
+def test_a_letter_that_has_ended_is_said_to_stay(desk):
+    desk.given("archive", 1, "--yes")
+    ended = desk.run("archive", 1, "--yes")
+    assert "letter 1 is archived, and stays so" in ended.stderr
+    assert "it has no letter: none that fits is open" in ended.stdout
+
+
+def test_what_is_done_without_asking_is_said_on_stderr_for_who_reads_the_log(desk):
+    assert "orders.handlers.charge: 2 exhausted" in desk.run("archive", "--all", "--yes").stderr

@@ -127,3 +127,22 @@ def test_a_database_that_does_not_answer_is_said_with_code_2(monkeypatch, tmp_pa
 
 def test_json_of_nothing_is_an_empty_list(desk):
     assert json.loads(desk.run("list", "--topic", "none", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("command", ["list", "groups"])
+def test_a_name_that_no_letter_has_is_said_with_the_nearest(desk, command):
+    ended = desk.run(command, "--handler", "orders.handlers.chrage")
+    assert ended.exit_code == 0
+    assert "no dead letter fits" in ended.stdout
+    assert "No letter has the handler 'orders.handlers.chrage': is 'orders.handlers.charge' meant?" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "groups", "stats", "check"])
+def test_where_nothing_was_recorded_yet_that_is_said_with_what_to_do(database_url, monkeypatch, command):
+    ended = Commands(monkeypatch, database_url).run(command)
+    assert "nothing was recorded here yet: run `bridge deadletters record`" in ended.stderr
+
+
+def test_a_number_that_no_database_takes_is_no_letter(desk):
+    assert desk.run("show", 10**20).exit_code == FAULTS
+    assert desk.run("list", 10**20).exit_code == FAULTS

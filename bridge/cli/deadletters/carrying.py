@@ -55,7 +55,9 @@ def code(plan: Plan, wait: bool) -> int:
 
 def print_plan(to: Console, plan: Plan, wait: bool = True) -> None:
     """How a plan stands, and what can be done with it."""
-    said = ", ".join(f"{count:,} {state}" for state, count in plan.outcomes.items()) or "nothing yet"
+    said = ", ".join(f"{count:,} {state}" for state, count in plan.outcomes.items()) or (
+        "nothing yet" if plan.counts.letters else "it has no letter: none that fits is open"
+    )
     say(to, f"plan {plan.id} is {plan.state}: {said}")
     if plan.stopped:
         say(to, f"  it stopped: {plan.stopped}", "red")

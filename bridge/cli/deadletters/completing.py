@@ -12,14 +12,12 @@ from typing import Final
 
 import typer
 
-from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.letters.letter import REASONS, Status
 from bridge.handlers import Routes, find_routes
 from bridge.settings.modules import find_celery_app, import_handlers
 
 #: Seconds in which an app must have been imported.
 WITHIN: Final = 1.5
-#: Why a delivery dies (`tasks.policy.REASONS`, which is the Celery side's).
-REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
 
 
 def statuses(incomplete: str) -> list[str]:

@@ -27,10 +27,10 @@ def can_be_asked() -> bool:
 
 
 def confirmed(yes: bool, what: What, counts: Counts) -> bool:
-    """Say what a plan is about, and ask whether to do it."""
+    """Say what a plan is about, also to who reads a script's log; and ask whether to do it, unless that is said."""
+    print_counts(errors, counts)
     if yes:
         return True
-    print_counts(errors, counts)
     return typer.confirm(f"{what} {letters(counts.letters)}?", err=True)
 
 

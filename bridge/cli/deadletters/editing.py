@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from bridge.cli.answers import FAULTS, console, fail, print_found
+from bridge.cli.deadletters.absent import tell_absent
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, letters, need_somebody, print_reasons
@@ -81,7 +82,9 @@ def check(
     """
     with opened(context) as desk:
         found = desk.mending.check(chosen)
-    print_found(found.to_data(), as_json, lambda: _print_checked(console, found))
+        print_found(found.to_data(), as_json, lambda: _print_checked(console, found))
+        if not found.letters:
+            tell_absent(desk, chosen)
     raise typer.Exit(3 if found.invalid.count else 0)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.answers import FAULTS, fail
+from bridge.cli.deadletters.absent import refuse_absent
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
@@ -62,6 +63,7 @@ def _end(
     need_somebody(yes)
     who_by = by or who()
     with opened(context) as desk:
+        refuse_absent(desk, chosen)
         plan = desk.plans.make(what, chosen, Options(), who_by, why)
         if not confirmed(yes, plan.what, plan.counts):
             say(errors, "nothing was changed.")

@@ -10,10 +10,11 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
 from bridge.cli.deadletters import tables
+from bridge.cli.deadletters.absent import tell_absent
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.opening import opened
 from bridge.commands.printing import say
-from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.filters import EVERYTHING, Filter
 from bridge.deadletters.questions.in_topics import LAST, look
 from bridge.errors import FilterFault, KafkaUnavailable
 
@@ -71,6 +72,8 @@ def list_topics(
         print_list(each.to_data() | dict.fromkeys(("id", "status", "group")) for each in looked.letters)
     else:
         tables.letters(console, looked.letters, standing=False)
+        if not looked.letters:
+            say(console, "no dead letter fits")
     for topic in looked.missing:
         print(f"there is no topic {topic}.", file=sys.stderr)
     for (topic, partition), first in looked.looked_from.items():
@@ -81,12 +84,17 @@ def _print(desk: "Desk", chosen: Filter, limit: int) -> None:
     found = list(islice(desk.letters.each(chosen), limit or None))
     tables.letters(console, found)
     if not found:
-        say(console, "no dead letter fits")
+        _print_none(desk, chosen)
     elif len(found) == limit:
         say(
             console,
             f"{len(found):,} of {desk.letters.count(chosen)}; all: --limit 0; in groups: bridge deadletters groups",
         )
+
+
+def _print_none(desk: "Desk", chosen: Filter) -> None:
+    say(console, "no dead letter fits")
+    tell_absent(desk, chosen)
 
 
 @filtered()
@@ -104,9 +112,9 @@ def groups(
     """
     with opened(context) as desk:
         found = desk.groups.all(chosen)
-    print_found([each.to_data() for each in found], as_json, lambda: tables.groups(console, found))
-    if not found and not as_json:
-        say(console, "no dead letter fits")
+        print_found([each.to_data() for each in found], as_json, lambda: tables.groups(console, found))
+        if not found and not as_json:
+            _print_none(desk, chosen)
 
 
 def stats(
@@ -119,7 +127,8 @@ def stats(
     """
     with opened(context) as desk:
         found = desk.totals.stats()
-    print_found(found.to_data(), as_json, lambda: tables.stats(console, found))
+        print_found(found.to_data(), as_json, lambda: tables.stats(console, found))
+        tell_absent(desk, EVERYTHING)
 
 
 def print_list(rows: Iterable[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bridge.cli.answers import FAULTS, console, fail, print_found
+from bridge.cli.deadletters.absent import refuse_absent
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out, print_plan
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody, print_counts
@@ -62,6 +63,7 @@ def replay(
     if not plan_only:
         need_somebody(yes)
     with opened(context) as desk:
+        refuse_absent(desk, chosen)
         options = Options(rate, canary, all_handlers)
         if to_topic is not None:
             plan = _copies(desk, chosen, to_topic, to_kafka, options, who_by, why, force)

@@ -12,6 +12,9 @@ from bridge.errors import FilterFault
 #: Most letters that are named one by one: what is more is a filter's.
 MOST_IDS: Final = 10_000
 
+#: That an id may be, in either database.
+HIGHEST: Final = 2**63 - 1
+
 _NUMBERS: Final = ("ids", "groups")
 _TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins")
 
@@ -81,6 +84,8 @@ class Filter:
     def __post_init__(self) -> None:
         if len(self.ids) > MOST_IDS:
             raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
+        if too_high := [id_ for id_ in (*self.ids, *self.groups) if not 0 <= id_ <= HIGHEST]:
+            raise FilterFault(f"{too_high[0]} is no letter's id, and no group's.")
         if self.text and not any(words(self.text)):
             raise FilterFault(f"There is no word in {self.text!r}: text is looked for by whole words.")
         if self.since is not None and self.until is not None and self.since >= self.until:

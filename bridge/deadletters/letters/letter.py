@@ -21,6 +21,8 @@ class Status(StrEnum):
     ARCHIVED = "archived"
 
 
+#: Why a delivery dies (`tasks.policy.REASONS`, which is the Celery side's).
+REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
 #: Of what nobody need do anything any more: cleaned up after a while.
 ENDED: Final = (Status.RESOLVED, Status.DISCARDED, Status.ARCHIVED)
 

@@ -38,19 +38,21 @@ class Counting:
         with self._database.reading() as connection:
             heaps = weighing.heaps(connection, plan_id)
             replaying = weighing.replaying(connection, asked)
+            ended = weighing.ended(connection, asked.ids) if what is not What.ARCHIVE or not asked.statuses else []
         found = Counts(
             letters=sum(heap.letters for heap in heaps),
             handlers=_handlers(heaps),
             replaying=replaying,
             foreign=sum(heap.letters for heap in heaps if not heap.is_ours),
             replayed=_replayed(heaps),
+            warnings=tuple(f"letter {id_} is {status}, and stays so" for id_, status in ended),
         )
         if what is not What.REPLAY:
             return found
         return self._of_replay(plan_id, found, heaps)
 
     def _of_replay(self, plan_id: int, found: Counts, heaps: Sequence[Heap]) -> Counts:
-        warnings: list[str] = []
+        warnings = [*found.warnings]
         unknown = Counter[str]()
         for heap in heaps:
             if heap.is_ours and heap.handler not in self._handlers:

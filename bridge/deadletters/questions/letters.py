@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.deadletters.letters.filters import Cursor, Filter
+from bridge.deadletters.letters.filters import HIGHEST, Cursor, Filter
 from bridge.deadletters.letters.letter import Status, unpacked
 from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.questions.shown import Act, Count, Failed, Listed, Page, Shown
@@ -53,7 +53,7 @@ class Letters:
             NoSuchLetter: there is none of that number (any more).
         """
         with self.database.reading() as connection:
-            row = stored.one(connection, id_)
+            row = stored.one(connection, id_) if id_ <= HIGHEST else None
             if row is None:
                 raise NoSuchLetter(
                     f"There is no dead letter {id_}: it was never there, or was cleaned up after its end."

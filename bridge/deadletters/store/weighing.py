@@ -1,16 +1,17 @@
 """What a plan that was frozen is about: its letters counted, before it is approved."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
 from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.letters.letter import ENDED, Status
 from bridge.deadletters.store.contents import OURS
 from bridge.deadletters.store.items import Spot
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.store.schema import edits, items, kinds, letters
+from bridge.deadletters.store.statuses import in_parts
 
 
 class Heap(NamedTuple):
@@ -71,6 +72,13 @@ def replaying(connection: Connection, asked: Filter) -> int:
     """How many of the letters that were asked for are on their way already."""
     these = matching(asked).where(letters.c.status == Status.REPLAYING).subquery()
     return int(connection.execute(select(func.count()).select_from(these)).scalar_one())
+
+
+def ended(connection: Connection, ids: Sequence[int]) -> list[tuple[int, Status]]:
+    """Those of these letters that have ended, with how they stand."""
+    asked = select(letters.c.id, letters.c.status).where(letters.c.status.in_(ENDED)).order_by(letters.c.id)
+    found = (connection.execute(asked.where(letters.c.id.in_(some))) for some in in_parts(ids))
+    return [(row.id, Status(row.status)) for rows in found for row in rows]
 
 
 def by_digest(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, tuple[int, Status, int, int]]:
