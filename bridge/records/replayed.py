@@ -34,7 +34,7 @@ def replayed(
         timestamp: of the message where it first lay, ms since the epoch.
         number, runs, attempts: as its last dead letter says (`Letter`); of what never died, the defaults.
         again: by what it is asked to run though its origin is done, ASCII, another one each time that it is asked (the
-            id of a plan); its work is done once for each. Empty: it runs only if it is not done.
+            name of a plan); its work is done once for each. Empty: it runs only if it is not done.
         once: it has one attempt instead of all its retries; this time only, also where it goes on along a `sequence`.
     """
     message = Message(

@@ -21,14 +21,15 @@ from bridge.deadletters.plans import applying
 from bridge.deadletters.plans.applying import Applying, Around
 from bridge.deadletters.store import clock, items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.items import Spot
+from bridge.deadletters.store.items import Item, Spot
 from bridge.deadletters.store.matching import matching
+from bridge.ledger import Fate
 from bridge.records.parked import whose
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk.kafka_in_memory import Crash, Kafka
 from tests.desk.rows import counted, kind, letter
 
-HANDLER = "orders.handlers.charge"
+HANDLER, OTHER = "orders.handlers.charge", "orders.handlers.notify"
 CHOSEN = Settings(FileSettings(), EnvironmentSettings(BRIDGE_GROUP="bridge"), "", {})
 LETTERS = 7
 
@@ -93,8 +94,8 @@ class World:
                 return
             plan = plans.one(connection, self.plan)
         assert plan is not None
-        ends, fates = Ends(self.kafka), SimpleNamespace()
-        doing = sending.Sending(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER])  # type: ignore[arg-type]
+        ends, fates = Ends(self.kafka), SimpleNamespace(of=lambda some: [Fate.DEAD] * len(some))
+        doing = sending.Sending(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER, OTHER])  # type: ignore[arg-type]
         doing._producer = self.kafka  # type: ignore[assignment]
         Applying(self.database, plan, doing, who, Around(lambda: None, tuple, lambda: None, lambda: False)).run()
 
@@ -202,6 +203,30 @@ def carried_out_though_processes_die(tmp_path: Path, data: st.DataObject) -> Non
             wanted = {"replaying": under_way, "open": open_, "resolved": found.get("done", 0)}
             assert counted(connection, made.kind) == {name: count for name, count in wanted.items() if count}
         made.database.close()
+
+
+def test_what_was_sent_to_another_handler_is_found_after_a_crash_though_its_letter_has_died_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mortal = {"acknowledged": "crash"}
+    made = world(tmp_path, monkeypatch, lambda point: mortal.get(point, ""))
+    with made.database.writing() as connection:
+        connection.execute(schema.items.delete().where(schema.items.c.position > 1))
+        beside = f"orders-0-0:{OTHER}"
+        items.add(connection, made.plan, [Item(2, made.ids[0], beside, 1)], canary=False)
+    with pytest.raises(Crash):
+        made.process("one")
+    mortal.clear()
+    with made.database.writing() as connection:
+        statuses.move(connection, made.ids, Status.REPLAYING, Status.OPEN, 1)
+        items.ended(connection, made.ids, ItemState.DEAD, 1)
+        connection.execute(schema.letters.update().values(number=schema.letters.c.number + 1, failures=2))
+    made.process("two")
+    assert made.outcomes() == {"dead": 1, "sent": 1}
+    assert Counter(each[0] for each in map(whose, made.kafka.records) if each) == {  # type: ignore[arg-type]
+        f"orders-0-0:{HANDLER}": 1,
+        beside: 1,
+    }
 
 
 def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_why(

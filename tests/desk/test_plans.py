@@ -1,5 +1,6 @@
 """What is promised of plans before they are applied: they are frozen, counted, and say what is against them."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -148,6 +149,15 @@ def test_nothing_is_sent_into_another_kafka_than_that_of_the_letters(plans, data
         with pytest.raises(DeskOfAnotherKafka, match=r"'its own'.*'another'"):
             tried()
     assert plans.one(plan.id) == plan
+
+
+def test_what_plans_of_the_same_id_in_two_databases_send_is_told_apart(plans, database):
+    fill(database)
+    plan = make(plans)
+    other = replace(plan, at=plan.at + 1_000)
+    assert other.name != plan.name
+    assert other.number == plan.number + 1
+    assert 0 < plan.number < replace(plan, at=plan.at + 60 * 365 * 86_400_000).number < 2**31
 
 
 def test_the_latest_plans_come_first(plans, database):

@@ -41,21 +41,18 @@ class _Job(NamedTuple):
     Attributes:
         letter: whose record is sent.
         delivery: whose it is: the letter's, or another handler's of the same message.
+        number: that it has from now on.
     """
 
     item: Item
     letter: Standing
     delivery: Origin
+    number: int
 
     @property
     def is_own(self) -> bool:
         """Whether it is the letter's own delivery."""
         return self.item.place is None
-
-    @property
-    def number(self) -> int:
-        """That it has from now on."""
-        return self.letter.number + 1
 
     @property
     def mark(self) -> Mark:
@@ -179,7 +176,12 @@ class Sending:
         with self._database.reading() as connection:
             found = contents.standings(connection, [each.item.letter_id for each in claimed if each.item.letter_id])
         pairs = ((each.item, found.get(each.item.letter_id or 0)) for each in claimed)
-        return [_Job(item, letter, _delivery(item, letter)) for item, letter in pairs if letter is not None]
+        return [self._job(item, letter) for item, letter in pairs if letter is not None]
+
+    def _job(self, item: Item, letter: Standing) -> _Job:
+        # Another handler's has one that stays as it is when the letter dies again.
+        number = letter.number + 1 if item.place is None else self._plan.number
+        return _Job(item, letter, _delivery(item, letter), number)
 
     def _left_alone(self, jobs: Sequence[_Job]) -> list[tuple[_Job, str]]:
         """Of other handlers' deliveries, those that are not sent, and why: ended, under way, or perhaps done."""
@@ -229,7 +231,7 @@ def _headers(job: _Job, content: Content, once: bool) -> RecordHeaders:
     if not job.letter.is_ours:
         return [*content.headers, (FROM, _place(job.letter.spot).encode())]
     ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
-    common = {"timestamp": content.timestamp, "number": job.letter.number, "once": once}
+    common = {"timestamp": content.timestamp, "number": job.number - 1, "once": once}
     return replayed(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
 
 

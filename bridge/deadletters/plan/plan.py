@@ -7,6 +7,9 @@ from typing import Any, Final, Self
 
 from bridge.records.times import iso
 
+#: From when on plans are numbered by their seconds (2026-01-01, ms since the epoch): in 31 bits until 2094.
+NUMBERED_FROM: Final = 1_767_225_600_000
+
 
 class What(StrEnum):
     """What a plan does with its letters."""
@@ -161,6 +164,19 @@ class Plan:
     def count(self, *states: ItemState) -> int:
         """How many of its deliveries are in one of these states."""
         return sum(self.outcomes.get(state, 0) for state in states)
+
+    @property
+    def name(self) -> str:
+        """By what it is told from all plans, also of other databases, where there is one of the same id."""
+        return f"plan {self.id} of {iso(self.at / 1000, 'milliseconds')}"
+
+    @property
+    def number(self) -> int:
+        """The number of deliveries that it sends and that are no letters: higher than those of all plans before it.
+
+        By the clock, so that it is so of plans of other databases, too, and stays so while retries count it on.
+        """
+        return (self.at - NUMBERED_FROM) // 1000
 
     @property
     def is_over(self) -> bool:

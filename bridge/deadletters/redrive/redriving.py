@@ -27,9 +27,6 @@ from bridge.topics.readback import records
 
 #: Bytes of values that are held at once.
 AT_ONCE: Final = 16_000_000
-#: Numbers that each plan has for itself: a delivery that is sent twice under one number counts as one record written
-#: twice; and it may have been parked a few times before.
-NUMBERS: Final = 1_000
 
 
 class Redriven(NamedTuple):
@@ -54,9 +51,7 @@ class Redriving:
         self._topic = str(plan.asked["topic"])
         self._target = target_of(settings, settings.group, self._topic, ours=True)
         self._picking, self._logs = picking, logs
-        self._number = NUMBERS * plan.id
-        # With its time: another database, or this one restored, has a plan of that number, too.
-        self._again = f"plan {plan.id} of {plan.at}" if plan.options.again else ""
+        self._again = plan.name if plan.options.again else ""
         self._producer = AcknowledgedProducer(settings)
 
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
@@ -115,7 +110,7 @@ class Redriving:
 
     def _mark(self, delivery: Origin) -> tuple[str, str, int]:
         """By what its record is told from all others (bridge.records.parked.whose)."""
-        return work_of(delivery.identity, self._again), delivery.group, self._number
+        return work_of(delivery.identity, self._again), delivery.group, self._plan.number
 
     def _slices(
         self, wanted: Mapping[tuple[int, int], list[Redriven]]
@@ -145,14 +140,14 @@ class Redriving:
                 ends[each.item.position] = End(ItemState.REFUSED, str(answer))
 
     def _letter(self, record: Record, redriven: Redriven) -> Letter:
-        """What is written; it is numbered from the plan's first number on."""
+        """What is written."""
         kind, timestamp = record.timestamp()
         delivery = redriven.delivery
         headers = replayed(
             delivery,
             headers_of(record),
             timestamp=timestamp if kind else None,
-            number=self._number - 1,
+            number=self._plan.number - 1,
             again=self._again,
             once=self._of_letters.once(redriven.item),
         )
@@ -162,7 +157,7 @@ class Redriving:
 
     def _sent(self, item: Item, spot: Spot) -> Sent:
         self._ends.passed(spot)
-        return Sent(item.position, self._number, spot)
+        return Sent(item.position, self._plan.number, spot)
 
 
 def delivery_of(plan: Plan, group: str, place: str) -> Origin:
