@@ -3,16 +3,17 @@
 from itertools import count
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from sqlalchemy import text
 
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.schema import kinds, positions
+from bridge.deadletters.store.schema import kinds, positions, tallies
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
-from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
+from tests.processes import Stack, eventually, mortal_stack, pytest_runtest_makereport, stack
+from tests.servers.kafka import KafkaServer
 
-__all__ = ["pytest_runtest_makereport", "stack"]
+__all__ = ["mortal_stack", "pytest_runtest_makereport", "stack"]
 
 #: Each is some processes; what tests/desk/test_recorder.py promises is tested every time.
 pytestmark = pytest.mark.slow
@@ -76,6 +77,37 @@ def test_a_topic_that_is_made_again_under_a_recorder_is_read_from_its_beginning(
     # More than the old one had: by offsets alone it would look as if it went on.
     bury(desk, range(100, 120))
     has(database_url, 25, within=60)
+
+
+@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("runs", [True, False], ids=["under a running recorder", "while none runs"])
+@pytest.mark.parametrize("after", [8, 2], ids=["past its old end", "short of its old end"])
+def test_what_comes_after_a_log_has_lost_its_end_is_recorded_and_nothing_twice(
+    mortal_stack: Stack, mortal_kafka: KafkaServer, database_url: str, runs: bool, after: int
+):
+    stack = mortal_stack
+    stack.environ["DEADLETTERS_DATABASE_URL"] = database_url
+    stack.make_topics("orders", "orders.dlq")
+    # Long enough that Kafka is back before the group goes on without the recorder: it hears of it from the log alone.
+    process = recorder(stack, KAFKA_SESSION_TIMEOUT_MS="45000")
+    bury(stack, range(10))
+    bury(stack, range(10, 15))
+    has(database_url, 15)
+    if not runs:
+        assert process.terminate() == 0
+    mortal_kafka.stop()
+    mortal_kafka.cut(stack.topic("orders.dlq"), 10)
+    mortal_kafka.start()
+    # One that had written before is out of step with such a log for ever.
+    stack.producer = Producer({"bootstrap.servers": stack.kafka})
+    bury(stack, range(100, 100 + after))
+    if not runs:
+        process = recorder(stack)
+    has(database_url, 15 + after, 60)
+    assert "the log went back" in process.text
+    eventually(lambda: kept(recorded(database_url, positions), "next") == [(10 + after,)])
+    assert {row["occurrences"] for row in recorded(database_url)} == {1}
+    assert {row["status"]: row["count"] for row in recorded(database_url, tallies)} == {"open": 15 + after}
 
 
 def test_a_dead_letter_topic_that_is_made_later_is_recorded(stack: Stack, database_url: str):
