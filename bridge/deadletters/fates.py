@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
+from typing import Final
 
 from bridge.errors import LedgerUnavailable
 from bridge.kafka import admin_client
@@ -12,6 +13,9 @@ from bridge.ledger.pages import OWN
 from bridge.records.origin import Origin
 from bridge.settings import Settings
 from bridge.topics.cluster import all_topics
+
+#: By number: it is asked a hundred thousand times in a row.
+_FATES: Final = {int(fate): fate for fate in Fate}
 
 
 class Fates:
@@ -63,7 +67,7 @@ class Fates:
                 continue
             answers = ledger.fates_of([(account, sorted(some)) for account, some in wanted.items()])
             for some, fates in zip(wanted.values(), answers, strict=True):
-                found |= {some[offset]: Fate(fate) for offset, fate in zip(sorted(some), fates, strict=True)}
+                found |= {some[offset]: _FATES[fate] for offset, fate in zip(sorted(some), fates, strict=True)}
         return [found.get(delivery, Fate.OPEN) for delivery in deliveries]
 
     def own(self, group: str, topic: str, topic_id: str, spots: Sequence[tuple[int, int]]) -> list[Fate]:
@@ -75,9 +79,15 @@ class Fates:
         if (ledger := self._ledger_of(group)) is None:
             return [Fate.OPEN for _ in spots]
         book = LogBook(ledger)
-        logs = {partition: book.log_id(topic, topic_id, partition) for partition in {spot[0] for spot in spots}}
-        asked = [(Account(OWN, topic, logs[partition], partition), offset, offset) for partition, offset in spots]
-        return [Fate(found[0]) for found in ledger.fates_many(asked)]
+        offsets: dict[int, set[int]] = defaultdict(set)
+        for partition, offset in spots:
+            offsets[partition].add(offset)
+        accounts = {at: Account(OWN, topic, book.log_id(topic, topic_id, at), at) for at in offsets}
+        asked = [(accounts[partition], sorted(some)) for partition, some in offsets.items()]
+        known: dict[tuple[int, int], Fate] = {}
+        for (account, some), fates in zip(asked, ledger.fates_of(asked), strict=True):
+            known |= {(account.partition, at): _FATES[fate] for at, fate in zip(some, fates, strict=True)}
+        return [known[spot] for spot in spots]
 
     def discard(self, deliveries: Sequence[Origin]) -> list[Fate]:
         """Have the ledger note that these are discarded; return what each is now: what is done stays done.

@@ -97,7 +97,10 @@ class World:
         ends, fates = Ends(self.kafka), SimpleNamespace(of=lambda some: [Fate.DEAD] * len(some))
         doing = sending.Sending(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER, OTHER])  # type: ignore[arg-type]
         doing._producer = self.kafka  # type: ignore[assignment]
-        Applying(self.database, plan, doing, who, Around(lambda: None, tuple, lambda: None, lambda: False)).run()
+        Applying(self.database, plan, doing, who, Around(self.look, tuple, lambda: None, lambda: False)).run()
+
+    def look(self) -> None:
+        """Sees how what was sent ends."""
 
     def ends(self) -> None:
         """Handlers may be faster than who notes what was sent."""
@@ -227,6 +230,16 @@ def test_what_was_sent_to_another_handler_is_found_after_a_crash_though_its_lett
         f"orders-0-0:{HANDLER}": 1,
         beside: 1,
     }
+
+
+def test_how_letters_end_is_looked_at_while_others_still_go_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = world(tmp_path, monkeypatch, lambda point: "")
+    looked: list[int] = []
+    monkeypatch.setattr(made, "look", lambda: looked.append(made.outcomes().get("waiting", 0)))
+    monkeypatch.setattr(applying, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(applying, "REST", 0.0)
+    made.process("ann")
+    assert looked[:2] == [4, 1]
 
 
 def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_why(

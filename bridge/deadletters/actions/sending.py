@@ -1,6 +1,7 @@
 """A plan replays: letters go to the replay topic, for the handler that failed; those of others back to their source."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
@@ -83,7 +84,10 @@ class Sending:
         self._settings, self._database, self._plan, self._ends, self._fates = settings, database, plan, ends, fates
         self._last_wave = last_wave
         self._handlers = frozenset(handlers)
+        self._target = cache(partial(target_of, settings))
         self._producer = AcknowledgedProducer(settings)
+        #: The letters of the batch.
+        self._taken: dict[int, Standing] = {}
 
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
         """Letters that are open, and have not died since the plan was made, are this plan's; the others are skipped."""
@@ -100,6 +104,7 @@ class Sending:
                 skipped[item.position] = why
             else:
                 claimed.append(Claimed(item, spot))
+        self._taken = found
         own = [each.item.letter_id for each in claimed if each.item.letter_id and each.item.place is None]
         statuses.move(connection, own, Status.OPEN, Status.REPLAYING, at, self._plan.id)
         return Taken(claimed, skipped)
@@ -121,7 +126,7 @@ class Sending:
 
     def topic(self, letter: Standing) -> str:
         """Where a letter goes."""
-        return target_of(self._settings, letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
+        return self._target(letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
 
     def once(self, item: Item) -> bool:
         """Whether it has one attempt: another wave waits for how its own ends (bridge.deadletters.plan.canary)."""
@@ -173,8 +178,11 @@ class Sending:
             items.ended(connection, theirs, ItemState.DONE, at, "it is back in its topic; who reads it there decides")
 
     def _jobs(self, claimed: Sequence[Claimed]) -> list[_Job]:
-        with self._database.reading() as connection:
-            found = contents.standings(connection, [each.item.letter_id for each in claimed if each.item.letter_id])
+        ids = [each.item.letter_id for each in claimed if each.item.letter_id]
+        if not self._taken.keys() >= set(ids):
+            with self._database.reading() as connection:
+                self._taken = contents.standings(connection, ids)
+        found = self._taken
         pairs = ((each.item, found.get(each.item.letter_id or 0)) for each in claimed)
         return [self._job(item, letter) for item, letter in pairs if letter is not None]
 

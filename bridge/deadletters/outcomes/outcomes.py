@@ -15,7 +15,7 @@ from bridge.deadletters.outcomes.redriven import Ending
 from bridge.deadletters.outcomes.verdict import Verdict
 from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store import clock, contents, items, plans, statuses
-from bridge.deadletters.store.contents import Standing
+from bridge.deadletters.store.contents import OnItsWay
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Other
 from bridge.ledger import Fate
@@ -58,18 +58,25 @@ class Outcomes:
         return left
 
     def _letters(self, plan_id: int | None, deduces: bool) -> int:
-        left, after = 0, (plan_id or 0, 0)
         deducing = Deducing(self._settings, self._database, self._fates) if deduces else None
+        if plan_id is not None:
+            return self._letters_of(plan_id, deducing)
+        with self._database.reading() as connection:
+            ids = contents.sent_by(connection)
+        return sum(self._letters_of(id_, deducing) for id_ in ids)
+
+    def _letters_of(self, plan_id: int, deducing: Deducing | None) -> int:
+        left = after = 0
         while True:
             with self._database.reading() as connection:
-                page = contents.replaying(connection, after, PAGE, plan_id)
+                page = contents.replaying(connection, plan_id, after, PAGE)
             if not page:
                 return left
-            after = (page[-1].plan_id or 0, page[-1].id)
+            after = page[-1].id
             silent = self._told(page)
             left += len(silent) - (self._deduce(deducing, silent) if deducing is not None else 0)
 
-    def _told(self, page: Sequence[Standing]) -> list[Standing]:
+    def _told(self, page: Sequence[OnItsWay]) -> list[OnItsWay]:
         """Take in what the ledger tells; return the others."""
         found = self._fates.of([letter.delivery for letter in page])
         for fate in ENDS:
@@ -78,9 +85,11 @@ class Outcomes:
                 self._end(ids, *ENDS[fate])
         return [letter for letter, fate in zip(page, found, strict=True) if fate not in ENDS]
 
-    def _deduce(self, deducing: Deducing, letters: Sequence[Standing]) -> int:
+    def _deduce(self, deducing: Deducing, letters: Sequence[OnItsWay]) -> int:
         """Take in what Kafka tells where the ledger is silent; return how many ended so."""
-        found = deducing.verdicts(letters)
+        with self._database.reading() as connection:
+            standings = contents.standings(connection, [letter.id for letter in letters])
+        found = deducing.verdicts([*standings.values()])
         done = [id_ for id_, verdict in found.items() if verdict is Verdict.DONE]
         gone = [id_ for id_, verdict in found.items() if verdict is Verdict.GONE]
         unknown = [id_ for id_, verdict in found.items() if verdict is Verdict.UNKNOWN]

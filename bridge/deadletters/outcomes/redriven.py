@@ -3,7 +3,8 @@
 The origin's fate tells less: of what runs again though it is done, it was done before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Final
 
 from bridge.deadletters.fates import Fates
@@ -66,6 +67,8 @@ class Ending:
 
     def _of_plan(self, plan: Plan, deduces: bool) -> int:
         left = after = 0
+        # What lies in the topics is looked through once, for however many pages.
+        parked = cache(partial(self._parked, plan))
         while True:
             with self._database.reading() as connection:
                 page = redriven.page(connection, plan.id, after, PAGE)
@@ -73,7 +76,7 @@ class Ending:
                 return left
             after = page[-1].position
             silent = self._told(plan, page)
-            left += len(silent) - (self._deduced(plan, silent) if deduces and silent else 0)
+            left += len(silent) - (self._deduced(plan, silent, parked) if deduces and silent else 0)
 
     def _told(self, plan: Plan, page: Sequence[Redriven]) -> dict[Redriven, Fate]:
         """Take in what the ledger and the desk tell; return the others, with their records' own fates."""
@@ -92,7 +95,12 @@ class Ending:
         self._end(plan, {state: dict.fromkeys(some, "") for state, some in ended.items()})
         return silent
 
-    def _deduced(self, plan: Plan, silent: Mapping[Redriven, Fate]) -> int:
+    def _parked(self, plan: Plan) -> frozenset[str]:
+        """The identities of what lies in the source's retry and replay topics, and is to run."""
+        found = still_parked(self._settings, self._fates, self._settings.group, str(plan.asked["topic"]))
+        return frozenset(identity for identity, _ in found)
+
+    def _deduced(self, plan: Plan, silent: Mapping[Redriven, Fate], parked_of: Callable[[], frozenset[str]]) -> int:
         """Take in what Kafka tells of the others; return how many ended so."""
         spots = {each.spot.topic for each in silent}
         there = {each.place: each for each in extents(self._settings, spots)}
@@ -103,9 +111,7 @@ class Ending:
         unknown: list[int] = []
         if ran or forgotten:
             topic = str(plan.asked["topic"])
-            parked = {
-                identity for identity, _ in still_parked(self._settings, self._fates, self._settings.group, topic)
-            }
+            parked = parked_of()
             # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
             if Recorded(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
                 with self._database.reading() as connection:

@@ -91,7 +91,7 @@ class Applying:
                     self._do(claimed)
                 elif claimed is not None:
                     self._next_wave()
-                if self._in_lanes and time.monotonic() - self._looked_at > self._rest:
+                if time.monotonic() - self._looked_at > self._rest:
                     self._look()
                 self._tell()
         except PlanOver:

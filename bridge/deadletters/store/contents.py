@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, case, literal_column, select, tuple_
+from sqlalchemy import Connection, Select, and_, case, literal_column, select
 
 from bridge.deadletters.letters.letter import Status, unpacked
+from bridge.deadletters.store.among import among
 from bridge.deadletters.store.items import Spot
-from bridge.deadletters.store.schema import edits, kinds, letters
+from bridge.deadletters.store.schema import edits, kinds, letters, plans
 from bridge.deadletters.store.statuses import in_parts
 from bridge.records.attempts import Attempts
 from bridge.records.message import Headers
@@ -15,6 +16,9 @@ from bridge.records.origin import Origin
 
 #: Of letters that bridges have written.
 OURS: Final = "bridge"
+#: Not as a parameter: a partial index is taken only where the statement itself says what it has.
+_UNDER_WAY: Final = letters.c.status == literal_column(f"'{Status.REPLAYING}'")
+_STATUSES: Final = {str(status): status for status in Status}
 
 
 class Standing(NamedTuple):
@@ -47,6 +51,13 @@ class Standing(NamedTuple):
         return self.program == OURS
 
 
+class OnItsWay(NamedTuple):
+    """A letter that was sent back, and of which it is not known how it ends."""
+
+    id: int
+    delivery: Origin
+
+
 class Content(NamedTuple):
     """What is sent for a letter.
 
@@ -73,25 +84,27 @@ def standings(connection: Connection, ids: Iterable[int], *, lock: bool = False)
     """
     found: dict[int, Standing] = {}
     for some in in_parts(sorted(set(ids))):
-        asked = _standings().where(letters.c.id.in_(some)).order_by(letters.c.id)
+        asked = _standings().where(among(letters.c.id, some)).order_by(letters.c.id)
         rows = connection.execute(asked.with_for_update(of=letters) if lock else asked)
         found |= {row.id: _standing(row) for row in rows}
     return found
 
 
-def replaying(connection: Connection, after: tuple[int, int], limit: int, plan_id: int | None = None) -> list[Standing]:
-    """The next letters that are on their way back, behind a plan's and a letter's id, in their order.
+def sent_by(connection: Connection) -> list[int]:
+    """The plans that have letters on their way back."""
+    # Plan by plan: asked for all at once, SQLite would look through the letters on their way, and sort them.
+    under_way = select(letters.c.id).where(_UNDER_WAY, letters.c.plan_id == plans.c.id).exists()
+    return list(connection.execute(select(plans.c.id).where(under_way).order_by(plans.c.id)).scalars())
 
-    Parameters:
-        plan_id: those of this plan alone.
-    """
-    # Not as a parameter: a partial index is taken only where the statement itself says what it has.
-    under_way = letters.c.status == literal_column(f"'{Status.REPLAYING}'")
-    asked = _standings().where(under_way, tuple_(letters.c.plan_id, letters.c.id) > tuple_(*after))
-    if plan_id is not None:
-        asked = asked.where(letters.c.plan_id == plan_id)
-    rows = connection.execute(asked.order_by(letters.c.plan_id, letters.c.id).limit(limit))
-    return [_standing(row) for row in rows]
+
+def replaying(connection: Connection, plan_id: int, after: int, limit: int) -> list[OnItsWay]:
+    """The next letters of a plan that are on their way back, behind an id."""
+    # Nothing else of them: they are looked at again and again.
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
+    asked = select(letters.c.id, *whose, kinds.c.consumer_group).join(kinds, kinds.c.id == letters.c.kind_id)
+    asked = asked.where(_UNDER_WAY, letters.c.plan_id == plan_id, letters.c.id > after)
+    rows = connection.execute(asked.order_by(letters.c.id).limit(limit))
+    return [OnItsWay(id_, Origin(*whose)) for id_, *whose in rows]
 
 
 def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterator[Content]:
@@ -103,33 +116,22 @@ def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterat
     asked = select(*columns, *counts, value.label("sent"), edits.c.id.label("edit"))
     asked = asked.select_from(letters.outerjoin(edits, mended))
     for some in in_parts(ids):
-        yield from map(_content, connection.execute(asked.where(letters.c.id.in_(some))))
+        yield from map(_content, connection.execute(asked.where(among(letters.c.id, some))))
 
 
 def _standings() -> Select[Any]:
-    own = (
-        "id",
-        "status",
-        "failures",
-        "plan_id",
-        "topic_id",
-        "partition",
-        "offset",
-        "value_size",
-        "number",
-        "key_digest",
-    )
-    where = ("letter_topic", "letter_partition", "letter_offset")
-    common = ("origin", "topic", "handler", "consumer_group")
-    columns = [*(letters.c[name] for name in (*own, *where)), *(kinds.c[name] for name in common)]
+    own = ("id", "status", "failures", "plan_id", "value_size", "number", "key_digest")
+    spot = ("letter_topic", "letter_partition", "letter_offset")
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
+    columns = (*(letters.c[name] for name in (*own, *spot)), kinds.c.origin, *whose, kinds.c.consumer_group)
     return select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
 
 
 def _standing(row: Any) -> Standing:
-    delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, row.handler, row.consumer_group)
-    spot = Spot(row.letter_topic, row.letter_partition, row.letter_offset)
-    status, whole = Status(row.status), (row.value_size, row.number, spot, row.key_digest)
-    return Standing(row.id, status, row.failures, row.plan_id, row.origin, delivery, *whole)
+    # By their places, not their names: of each letter of a plan this is asked.
+    id_, status, failures, plan_id, size, number, key, topic, partition, offset, program, *whose = row
+    spot = Spot(topic, partition, offset)
+    return Standing(id_, _STATUSES[status], failures, plan_id, program, Origin(*whose), size, number, spot, key)
 
 
 def _content(row: Any) -> Content:

@@ -4,16 +4,16 @@ Only who holds the plan's lease claims, and says what was sent. How what was sen
 before that: what has ended stays so.
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Integer,
     Select,
-    and_,
-    bindparam,
     case,
     false,
     func,
@@ -21,12 +21,14 @@ from sqlalchemy import (
     literal,
     literal_column,
     select,
+    text,
     update,
 )
 
 from bridge.deadletters.letters.letter import Identity
 from bridge.deadletters.plan.canary import WAVES, wave_of
 from bridge.deadletters.plan.plan import UNDER_WAY, ItemState
+from bridge.deadletters.store.among import among
 from bridge.deadletters.store.schema import items, kinds, letters
 from bridge.deadletters.store.statuses import in_parts
 from bridge.records.origin import Origin
@@ -89,6 +91,9 @@ class Other(NamedTuple):
 
 
 _COLUMNS = [items.c[name] for name in Item._fields]
+#: A delivery's state, for who knows its position: by the index of states a database would look, for each batch, through
+#: all of the plan that has the same state.
+STATE: Final = func.coalesce(items.c.state, literal_column("''"))
 
 
 def freeze(connection: Connection, plan_id: int, chosen: Select[Any], *, canary: bool) -> int:
@@ -195,10 +200,22 @@ def back(connection: Connection, plan_id: int, positions: Sequence[int]) -> None
 
 def sent(connection: Connection, plan_id: int, found: Sequence[Sent], at: int) -> None:
     """Note what Kafka has; of what has ended meanwhile, only where it lies."""
-    common = {"of_plan": plan_id, "at": at}
-    rows = [common | {"of": each.position, "as": each.number, **_where(each.spot)} for each in found]
-    if rows:
-        connection.execute(_SENT, rows)
+    if connection.dialect.name == "postgresql":
+        for some in _by_place(found):
+            connection.execute(_SENT_TOGETHER, {"plan": plan_id, "at": at, **some})
+    elif found:
+        rows = [(each.number, *each.spot, at, plan_id, each.position) for each in found]
+        connection.exec_driver_sql(_SENT, rows)
+
+
+def _by_place(found: Sequence[Sent]) -> Iterator[dict[str, Any]]:
+    """What was sent, together where partition and number are the same: the values of a statement each."""
+    offsets: dict[tuple[int, str, int], dict[int, int]] = defaultdict(dict)
+    for position, number, spot in found:
+        offsets[number, spot.topic, spot.partition][position] = spot.offset
+    for (number, topic, partition), some in offsets.items():
+        common = {"number": number, "topic": topic, "partition": partition, "first": min(some), "last": max(some)}
+        yield {**common, "positions": ",".join(map(str, some)), "offsets": json.dumps(some)}
 
 
 def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemState, at: int) -> None:
@@ -214,20 +231,21 @@ def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemS
 def ended(connection: Connection, letter_ids: Iterable[int], to: ItemState, at: int, why: str = "") -> None:
     """Note how letters ended that plans have sent back; in the transaction that gives them their new status."""
     # Another plan may have the same letter for something else: a copy.
-    whose = select(letters.c.plan_id).where(letters.c.id == items.c.letter_id).scalar_subquery()
-    own = (items.c.plan_id == whose, items.c.place.is_(None), items.c.state.in_(UNDER_WAY))
+    its = select(letters.c.plan_id).where(letters.c.id == items.c.letter_id).scalar_subquery()
+    own = (items.c.plan_id == its, items.c.place.is_(None), STATE.in_(UNDER_WAY))
     for some in in_parts(sorted(set(letter_ids))):
-        where = and_(items.c.letter_id.in_(some), *own)
-        connection.execute(update(items).where(where).values(state=to, ended_at=at, why=why))
+        connection.execute(
+            update(items).where(among(items.c.letter_id, some), *own).values(state=to, ended_at=at, why=why)
+        )
 
 
 def where(connection: Connection, letter_ids: Sequence[int]) -> dict[int, Where]:
     """Where the records of letters lie that are under way."""
     columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
-    own = (items.c.place.is_(None), items.c.state == ItemState.SENT)
+    own = (items.c.place.is_(None), STATE == ItemState.SENT)
     found: dict[int, Where] = {}
     for some in in_parts(letter_ids):
-        asked = select(items.c.letter_id, items.c.sent_at, *columns).where(items.c.letter_id.in_(some), *own)
+        asked = select(items.c.letter_id, items.c.sent_at, *columns).where(among(items.c.letter_id, some), *own)
         found |= {row.letter_id: Where(Spot(*row[2:]), row.sent_at) for row in connection.execute(asked).all()}
     return found
 
@@ -273,36 +291,42 @@ def counts(connection: Connection, plan_ids: Sequence[int], wave: int | None = N
     return dict(found)
 
 
-_SENT = (
-    update(items)
-    .where(items.c.plan_id == bindparam("of_plan"), items.c.position == bindparam("of"))
-    .values(
-        state=case((items.c.state == ItemState.CLAIMED, str(ItemState.SENT)), else_=items.c.state),
-        number=bindparam("as"),
-        sent_topic=bindparam("in_topic"),
-        sent_partition=bindparam("in_partition"),
-        sent_offset=bindparam("in_offset"),
-        sent_at=bindparam("at"),
-    )
+_SENT: Final = (
+    "UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, number = ?, sent_topic = ?, "
+    "sent_partition = ?, sent_offset = ?, sent_at = ? WHERE plan_id = ? AND position = ?"
 )
+#: Many in one statement; not by a join with their values: of a plan that was just made no database has statistics, and
+#: all of it would be looked through for each.
+_SENT_TOGETHER: Final = text(
+    "UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, number = :number, "
+    "sent_topic = :topic, sent_partition = :partition, sent_at = :at, "
+    "sent_offset = CAST(CAST(:offsets AS jsonb) ->> CAST(position AS text) AS bigint) "
+    "WHERE plan_id = :plan AND position BETWEEN :first AND :last "
+    "AND position = ANY(CAST(string_to_array(:positions, ',') AS int[]))"
+)
+
+
+def at_positions(plan_id: int, positions: Sequence[int]) -> tuple[ColumnElement[bool], ...]:
+    """Those of a plan that are at these positions, at least one: by their key, however large the plan is.
+
+    A database that has no statistics of a plan that was just made would look through all of it, did it not know where
+    the positions begin and end.
+    """
+    among_them = items.c.position.between(min(positions), max(positions))
+    return items.c.plan_id == plan_id, among_them, among(items.c.position, positions)
 
 
 def _move(
     connection: Connection, plan_id: int, positions: Sequence[int], from_: Sequence[ItemState], **values: Any
 ) -> None:
     for some in in_parts(positions):
-        where = and_(items.c.plan_id == plan_id, items.c.position.in_(some), items.c.state.in_(from_))
-        connection.execute(update(items).where(where).values(values))
+        connection.execute(update(items).where(*at_positions(plan_id, some), STATE.in_(from_)).values(values))
 
 
 def _other(row: Any) -> Other:
     handler = row.place.partition(":")[2]
     delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, handler, row.consumer_group)
     return Other(row.plan_id, row.position, delivery, row.number)
-
-
-def _where(spot: Spot) -> dict[str, Any]:
-    return {f"in_{name}": value for name, value in spot._asdict().items()}
 
 
 def _wave(position: Any) -> Any:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, case, false, func, literal, 
 from bridge.deadletters.plan.lanes import Course
 from bridge.deadletters.plan.plan import UNENDED, ItemState
 from bridge.deadletters.store.contents import OURS
+from bridge.deadletters.store.items import at_positions
 from bridge.deadletters.store.schema import items, kinds, letters
 from bridge.deadletters.store.statuses import AT_ONCE, in_parts
 from bridge.records.origin import Origin
@@ -105,10 +106,11 @@ def ended(connection: Connection, plan_id: int) -> list[Ended]:
 def let_go(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
     """Let go what stands behind these."""
     for some in in_parts(positions):
-        behind = select(items.c.next).where(*_at(plan_id, some), items.c.next.is_not(None))
+        behind = select(items.c.next).where(*at_positions(plan_id, some), items.c.next.is_not(None))
         found = list(connection.execute(behind).scalars())
-        connection.execute(update(items).where(*_at(plan_id, found)).values(held=False))
-        connection.execute(update(items).where(*_at(plan_id, some)).values(next=None))
+        if found:
+            connection.execute(update(items).where(*at_positions(plan_id, found)).values(held=False))
+        connection.execute(update(items).where(*at_positions(plan_id, some)).values(next=None))
 
 
 def _ended(row: Any) -> Ended:
@@ -136,10 +138,6 @@ def _write(connection: Connection, plan_id: int, laid: Iterable[tuple[_Laid, _La
     if rows:
         # One by one, by their key: of a plan that was just made PostgreSQL has no statistics, and joins it in squares.
         connection.execute(_LAY, [{"of_plan": plan_id, **row} for row in rows])
-
-
-def _at(plan_id: int, positions: Sequence[int]) -> tuple[Any, Any]:
-    return items.c.plan_id == plan_id, items.c.position.in_(positions)
 
 
 def _number(course: Course) -> Any:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, literal_column, select, update
 
 from bridge.deadletters.plan.plan import ItemState, What
-from bridge.deadletters.store.items import Spot
+from bridge.deadletters.store.items import STATE, Spot, at_positions
 from bridge.deadletters.store.schema import items, letters, plans
 from bridge.deadletters.store.statuses import in_parts
 
@@ -66,5 +66,5 @@ def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemS
         by_why[why].append(position)
     for why, positions in by_why.items():
         for some in in_parts(positions):
-            where = (items.c.plan_id == plan_id, items.c.position.in_(some), items.c.state == ItemState.SENT)
-            connection.execute(update(items).where(*where).values(state=to, why=why, ended_at=at))
+            sent = (*at_positions(plan_id, some), STATE == ItemState.SENT)
+            connection.execute(update(items).where(*sent).values(state=to, why=why, ended_at=at))

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select, update
 
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import tallies
+from bridge.deadletters.store.among import among
 from bridge.deadletters.store.schema import letters
 
 Value = TypeVar("Value")
@@ -35,7 +36,7 @@ def move(
         if not found:
             continue
         mine = [id_ for id_, _ in found]
-        connection.execute(update(letters).where(letters.c.id.in_(mine)).values(changed))
+        connection.execute(update(letters).where(among(letters.c.id, mine)).values(changed))
         changes: Counter[tuple[int, str]] = Counter()
         for _, kind in found:
             changes[kind, str(from_)] -= 1
@@ -50,8 +51,10 @@ def _locked(connection: Connection, ids: Sequence[int], status: Status) -> list[
 
     In the order of their ids: two transactions that wait for each other's row would both be undone.
     """
-    asked = select(letters.c.id, letters.c.kind_id).where(letters.c.id.in_(ids), letters.c.status == status)
-    return [(row.id, row.kind_id) for row in connection.execute(asked.order_by(letters.c.id).with_for_update())]
+    # Which have the status is seen here: by its index SQLite would look through all letters that have it.
+    asked = select(letters.c.id, letters.c.kind_id, letters.c.status).where(among(letters.c.id, ids))
+    rows = connection.execute(asked.order_by(letters.c.id).with_for_update())
+    return [(id_, kind_id) for id_, kind_id, its in rows if its == status]
 
 
 def in_parts(ids: Sequence[Value]) -> Iterator[Sequence[Value]]:
