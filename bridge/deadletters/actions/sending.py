@@ -36,6 +36,9 @@ FROM: Final = "dead_letter"
 Mark = tuple[str, str, int]
 
 
+_GONE: Final = "the letter is gone"
+
+
 class _Job(NamedTuple):
     """A delivery that is sent.
 
@@ -86,7 +89,7 @@ class Sending:
         self._handlers = frozenset(handlers)
         self._target = cache(partial(target_of, settings))
         self._producer = AcknowledgedProducer(settings)
-        #: The letters of the batch.
+        #: The letters of the batch, as they were when it was claimed: nobody else changes what is on its way.
         self._taken: dict[int, Standing] = {}
 
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
@@ -111,7 +114,7 @@ class Sending:
 
     def _why_not(self, item: Item, letter: Standing | None) -> str:
         if letter is None:
-            return "the letter is gone"
+            return _GONE
         if letter.is_ours and _handler(item, letter) not in self._handlers:
             return f"nobody knows a handler {_handler(item, letter)}"
         if not letter.is_ours and letter.delivery.topic == letter.spot.topic:
@@ -152,7 +155,7 @@ class Sending:
         jobs = self._jobs(claimed)
         # Another handler's delivery keeps no letter from being cleaned up.
         gone = {each.item.position for each in claimed} - {job.item.position for job in jobs}
-        ends = {position: End(ItemState.SKIPPED, "the letter is gone") for position in gone}
+        ends = {position: End(ItemState.SKIPPED, _GONE) for position in gone}
         ends |= {job.item.position: End(ItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
         sent: list[Sent] = []
         for some in _slices([job for job in jobs if job.item.position not in ends]):
@@ -172,7 +175,7 @@ class Sending:
         back = [id_ for position, id_ in ids.items() if position in acted.ends and id_]
         statuses.move(connection, back, Status.REPLAYING, Status.OPEN, at)
         sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
-        theirs = [each.id for each in contents.standings(connection, sent).values() if not each.is_ours]
+        theirs = [id_ for id_ in sent if not self._taken[id_].is_ours]
         if theirs:
             statuses.move(connection, theirs, Status.REPLAYING, Status.RESOLVED, at)
             items.ended(connection, theirs, ItemState.DONE, at, "it is back in its topic; who reads it there decides")
@@ -202,10 +205,11 @@ class Sending:
         with self._database.reading() as connection:
             ids = [job.letter.id for job in jobs]
             found = {each.id: each for each in contents.contents(connection, self._plan.id, ids)}
+        gone = {job.item.position: _GONE for job in jobs if job.letter.id not in found}
+        jobs = [job for job in jobs if job.item.position not in gone]
         away = {job.letter.id: Away(job.letter, found[job.letter.id]) for job in jobs if found[job.letter.id].away}
         values = payloads(self._settings, away.values())
         made: dict[int, Letter] = {}
-        gone: dict[int, str] = {}
         for job in jobs:
             content = found[job.letter.id]
             if content.away and content.id not in values:
