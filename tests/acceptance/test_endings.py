@@ -37,7 +37,7 @@ def value(kind: str, number: int) -> bytes | None:
             return json.dumps({"id": number, "end": kind}).encode()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_2000_records_of_every_kind_each_end_once_where_they_should(stack: Stack):
     assert sum(count for count, _ in KINDS.values()) == 2_000
     stack.environ["HANDLERS"] = "tests.handlers.shop"
@@ -48,7 +48,7 @@ def test_2000_records_of_every_kind_each_end_once_where_they_should(stack: Stack
     for kind, (count, _) in KINDS.items():
         values = [value(kind, number) for number in range(count)]
         kcat.produce(stack.kafka, topic, values, key=KEY, headers=[f"kind={kind}", *HEADERS[1:]])
-    eventually(lambda: stack.committed("orders") == 2_000, 60)
+    eventually(lambda: stack.committed("orders") == 2_000, 120)
     eventually(lambda: not stack.waiting() and not stack.held_ids(), 120, "everything has ended")
 
     produced = {f"{topic}-{record.partition()}-{record.offset()}": record for record in stack.records("orders")}

@@ -20,6 +20,7 @@ LETTERS = 30
 REPLAY = ("deadletters", "replay", "--handler", "patient", "--canary", "--yes")
 
 
+@pytest.mark.slow
 def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handler_is_mended(
     stack: Stack, tmp_path: Path, desk_url: str
 ):

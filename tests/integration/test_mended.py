@@ -114,6 +114,7 @@ def test_what_would_be_taken_now_is_told_before_it_is_sent(shop: Stack):
     assert (found["letters"], found["valid"], found["invalid"]) == (2, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_group_goes_back_by_itself_once_the_version_is_there_that_mends_it(shop: Stack):
     worker = shop.worker()
     shop.produce("orders", *[{"amount": at, "bad": True} for at in range(4)])

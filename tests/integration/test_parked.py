@@ -49,6 +49,7 @@ def lines(stack: Stack, code: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
     return line, {tier["topic"]: tier for tier in found["tiers"]}[stack.topic(TIER)]
 
 
+@pytest.mark.slow
 def test_what_is_parked_is_counted_by_tier_and_found_where_it_lies(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", TIER)

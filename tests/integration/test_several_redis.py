@@ -62,6 +62,7 @@ def strangers(stack: Stack, other: Stack) -> list[bytes]:
         return [key for key in client.keys("*") if other.queue.encode() in key]
 
 
+@pytest.mark.slow
 def test_two_groups_of_one_topic_have_a_redis_each_and_each_handles_every_record_once(
     stack: Stack, other_redis: RedisServer, tmp_path: Path
 ):

@@ -32,6 +32,7 @@ def in_use(stack: Stack, handler: str = "found") -> Any:
     return bridge["batches"][handler]
 
 
+@pytest.mark.slow
 def test_a_backlog_of_a_fast_handler_goes_in_batches_soon_and_each_record_is_done_once(auto: Stack):
     worker = auto.worker()
     auto.produce("found", *range(6_000))

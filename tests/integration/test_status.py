@@ -24,6 +24,7 @@ def status(stack: Stack, **environ: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_needs_a_person_and_then_all_workers_are_down(stack: Stack):
     stack.make_topics("orders")
     worker = stack.worker()

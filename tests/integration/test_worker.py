@@ -172,6 +172,7 @@ def test_a_handler_that_no_worker_knows_for_long_enough_becomes_a_dead_letter(st
     assert (letter.record.key(), letter.record.value(), letter.theirs) == (b"k", b'{"id": 1}', [("a", b"1")])
 
 
+@pytest.mark.slow
 def test_a_delivery_waits_for_a_worker_that_knows_its_handler(stack: Stack):
     stack.make_topics("orders")
     stack.bridge()
