@@ -133,7 +133,7 @@ def test_a_redis_that_is_frozen_is_told_within_seconds(stack: Stack, command: st
             started = time.monotonic()
             done = stack.start(command, sys.executable, "-m", "bridge", command, CELERY_BROKER_URL=server.url)
             assert done.ends(40) == code, done.text
-            assert time.monotonic() - started < 12
+            assert time.monotonic() - started < 30
             assert "Traceback" not in done.text
         finally:
             server.thaw()
