@@ -92,7 +92,7 @@ class Process:
         eventually(said, within, f"{self.name} says {words!r}")
         return self.text
 
-    def ends(self, within: float = 15.0) -> int:
+    def ends(self, within: float = 60.0) -> int:
         """Wait for its end; return the exit code."""
         try:
             code = self._popen.wait(within)
@@ -103,7 +103,7 @@ class Process:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def terminate(self, within: float = 15.0) -> int:
+    def terminate(self, within: float = 60.0) -> int:
         """SIGTERM, and the exit code."""
         self.signal(signal.SIGTERM)
         return self.ends(within)

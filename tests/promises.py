@@ -31,7 +31,7 @@ def choose(stack: Stack, topics: dict[str, dict[str, Any]], **settings: Any) -> 
 def command(stack: Stack, *words: str, code: int | None = 0) -> str:
     """Run `python -m bridge …` to its end; return what it printed. `code` is the exit code that it must have."""
     process: Process = stack.start("command", sys.executable, "-m", "bridge", *words)
-    found = process.ends(40)
+    found = process.ends(120)
     assert code is None or found == code, f"bridge {' '.join(words)} ended with {found}:\n{process.text}"
     return process.text
 

@@ -38,7 +38,7 @@ def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handl
     deployed.touch()
     began = time.monotonic()
     stopped = json_of(stack, *REPLAY, "--wait", code=3)
-    assert time.monotonic() - began < 30, "it waited for a retry, of which the first comes after 50 s"
+    assert time.monotonic() - began < 50, "it waited for a retry, of which the first comes after 50 s"
     assert (stopped["state"], stopped["outcomes"]) == ("stopped", {"dead": 1, "waiting": LETTERS - 1})
     (*_, last) = letters(stack, "patient", LETTERS + 1)
     assert (last.reason, last.error_message, last.attempts) == ("exhausted", "not yet", Attempts(1, replayed=1))
@@ -51,7 +51,7 @@ def test_it_stops_at_its_first_letter_that_fails_and_goes_through_once_its_handl
     assert (left["state"], left["outcomes"]) == ("done", {"dead": 1, "done": LETTERS - 1})
     done = json_of(stack, *REPLAY, "--wait")
     assert (done["state"], done["outcomes"]) == ("done", {"done": 1})
-    eventually(lambda: sorted(stack.done("patient")) == sorted([first, *others]), 20)
+    eventually(lambda: sorted(stack.done("patient")) == sorted([first, *others]), 60)
     assert audit(stack, "patient")["clean"]
     # For the last wave nobody waits: it has the handler's own policy.
     sent = [dict(record.headers() or ()).get("replay_once") for record in stack.records("patient.replay")]

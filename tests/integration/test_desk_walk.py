@@ -95,9 +95,9 @@ def test_ctrl_c_in_a_replay_says_what_was_sent_and_how_to_go_on(stack: Stack, de
 
     command = (sys.executable, "-m", "bridge", "deadletters", "replay", "--yes", "--rate", "0.5", "--wait")
     replay = stack.start("command", *command)
-    eventually(lambda: len(stack.done("odd")) >= 1, 30, "the first is done")
+    eventually(lambda: len(stack.done("odd")) >= 1, 60, "the first is done")
     replay.signal(signal.SIGINT)
-    assert replay.ends(20) == INTERRUPTED
+    assert replay.ends(60) == INTERRUPTED
     said = re.search(r"interrupted: (\d) of 6 were sent, and go their way; (\d) were not\.", replay.text)
     assert said is not None, replay.text
     assert int(said[1]) + int(said[2]) == 6

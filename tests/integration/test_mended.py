@@ -142,7 +142,7 @@ def test_a_group_that_fails_in_that_version_all_the_same_opens_again_and_the_res
     eventually(regressed, 60, "the group says that it is not mended")
     (group,) = json_list(shop, "deadletters", "groups")
     assert group["fixed_in"] is None
-    eventually(lambda: {each["status"] for each in listed(shop)} == {"open"}, 30)
+    eventually(lambda: {each["status"] for each in listed(shop)} == {"open"}, 60)
     # One more run: that of the canary's first wave.
     assert len([run for run in shop.runs("charge") if run.outcome == "begun"]) == 5
 
@@ -159,7 +159,7 @@ def test_copies_go_to_another_kafka_and_nothing_changes_here(shop: Stack, own_ka
     assert json_of(shop, *words, "copies", *to, "--yes", "--wait")["outcomes"] == {"done": 1}
     with Stack(own_kafka.bootstrap_servers, shop.broker, "x", shop.folder, "") as other:
         other.topic = lambda name: name  # type: ignore[method-assign]
-        (copied,) = eventually(lambda: other.records("copies"), 20)
+        (copied,) = eventually(lambda: other.records("copies"), 60)
     assert (copied.key(), copied.value()) == (b"k", b'{"amount": "much"}')
     headers = dict(copied.headers() or ())
     assert headers["trace"] == b"1"
@@ -188,7 +188,7 @@ def test_copies_go_to_a_kafka_that_asks_for_a_password_which_stands_in_the_envir
         assert json_of(shop, *words, address)["outcomes"] == {"done": 1}
         with Stack(other.bootstrap_servers, shop.broker, "x", shop.folder, "") as there:
             there.topic = lambda name: name  # type: ignore[method-assign]
-            eventually(lambda: [each.key() for each in there.records("copies")] == [b"k", b"k"], 20)
+            eventually(lambda: [each.key() for each in there.records("copies")] == [b"k", b"k"], 60)
     plans = json_list(shop, "deadletters", "plans")
     assert SECRET not in json.dumps(plans)
     assert not [process.log for process in shop._processes if SECRET in process.text]

@@ -108,9 +108,9 @@ def test_what_the_ledger_has_forgotten_may_be_done_and_runs_only_where_that_is_a
 def test_a_range_is_of_partitions_offsets_and_keys(shop: Stack):
     (place,) = shop.produce("orders", {"amount": 99}, key=b"k")
     shop.worker()
-    eventually(lambda: 99 in counts(shop, "charge"), 20)
+    eventually(lambda: 99 in counts(shop, "charge"), 60)
     _, partition, offset = place.rsplit("-", 2)
-    eventually(lambda: audit(shop)["done"] == 20, 20)
+    eventually(lambda: audit(shop)["done"] == 20, 60)
     by_key = redrive(shop, "--from", "earliest", "--key", "k", "--again", "--plan")
     assert by_key["counts"]["stands"] == {CHARGE: {"done": 1}, NOTIFY: {"done": 1}}
     words = ("--from", offset, "--to", str(int(offset) + 1), "--partition", partition, "--plan")
@@ -137,7 +137,7 @@ def test_what_is_no_range_is_refused_with_why(shop: Stack, words: tuple[str, ...
 def test_what_is_on_its_way_is_left_alone(shop: Stack):
     # No worker runs: what comes now stays in the queue.
     shop.produce("orders", *[{"amount": 50 + at} for at in range(5)])
-    eventually(lambda: audit(shop)["handed"] == 10, 20)
+    eventually(lambda: audit(shop)["handed"] == 10, 60)
     found = redrive(shop, "--from", "earliest", "--again", "--plan")
     assert found["counts"]["stands"][CHARGE] == {"dead": 2, "done": 8, "handed": 5}
     assert found["counts"]["letters"] == 20

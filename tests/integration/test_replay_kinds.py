@@ -45,7 +45,7 @@ def test_what_is_discarded_lets_its_key_go_on_and_is_not_run_when_it_is_sent_bac
         assert statuses(here) == {"discarded": 1}
         assert here.plans.apply(earlier.id, "bob").outcomes == {"skipped": 1}
         more = stack.produce("keyed", 3, key=b"k")
-        eventually(lambda: {*others, *more} <= set(stack.done("keyed")), 20)
+        eventually(lambda: {*others, *more} <= set(stack.done("keyed")), 60)
     assert dead not in stack.done("keyed")
 
 
@@ -60,7 +60,7 @@ def test_in_a_sequence_it_goes_on_from_there(stack: Stack, tmp_path: Path):
         mended.touch()
         plan = here.plans.wait(here.plans.apply(replay(here, all_handlers=True).id, "ann").id)
         assert plan.outcomes == {"done": 1}
-        eventually(lambda: {dead, other} <= set(stack.done("third")), 20)
+        eventually(lambda: {dead, other} <= set(stack.done("third")), 60)
     all_settled(stack, "steps", done=6, letters=1)
 
 
@@ -92,7 +92,7 @@ def test_for_all_handlers_what_the_ledger_has_forgotten_is_not_run_again(stack: 
         mended.touch()
         plan = here.plans.apply(replay(here, all_handlers=True).id, "ann")
         assert plan.count(ItemState.SKIPPED) == 1
-        eventually(lambda: dead in stack.done("odd"), 30)
+        eventually(lambda: dead in stack.done("odd"), 60)
     assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
 
 
@@ -163,7 +163,7 @@ def test_letters_of_other_programs_go_to_their_topic_with_a_warning_of_who_reads
         reader.commit(offsets=[TopicPartition(stack.topic("theirs"), 0, 1)], asynchronous=False)
     started = recorder(stack, "--topics", stack.topic("theirs-dlt"))
     with desk(stack, "many", many=COMPLETION) as here:
-        eventually(lambda: count(here, letters) == 1, 30)
+        eventually(lambda: count(here, letters) == 1, 60)
         plan = replay(here)
         assert plan.counts.foreign == 1
         assert f"{stack.prefix}.shop" in " ".join(plan.counts.warnings)
@@ -196,7 +196,7 @@ def test_of_other_programs_letters_what_cannot_go_back_stays_and_holds_up_no_oth
     stack.produce("theirs-dlt", {"id": 4}, key=b"k", headers=spring(4))
     recorder(stack, "--topics", stack.topic("theirs-dlt"))
     with desk(stack, "many", many=COMPLETION) as here:
-        eventually(lambda: count(here, letters) == 5, 30)
+        eventually(lambda: count(here, letters) == 5, 60)
         mended = here.mending.edit(5, b"4", "ann", force=True)
         assert here.plans.apply(mended.id, "ann").outcomes == {"done": 1}
         plan = replay(here)

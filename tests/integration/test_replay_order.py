@@ -53,7 +53,7 @@ def test_letters_of_a_key_run_one_after_another_also_when_one_dies_again_and_key
         assert here.plans.one(plan.id).state is State.APPLYING
         # What lives does not wait for letters of its key, nor they for it.
         (live,) = stack.produce("keyed", 1, key=b"a")
-        eventually(lambda: live in stack.done("keyed"), 20)
+        eventually(lambda: live in stack.done("keyed"), 60)
         assert a[2] not in stack.done("keyed")
         hold.touch()
         eventually(lambda: here.plans.one(plan.id).is_over, 60)
@@ -75,7 +75,7 @@ def test_letters_of_a_partition_run_one_after_another(stack: Stack, tmp_path: Pa
         assert plan.outcomes == {"done": 4}
     one_after_another(again(stack, "line", placed), placed)
     runs = [run for run in again(stack, "line", placed) if run.outcome == "done"]
-    assert all(other.time - one.time < 3 for one, other in pairwise(runs)), "the next follows soon"
+    assert all(other.time - one.time < 8 for one, other in pairwise(runs)), "the next follows soon"
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_in_a_sequence_the_next_begins_once_the_whole_sequence_has_ended_for_the
         mended.touch()
         plan = here.plans.wait(here.plans.apply(replay(here).id, "ann").id)
         assert plan.outcomes == {"done": 3}
-    eventually(lambda: placed[2] in stack.done("third"), 20)
+    eventually(lambda: placed[2] in stack.done("third"), 60)
     runs = [run for run in stack.runs() if run.attempt > 1 or run.handler != "first"]
     assert [(run.handler, run.coordinates, run.outcome) for run in runs] == [
         (handler, place, outcome)

@@ -52,10 +52,10 @@ def test_it_runs_at_the_handler_that_failed_alone_and_is_done_at_both_fates(stac
     start(stack, topic)
     (dead, *others) = stack.produce(topic, {topic: {"mend": str(mended)}}, 1, 2, key=b"k", headers=[("trace", b"1")])
     (letter,) = letters(stack, topic, 1)
-    eventually(lambda: set(others) <= set(stack.done(topic)), 30, "it holds back no other")
+    eventually(lambda: set(others) <= set(stack.done(topic)), 60, "it holds back no other")
     mended.touch()
     send_back(stack, topic, letter)
-    eventually(lambda: dead in stack.done(topic), 20)
+    eventually(lambda: dead in stack.done(topic), 60)
     found = all_settled(stack, topic, done=6 if topic == "odd" else 3, letters=1)
     assert found["deaths"] == []
     with ledger(stack, topic) as (fates, account):
@@ -91,7 +91,7 @@ def test_what_dies_again_has_had_all_its_retries_and_a_letter_of_its_own(
     assert second.first_failed_at > first.failed_at
     with ledger(stack, "keyed") as (fates, account):
         assert fate(fates, account, 0) is Fate.DEAD
-    eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 10)
+    eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 60)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_what_is_sent_back_for_one_attempt_dies_of_its_first_failure_and_is_sent
     assert (second.reason, second.attempts, second.theirs) == (reason, attempts, letter.theirs)
     # Nothing is left of that: this time it has its retries.
     send_back(stack, "odd", second, b'{"odd": {"fail": %d}}' % (second.runs + 2))
-    eventually(lambda: dead in stack.done("odd"), 30)
+    eventually(lambda: dead in stack.done("odd"), 60)
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_what_is_sent_back_for_one_attempt_runs_once_more_where_its_process_was_
     (letter,) = letters(stack, "odd", 1)
     mended.touch()
     send_back(stack, "odd", letter, b'{"odd": {"kill": 1}}', once=True)
-    eventually(lambda: dead in stack.done("odd"), 30)
+    eventually(lambda: dead in stack.done("odd"), 60)
     (done,) = [run for run in stack.runs("odd", dead) if run.outcome == "done"]
     assert done.attempts == Attempts(lost=1, replayed=1)._asdict()
 
@@ -147,7 +147,7 @@ def test_what_is_sent_back_for_one_attempt_and_put_off_has_its_one_attempt_then(
     assert bool(stack.has_topic("odd.retry.1s") and stack.records("odd.retry.1s")) is parks
     # And so is one that ends well.
     send_back(stack, "odd", second, b'{"odd": {"later": 1}}', once=True)
-    eventually(lambda: dead in stack.done("odd"), 30)
+    eventually(lambda: dead in stack.done("odd"), 60)
 
 
 def test_in_a_sequence_it_goes_on_from_there_with_the_value_that_was_sent(stack: Stack, tmp_path: Path):
@@ -155,9 +155,9 @@ def test_in_a_sequence_it_goes_on_from_there_with_the_value_that_was_sent(stack:
     start(stack, "steps")
     (dead, other) = stack.produce("steps", {"second": {"mend": str(mended)}}, 1, key=b"k", headers=[("trace", b"1")])
     (letter,) = letters(stack, "steps", 1)
-    eventually(lambda: other in stack.done("third"), 20)
+    eventually(lambda: other in stack.done("third"), 60)
     send_back(stack, "steps", letter, b'{"n": "mended"}')
-    eventually(lambda: dead in stack.done("third"), 20)
+    eventually(lambda: dead in stack.done("third"), 60)
     all_settled(stack, "steps", done=6, letters=1)
     runs = [run for run in stack.runs(coordinates=dead) if run.outcome == "done"]
     assert [run.handler for run in runs] == ["first", "second", "third"]
@@ -202,9 +202,9 @@ def test_a_letter_of_an_older_model_is_taken_once_its_handler_upgrades_it(stack:
     worker.terminate()
     stack.worker(TEST_UPGRADE="1")
     send_back(stack, "modelled", letter)
-    eventually(lambda: old in stack.done("modelled"), 20)
+    eventually(lambda: old in stack.done("modelled"), 60)
     (new,) = stack.produce("modelled", {"number": 6})
-    eventually(lambda: new in stack.done("modelled"), 20, "also what comes live")
+    eventually(lambda: new in stack.done("modelled"), 60, "also what comes live")
     stack.produce("modelled", {"n": 7})
     (*_, last) = letters(stack, "modelled", 2)
     assert last.error_message == "1 fault(s) in the value: id: Field required; its upgrade raised KeyError: 'number'"
@@ -220,23 +220,23 @@ def test_in_a_sequence_what_dies_further_on_has_a_letter_of_its_own_from_which_i
     assert (second.origin.handler, second.reason, second.attempts) == (STEPS[1], "exhausted", Attempts(6, replayed=1))
     assert stack.done("third") == []
     send_back(stack, "steps", second, b"{}")
-    eventually(lambda: dead in stack.done("third"), 20)
+    eventually(lambda: dead in stack.done("third"), 60)
     all_settled(stack, "steps", done=3, letters=2)
 
 
 def test_what_is_asked_to_run_again_runs_though_it_is_done_and_once_for_each_time(stack: Stack):
     start(stack, "keyed", **PARKS)
     (done,) = stack.produce("keyed", {"n": 1}, key=b"k")
-    eventually(lambda: stack.done("keyed") == [done], 20)
+    eventually(lambda: stack.done("keyed") == [done], 60)
     with ledger(stack, "keyed") as (fates, account):
-        eventually(lambda: fate(fates, account, 0) is Fate.DONE, 10)
+        eventually(lambda: fate(fates, account, 0) is Fate.DONE, 60)
         origin = Origin(account.topic, account.topic_id, 0, 0, "keyed", stack.environ["BRIDGE_GROUP"])
     # The first is skipped, as ever. The last waits in a retry topic on its way.
     for value, again in ((b"{}", ""), (b"{}", "plan-1"), (b'{"fail": 2}', "plan-2")):
         headers = replayed(origin, (), timestamp=None, runs=1, again=again)
         stack.produce("keyed.replay", value, key=b"k", headers=headers)
     eventually(lambda: stack.done("keyed") == [done] * 3, 40)
-    eventually(lambda: [fate_of_replay(stack, "keyed", offset) for offset in range(3)] == [Fate.DONE] * 3, 10)
+    eventually(lambda: [fate_of_replay(stack, "keyed", offset) for offset in range(3)] == [Fate.DONE] * 3, 60)
     all_settled(stack, "keyed", done=1)
     assert stack.dead_letters("keyed") == []
 
@@ -245,15 +245,15 @@ def test_what_is_asked_to_run_again_runs_though_it_is_done_and_once_for_each_tim
 def test_what_is_asked_to_run_again_and_fails_is_a_dead_letter_of_what_is_done_still(stack: Stack):
     start(stack, "keyed")
     (done,) = stack.produce("keyed", {"n": 1}, key=b"k")
-    eventually(lambda: stack.done("keyed") == [done], 20)
+    eventually(lambda: stack.done("keyed") == [done], 60)
     with ledger(stack, "keyed") as (fates, account):
-        eventually(lambda: fate(fates, account, 0) is Fate.DONE, 10)
+        eventually(lambda: fate(fates, account, 0) is Fate.DONE, 60)
         origin = Origin(account.topic, account.topic_id, 0, 0, "keyed", stack.environ["BRIDGE_GROUP"])
     asked = replayed(origin, (), timestamp=None, again="plan-1")
     stack.produce("keyed.replay", b'{"dead": true}', key=b"k", headers=asked)
     (letter,) = letters(stack, "keyed", 1)
     assert (letter.again, letter.origin, letter.attempts) == ("plan-1", origin, Attempts(1, replayed=1))
-    eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 10)
+    eventually(lambda: fate_of_replay(stack, "keyed", 0) is Fate.DONE, 60)
     found = all_settled(stack, "keyed", done=1, letters=1)
     assert (found["clean"], found["deaths"]) == (True, [])
     assert not [problem for problem in json_of(stack, "status")["problems"] if "dead" in problem]
@@ -261,4 +261,4 @@ def test_what_is_asked_to_run_again_and_fails_is_a_dead_letter_of_what_is_done_s
     assert delivery["fate"] == "done"
     # Its letter is sent back as it was asked for, or it would be skipped.
     send_back(stack, "keyed", letter, b"{}", again="plan-2")
-    eventually(lambda: stack.done("keyed") == [done] * 2, 20)
+    eventually(lambda: stack.done("keyed") == [done] * 2, 60)
