@@ -23,6 +23,7 @@ from bridge.deadletters.store import clock, items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.items import Item, Spot
 from bridge.deadletters.store.matching import matching
+from bridge.errors import PlanTakenOver
 from bridge.ledger import Fate
 from bridge.records.parked import whose
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -240,6 +241,31 @@ def test_how_letters_end_is_looked_at_while_others_still_go_out(tmp_path: Path, 
     monkeypatch.setattr(applying, "REST", 0.0)
     made.process("ann")
     assert looked[:2] == [4, 1]
+
+
+def test_who_takes_long_over_a_batch_shows_that_it_lives_and_stops_once_another_has_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    leases: list[int] = []
+
+    def happens(point: str) -> str:
+        if point == "publish":
+            with Database.writing(made.database) as connection:
+                leases.append(connection.execute(select(schema.plans.c.leased_until)).scalar_one())
+                taken = {"leased_by": "another"} if len(leases) == 2 else {}
+                connection.execute(schema.plans.update().values(leased_until=0, **taken))
+        return ""
+
+    monkeypatch.setattr(sending, "AT_ONCE", 1)
+    monkeypatch.setattr(applying, "SHOW_EVERY", 0.0)
+    made = world(tmp_path, monkeypatch, happens)
+    with pytest.raises(PlanTakenOver):
+        made.process("one")
+    assert len(leases) == 2
+    assert all(leases)
+    made.process("two")
+    assert made.outcomes() == {"sent": LETTERS}
+    assert set(made.sent().values()) == {1}
 
 
 def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_why(

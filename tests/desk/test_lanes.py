@@ -89,7 +89,7 @@ class World:
     def look(self, claimed):
         return Acted()
 
-    def act(self, claimed):
+    def act(self, claimed, live):
         self.sent += [each.item.position for each in claimed]
         return Acted([Sent(each.item.position, 1, Spot("orders.replay", 0, 0)) for each in claimed])
 

@@ -1,12 +1,16 @@
 """What a plan does with its deliveries, in steps that applying.py takes for a batch at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store.database import Connection
 from bridge.deadletters.store.items import Item, Sent, Spot
+
+#: Shows that who applies a plan lives; raises PlanTakenOver where another has the plan by now. It is called before each
+#: part of a batch that is sent, and while that is got together.
+Live = Callable[[], None]
 
 
 class Claimed(NamedTuple):
@@ -64,11 +68,12 @@ class Action(Protocol):
             KafkaUnavailable, LedgerUnavailable: nothing is certain.
         """
 
-    def act(self, claimed: Sequence[Claimed]) -> Acted:
+    def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Then, in no transaction: do it, and wait until it is certain.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: nothing is certain.
+            PlanTakenOver: another process goes on with the plan; what was not sent yet is its.
         """
 
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
+from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Plan
@@ -33,7 +33,7 @@ class Discarding:
         """What the ledger was told it may be told again."""
         return Acted()
 
-    def act(self, claimed: Sequence[Claimed]) -> Acted:
+    def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Tell the ledger; what it has as done stays done."""
         with self._database.reading() as connection:
             letters = contents.standings(connection, [each.item.letter_id or 0 for each in claimed])
@@ -62,7 +62,7 @@ class Archiving:
         """Nothing more is to be done."""
         return Acted()
 
-    def act(self, claimed: Sequence[Claimed]) -> Acted:
+    def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Nothing more is to be done."""
         return Acted(ends={each.item.position: End(ItemState.DONE) for each in claimed})
 

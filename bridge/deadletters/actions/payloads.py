@@ -1,7 +1,7 @@
 """Values that are too large for the desk's database, read from where their letters lie in Kafka."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from bridge.deadletters.letters.reading import read
@@ -35,8 +35,11 @@ class Away(NamedTuple):
         )
 
 
-def payloads(settings: Settings, wanted: Iterable[Away]) -> dict[int, bytes | None]:
+def payloads(settings: Settings, wanted: Iterable[Away], read: Callable[[], object] = bool) -> dict[int, bytes | None]:
     """The values of these letters, by their ids; those whose records Kafka has no more are left out.
+
+    Parameters:
+        read: is called after each that was read: of many it takes long.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -55,6 +58,7 @@ def payloads(settings: Settings, wanted: Iterable[Away]) -> dict[int, bytes | No
                 record = _record(client, TopicPartition(topic, partition, offset))
                 if record.offset() == offset and away.is_in(record):
                     found[away.letter.id] = record.value()
+                read()
         return found
     finally:
         client.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Final, NamedTuple
 
-from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
+from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.payloads import Away, payloads
 from bridge.deadletters.fates import Fates
@@ -150,17 +150,18 @@ class Sending:
                 found.setdefault(job.item.position, self._sent(job, spot))
         return Acted([*found.values()])
 
-    def act(self, claimed: Sequence[Claimed]) -> Acted:
+    def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
         jobs = self._jobs(claimed)
-        # Another handler's delivery keeps no letter from being cleaned up.
+        # One may be cleaned up in the moment in which another handler's delivery of it is claimed.
         gone = {each.item.position for each in claimed} - {job.item.position for job in jobs}
         ends = {position: End(ItemState.SKIPPED, _GONE) for position in gone}
         ends |= {job.item.position: End(ItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
         sent: list[Sent] = []
         for some in _slices([job for job in jobs if job.item.position not in ends]):
-            letters, away = self._letters(some)
+            letters, away = self._letters(some, live)
             ends |= {position: End(ItemState.REFUSED, why) for position, why in away.items()}
+            live()
             answers = self._producer.place_all([*letters.values()])
             for job, answer in zip((job for job in some if job.item.position in letters), answers, strict=True):
                 if isinstance(answer, Lies):
@@ -200,7 +201,7 @@ class Sending:
         fates = self._fates.of([job.delivery for job in others]) if others else []
         return [(job, _why_left(fate)) for job, fate in zip(others, fates, strict=True) if fate is not Fate.DEAD]
 
-    def _letters(self, jobs: Sequence[_Job]) -> tuple[dict[int, Letter], dict[int, str]]:
+    def _letters(self, jobs: Sequence[_Job], live: Live) -> tuple[dict[int, Letter], dict[int, str]]:
         """By position, what is published for them; and why nothing is, where the value is gone."""
         with self._database.reading() as connection:
             ids = [job.letter.id for job in jobs]
@@ -208,7 +209,7 @@ class Sending:
         gone = {job.item.position: _GONE for job in jobs if job.letter.id not in found}
         jobs = [job for job in jobs if job.item.position not in gone]
         away = {job.letter.id: Away(job.letter, found[job.letter.id]) for job in jobs if found[job.letter.id].away}
-        values = payloads(self._settings, away.values())
+        values = payloads(self._settings, away.values(), live)
         made: dict[int, Letter] = {}
         for job in jobs:
             content = found[job.letter.id]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
+from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
 from bridge.deadletters.actions.payloads import Away, payloads
 from bridge.deadletters.copying.target import Target
 from bridge.deadletters.plan.plan import ItemState, Plan
@@ -44,7 +44,7 @@ class Copying:
         """Nothing is looked for in a topic of others."""
         return Acted()
 
-    def act(self, claimed: Sequence[Claimed]) -> Acted:
+    def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Publish all, and wait for all acknowledgements."""
         ids = [each.item.letter_id or 0 for each in claimed]
         with self._database.reading() as connection:
@@ -52,17 +52,18 @@ class Copying:
             letters = contents.standings(connection, ids)
         ends: dict[int, End] = {}
         for some in _slices(claimed, letters):
-            ends |= self._copied(some, letters, at)
+            ends |= self._copied(some, letters, at, live)
         return Acted(ends=ends)
 
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:
         """Nothing changes here."""
 
-    def _copied(self, some: Sequence[Item], letters: dict[int, Standing], at: int) -> dict[int, End]:
+    def _copied(self, some: Sequence[Item], letters: dict[int, Standing], at: int, live: Live) -> dict[int, End]:
         ids = [item.letter_id or 0 for item in some]
         with self._database.reading() as connection:
             found = {each.id: each for each in contents.contents(connection, self._plan.id, ids)}
-        values = payloads(self._settings, [Away(letters[each.id], each) for each in found.values() if each.away])
+        away = [Away(letters[each.id], each) for each in found.values() if each.away]
+        values = payloads(self._settings, away, live)
         ends: dict[int, End] = {}
         made: dict[int, Letter] = {}
         for item in some:
@@ -74,6 +75,7 @@ class Copying:
             else:
                 value = values[content.id] if content.away else content.value
                 made[item.position] = self._letter(letters[content.id], content, value, at)
+        live()
         for position, answer in zip(made, self._producer.place_all([*made.values()]), strict=True):
             if isinstance(answer, Lies):
                 ends[position] = End(ItemState.DONE, f"it lies at {answer.topic}-{answer.partition}-{answer.offset}")

@@ -33,8 +33,9 @@ REST: Final = 2.0
 #: Seconds between two tries, and for which it is tried, while Kafka or Redis is away.
 TRY_EVERY: Final = 1.0
 TRY_FOR: Final = 60.0
-#: Seconds after a claim in which what it claimed is sent, or not by this process: a part of a lease.
-SEND_WITHIN: Final = plans.LEASE / 1000 / 3
+#: Seconds after which a process shows again that it lives, before it sends more: what it sends then is acknowledged, or
+#: given up, within its lease.
+SHOW_EVERY: Final = plans.LEASE / 1000 / 6
 
 
 def me() -> str:
@@ -162,10 +163,15 @@ class Applying:
             time.sleep(TRY_EVERY)
 
     def _act(self, claimed: Sequence[Claimed]) -> Acted:
-        if not claimed or time.monotonic() - self._held_at > SEND_WITHIN:
-            # This process was frozen: another may be about to take the plan over, and to send this.
-            return Acted()
-        return self._action.act(claimed)
+        return self._action.act(claimed, self._live) if claimed else Acted()
+
+    def _live(self) -> None:
+        """Show that this process lives, where it has not for a while: it was frozen, or a batch takes long."""
+        began = time.monotonic()
+        if began - self._held_at > SHOW_EVERY:
+            with self._database.writing() as connection:
+                self._hold(connection)
+            self._held_at = began
 
     def _note(self, claimed: Sequence[Claimed], acted: Acted) -> list[Claimed]:
         """Note what is certain; return what is not."""

@@ -7,7 +7,7 @@ source.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bridge.deadletters.actions.action import Acted, Claimed, End, Taken
+from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.sending import Sending, target_of
 from bridge.deadletters.plan.plan import ItemState, Plan
@@ -74,10 +74,10 @@ class Redriving:
         found = self._of_letters.look(of_letters) if of_letters else Acted()
         return Acted([*found.sent, *self._there(others)], found.ends)
 
-    def act(self, claimed: Sequence[Claimed]) -> Acted:
+    def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
         of_letters, others = _apart(claimed)
-        found = self._of_letters.act(of_letters) if of_letters else Acted()
+        found = self._of_letters.act(of_letters, live) if of_letters else Acted()
         sent, ends = [*found.sent], dict(found.ends)
         wanted: dict[tuple[int, int], list[Redriven]] = {}
         for each in (self._redriven(claim.item) for claim in others):
@@ -85,6 +85,7 @@ class Redriving:
         gone = set(wanted)
         for some in self._slices(wanted):
             gone -= {(record.partition() or 0, record.offset() or 0) for record, _ in some}
+            live()
             self._publish(some, sent, ends)
         refused = End(ItemState.REFUSED, "Kafka has its record no more")
         return Acted(sent, ends | {each.item.position: refused for place in gone for each in wanted[place]})
