@@ -13,8 +13,10 @@ from sqlalchemy import func, select
 
 from bridge.deadletters.files.archive import Archive
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.store import trail
+from bridge.deadletters.plan.plan import ItemState, Options, What
+from bridge.deadletters.store import items, plans, trail
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.items import Item, Sent, Spot
 from bridge.deadletters.store.leaving import remove
 from bridge.deadletters.store.schema import letters
 from bridge.deadletters.upkeep import cleaning
@@ -59,6 +61,22 @@ def test_what_ended_long_ago_goes_and_what_is_open_or_on_its_way_never_does(one_
     assert clean(one_of_each, 30, str(tmp_path / "a" / "b"), now) == 3
     assert left(one_of_each) == LATELY | {("open", True), ("replaying", True)}
     assert {each["status"] for each in lines(tmp_path / "a" / "b")} == {"resolved", "discarded", "archived"}
+
+
+def test_a_letter_of_which_another_handlers_delivery_is_on_its_way_stays_until_that_has_ended(one_of_each):
+    with one_of_each.writing() as connection:
+        asked = select(letters.c.id).where(letters.c.status == "resolved", letters.c.status_at == LONG_AGO)
+        id_ = connection.execute(asked).scalar_one()
+        plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options(all_handlers=True))
+        items.add(connection, plan_id, [Item(1, id_, "orders-0-2:orders.handlers.notify", 1)], canary=False)
+        items.claim(connection, plan_id, {1: None}, 1)
+        items.sent(connection, plan_id, [Sent(1, 7, Spot("orders.replay", 0, 0))], 1)
+    assert clean(one_of_each, 30, None, now) == 2
+    with one_of_each.writing() as connection:
+        assert remove(connection, [id_], LONG_AGO + 1) == 0
+        (other,) = items.others(connection, plan_id, 0, 10)
+        items.end_others(connection, [other], ItemState.DONE, 1)
+    assert clean(one_of_each, 30, None, now) == 1
 
 
 def test_without_an_archive_it_goes_to_nothing(one_of_each):

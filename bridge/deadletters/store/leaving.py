@@ -2,12 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, exists, select
 
 from bridge.deadletters.letters.letter import ENDED
+from bridge.deadletters.plan.plan import UNDER_WAY
 from bridge.deadletters.store import tallies
-from bridge.deadletters.store.schema import letters
+from bridge.deadletters.store.schema import items, letters
+
+#: Nothing of a plan that is on its way needs them: another handler's delivery has its record from the letter.
+_NOT_NEEDED: Final = ~exists().where(items.c.letter_id == letters.c.id, items.c.state.in_(UNDER_WAY))
 
 
 def ended_before(connection: Connection, moment: int, most: int) -> list[int]:
@@ -16,7 +21,7 @@ def ended_before(connection: Connection, moment: int, most: int) -> list[int]:
     for status in ENDED:
         statement = (
             select(letters.c.id)
-            .where(letters.c.status == status, letters.c.status_at < moment)
+            .where(letters.c.status == status, letters.c.status_at < moment, _NOT_NEEDED)
             .order_by(letters.c.status_at)
             .limit(most - len(found))
         )
@@ -32,7 +37,7 @@ def remove(connection: Connection, ids: Sequence[int], moment: int) -> int:
     """
     statement = (
         select(letters.c.id, letters.c.kind_id, letters.c.status)
-        .where(letters.c.id.in_(ids), letters.c.status.in_(ENDED), letters.c.status_at < moment)
+        .where(letters.c.id.in_(ids), letters.c.status.in_(ENDED), letters.c.status_at < moment, _NOT_NEEDED)
         .order_by(letters.c.id)
         .with_for_update()
     )
