@@ -12,7 +12,7 @@ from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start, statuses
 from tests.processes import Stack, eventually
-from tests.promises import all_settled
+from tests.promises import all_settled, audit
 
 #: On both databases.
 pytestmark = pytest.mark.usefixtures("desk_url")
@@ -94,6 +94,35 @@ def test_for_all_handlers_what_the_ledger_has_forgotten_is_not_run_again(stack: 
         assert plan.count(ItemState.SKIPPED) == 1
         eventually(lambda: dead in stack.done("odd"), 60)
     assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
+
+
+@pytest.mark.slow
+def test_for_all_handlers_what_redis_lost_on_its_way_is_said_to_be_unknown_and_not_waited_for(
+    stack: Stack, tmp_path: Path
+):
+    dies, handoff = tmp_path / "dies", {"commit": "handoff"}
+    start(stack, "odd", odd=handoff)
+    never = str(tmp_path / "never")
+    stack.produce("odd", {"odd": {"mend": never}, "odd_too": {"hold": str(dies), "mend": never}})
+    with desk(stack, "odd", "odd_too", odd=handoff) as here:
+        here.settings.file.__dict__["kafka_stuck_after"] = 5.0
+        record(stack, here, "odd", 1)
+        # This one is not recorded, and is sent as another handler's.
+        dies.touch()
+        stack.dead("odd", 2)
+        eventually(lambda: audit(stack, "odd")["dead"] == 2, 20)
+        plan = replay(here, all_handlers=True)
+        (worker,) = [process for process in stack._processes if process.name == "worker"]
+        worker.kill()
+        plan = here.plans.apply(plan.id, "ann")
+        assert plan.outcomes == {"sent": 2}
+        eventually(lambda: stack.committed("odd.replay") == 2, 30)
+        with stack.redis() as client:
+            client.flushdb()
+        # What has no letter must be known to have none.
+        recorder(stack)
+        assert here.plans.wait(plan.id).outcomes == {"unknown": 2}
+        assert statuses(here) == {"open": 2}
 
 
 @pytest.mark.slow

@@ -21,6 +21,8 @@ from bridge.topics.extents import Extent, extents
 
 #: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
 RECORDED_WITHIN: Final = 3.0
+#: A delivery that was sent, and where its record lies.
+Sent = tuple[Origin, Where]
 
 
 class Deducing:
@@ -39,49 +41,58 @@ class Deducing:
             DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
         """
         with self._database.reading() as connection:
-            sent, now = items.where(connection, [letter.id for letter in letters]), clock.now(connection)
+            sent = items.where(connection, [letter.id for letter in letters])
+        ours = [letter for letter in letters if letter.is_ours and letter.id in sent]
+        return self.of({letter.id: (letter.delivery, sent[letter.id]) for letter in ours})
+
+    def of(self, sent: Mapping[int, Sent]) -> dict[int, Verdict]:
+        """How deliveries have ended, by any number; of those that are under way nothing.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
+        """
+        with self._database.reading() as connection:
+            now = clock.now(connection)
         found: dict[int, Verdict] = {}
-        for (group, source), some in _by_source([letter for letter in letters if letter.id in sent]).items():
-            known = self._known(group, source, some, sent, now)
-            verdicts = {letter.id: at_first(known[letter.id]) for letter in some}
-            looked = [letter for letter in some if verdicts[letter.id] is Verdict.LOOK]
+        for (group, source), some in _by_source(sent).items():
+            known = self._known(group, source, some, now)
+            verdicts = {number: at_first(each) for number, each in known.items()}
+            looked = {number: some[number][0] for number, verdict in verdicts.items() if verdict is Verdict.LOOK}
             if looked:
                 verdicts |= self._after_a_look(group, source, looked, known)
             found |= verdicts
-        return {id_: verdict for id_, verdict in found.items() if verdict is not Verdict.WAIT}
+        return {number: verdict for number, verdict in found.items() if verdict is not Verdict.WAIT}
 
-    def _known(
-        self, group: str, source: str, letters: Sequence[Standing], sent: Mapping[int, Where], now: int
-    ) -> dict[int, Known]:
+    def _known(self, group: str, source: str, sent: Mapping[int, Sent], now: int) -> dict[int, Known]:
         topic = target_of(self._settings, group, source, ours=True)
         there = {extent.partition: extent for extent in self._extents(group, topic)}
-        spots = [(sent[letter.id].spot.partition, sent[letter.id].spot.offset) for letter in letters]
+        spots = [(where.spot.partition, where.spot.offset) for _, where in sent.values()]
         own = self._fates.own(group, topic, self._topic_id(topic) if there else "", spots)
-        origins = self._fates.of([letter.delivery for letter in letters])
+        origins = self._fates.of([delivery for delivery, _ in sent.values()])
         chosen, since = self._settings.topic(source), self._fates.since(group)
         known: dict[int, Known] = {}
-        for letter, (partition, offset), mine, origin in zip(letters, spots, own, origins, strict=True):
-            extent = there.get(partition)
-            known[letter.id] = Known(
+        for (number, (_, where)), mine, origin in zip(sent.items(), own, origins, strict=True):
+            extent, offset = there.get(where.spot.partition), where.spot.offset
+            known[number] = Known(
                 origin=origin,
                 own=mine,
                 passed=extent is not None and offset < (extent.committed or 0),
                 there=extent is not None and extent.first <= offset < extent.end,
                 settles=chosen.commit == "completion",
-                since=now / 1000 - max(sent[letter.id].at / 1000, since),
+                since=now / 1000 - max(where.at / 1000, since),
                 patience=self._settings.file.kafka_stuck_after,
             )
         return known
 
     def _after_a_look(
-        self, group: str, source: str, letters: Sequence[Standing], known: Mapping[int, Known]
+        self, group: str, source: str, deliveries: Mapping[int, Origin], known: Mapping[int, Known]
     ) -> dict[int, Verdict]:
         # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
         parked = self._parked(group, source)
         recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
         return {
-            letter.id: after_a_look(known[letter.id], parked=_which(letter.delivery) in parked, recorded=recorded)
-            for letter in letters
+            number: after_a_look(known[number], parked=_which(delivery) in parked, recorded=recorded)
+            for number, delivery in deliveries.items()
         }
 
     def _asked(self, group: str, topic: str) -> tuple[Extent, ...]:
@@ -111,11 +122,10 @@ def still_parked(settings: Settings, fates: Fates, group: str, source: str) -> f
     return frozenset(found)
 
 
-def _by_source(letters: Sequence[Standing]) -> dict[tuple[str, str], list[Standing]]:
-    found: dict[tuple[str, str], list[Standing]] = defaultdict(list)
-    for letter in letters:
-        if letter.is_ours:
-            found[letter.delivery.group, letter.delivery.topic].append(letter)
+def _by_source(sent: Mapping[int, Sent]) -> dict[tuple[str, str], dict[int, Sent]]:
+    found: dict[tuple[str, str], dict[int, Sent]] = defaultdict(dict)
+    for number, each in sent.items():
+        found[each[0].group, each[0].topic][number] = each
     return found
 
 

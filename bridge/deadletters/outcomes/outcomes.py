@@ -32,6 +32,14 @@ ENDS: Final = {
 }
 _GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
 _UNKNOWN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
+_SETTLED: Final = "it was settled, and is neither dead nor parked"
+#: How a delivery ended that is no letter's own, by what was deduced of it.
+DEDUCED: Final = {
+    Verdict.DONE: (ItemState.DONE, _SETTLED),
+    Verdict.DISCARDED: (ItemState.DISCARDED, ""),
+    Verdict.GONE: (ItemState.UNKNOWN, _GONE),
+    Verdict.UNKNOWN: (ItemState.UNKNOWN, _UNKNOWN),
+}
 
 
 class Outcomes:
@@ -51,7 +59,7 @@ class Outcomes:
             DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing more is known.
         """
         deduces = time.monotonic() - self._deduced_at >= DEDUCE_EVERY
-        left = self._letters(plan_id, deduces) + self._others(plan_id)
+        left = self._letters(plan_id, deduces) + self._others(plan_id, deduces)
         left += Ending(self._settings, self._database, self._fates).look(plan_id, deduces=deduces)
         if deduces:
             self._deduced_at = time.monotonic()
@@ -93,7 +101,7 @@ class Outcomes:
         done = [id_ for id_, verdict in found.items() if verdict is Verdict.DONE]
         gone = [id_ for id_, verdict in found.items() if verdict is Verdict.GONE]
         unknown = [id_ for id_, verdict in found.items() if verdict is Verdict.UNKNOWN]
-        self._end(done, ItemState.DONE, Status.RESOLVED, "it was settled, and is neither dead nor parked")
+        self._end(done, ItemState.DONE, Status.RESOLVED, _SETTLED)
         self._end(gone, ItemState.UNKNOWN, Status.OPEN, _GONE)
         self._end(unknown, ItemState.UNKNOWN, Status.OPEN, _UNKNOWN)
         return len(done) + len(gone) + len(unknown)
@@ -107,14 +115,15 @@ class Outcomes:
             moved = statuses.move(connection, ids, Status.REPLAYING, status, at)
             items.ended(connection, moved, state, at, why)
 
-    def _others(self, plan_id: int | None) -> int:
+    def _others(self, plan_id: int | None, deduces: bool) -> int:
         """Deliveries that were no letters themselves; return how many are under way."""
         with self._database.reading() as connection:
             ids = [each for each in plans.to_all_handlers(connection) if plan_id in (None, each)]
-        return sum(self._others_of(each) for each in ids)
+        return sum(self._others_of(each, deduces) for each in ids)
 
-    def _others_of(self, plan_id: int) -> int:
+    def _others_of(self, plan_id: int, deduces: bool) -> int:
         left = after = 0
+        deducing = Deducing(self._settings, self._database, self._fates) if deduces else None
         while True:
             with self._database.reading() as connection:
                 page = items.others(connection, plan_id, after, PAGE)
@@ -123,15 +132,26 @@ class Outcomes:
             after = page[-1].position
             found = self._fates.of([each.delivery for each in page])
             with self._database.writing() as connection:
-                left += self._end_others(connection, page, found)
+                silent = self._end_others(connection, page, found)
+            left += len(silent) - (self._deduce_others(deducing, silent) if deducing is not None and silent else 0)
 
-    def _end_others(self, connection: Connection, page: Sequence[Other], found: Sequence[Fate]) -> int:
-        at, ended = clock.now(connection), 0
+    def _deduce_others(self, deducing: Deducing, silent: Sequence[Other]) -> int:
+        """Take in what Kafka tells where the ledger is silent; return how many ended so."""
+        verdicts = deducing.of({each.position: (each.delivery, each.where) for each in silent})
+        with self._database.writing() as connection:
+            at = clock.now(connection)
+            for verdict, (state, why) in DEDUCED.items():
+                over = [each for each in silent if verdicts.get(each.position) is verdict]
+                items.end_others(connection, over, state, at, why)
+        return len(verdicts.keys() & {each.position for each in silent})
+
+    def _end_others(self, connection: Connection, page: Sequence[Other], found: Sequence[Fate]) -> list[Other]:
+        """Take in what the ledger and the desk tell; return the others."""
+        at = clock.now(connection)
         for fate, (state, _) in ENDS.items():
             over = [each for each, its in zip(page, found, strict=True) if its is fate]
             items.end_others(connection, over, state, at)
-            ended += len(over)
         rest = [each for each, fate in zip(page, found, strict=True) if fate not in ENDS]
         dead = items.died(connection, rest)
         items.end_others(connection, dead, ItemState.DEAD, at)
-        return len(page) - ended - len(dead)
+        return [each for each in rest if each not in dead]

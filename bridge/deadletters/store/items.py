@@ -88,6 +88,7 @@ class Other(NamedTuple):
     position: int
     delivery: Origin
     number: int
+    where: Where
 
 
 _COLUMNS = [items.c[name] for name in Item._fields]
@@ -253,7 +254,8 @@ def where(connection: Connection, letter_ids: Sequence[int]) -> dict[int, Where]
 def others(connection: Connection, plan_id: int, after: int, limit: int) -> list[Other]:
     """The next deliveries of a plan that were sent, are under way, and no letters' own, behind a position."""
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
-    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose)
+    where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset, items.c.sent_at)
+    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
     asked = asked.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
     under_way = (items.c.state == ItemState.SENT, items.c.place.is_not(None), items.c.position > after)
     asked = asked.where(items.c.plan_id == plan_id, *under_way)
@@ -271,13 +273,13 @@ def died(connection: Connection, found: Sequence[Other]) -> list[Other]:
     return dead
 
 
-def end_others(connection: Connection, found: Sequence[Other], to: ItemState, at: int) -> None:
+def end_others(connection: Connection, found: Sequence[Other], to: ItemState, at: int, why: str = "") -> None:
     """Note how deliveries ended that were no letters' own."""
     by_plan: dict[int, list[int]] = defaultdict(list)
     for each in found:
         by_plan[each.plan_id].append(each.position)
     for plan_id, some in by_plan.items():
-        _move(connection, plan_id, some, UNDER_WAY, state=to, ended_at=at)
+        _move(connection, plan_id, some, UNDER_WAY, state=to, ended_at=at, why=why)
 
 
 def counts(connection: Connection, plan_ids: Sequence[int], wave: int | None = None) -> dict[int, dict[str, int]]:
@@ -326,7 +328,8 @@ def _move(
 def _other(row: Any) -> Other:
     handler = row.place.partition(":")[2]
     delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, handler, row.consumer_group)
-    return Other(row.plan_id, row.position, delivery, row.number)
+    spot = Spot(row.sent_topic, row.sent_partition, row.sent_offset)
+    return Other(row.plan_id, row.position, delivery, row.number, Where(spot, row.sent_at))
 
 
 def _wave(position: Any) -> Any:
