@@ -14,8 +14,9 @@ def known(
     there: bool = True,
     settles: bool = True,
     since: float = 60.0,
+    again: bool = False,
 ) -> Known:
-    return Known(origin, own, passed, there, settles, since, patience=3_600.0)
+    return Known(origin, own, passed, there, settles, since, patience=3_600.0, again=again)
 
 
 LONG = 3_601.0
@@ -38,6 +39,12 @@ LONG = 3_601.0
         (known(passed=True), Verdict.LOOK),
         (known(Fate.OPEN, there=False), Verdict.GONE),
         (known(Fate.OPEN, passed=True, there=False), Verdict.LOOK),
+        # It runs though it was done: its own record tells.
+        (known(Fate.DONE, Fate.OPEN, again=True), Verdict.WAIT),
+        (known(Fate.DONE, Fate.HANDED, passed=True, again=True), Verdict.WAIT),
+        (known(Fate.DONE, Fate.DONE, passed=True, again=True), Verdict.DONE),
+        (known(Fate.DONE, Fate.DEAD, passed=True, again=True), Verdict.WAIT),
+        (known(Fate.DONE, Fate.PARKED, passed=True, again=True), Verdict.LOOK),
     ],
 )
 def test_the_ledger_tells_and_kafka_is_asked_where_it_has_forgotten(found, verdict):
@@ -58,6 +65,9 @@ def test_the_ledger_tells_and_kafka_is_asked_where_it_has_forgotten(found, verdi
         # It had its run, and neither a letter nor a parked record came of it: its retry topic was deleted, perhaps.
         (known(Fate.DEAD, Fate.DONE, passed=True, since=LONG), False, True, Verdict.UNKNOWN),
         (known(Fate.DEAD, Fate.DONE, passed=True, since=LONG), True, True, Verdict.WAIT),
+        (known(Fate.DONE, Fate.PARKED, passed=True, again=True), True, True, Verdict.WAIT),
+        (known(Fate.DONE, Fate.PARKED, passed=True, again=True), False, False, Verdict.WAIT),
+        (known(Fate.DONE, Fate.PARKED, passed=True, again=True), False, True, Verdict.DONE),
         # The ledger has it as dead still: so it has not forgotten, and it is not done.
         (known(Fate.DEAD, passed=True), False, True, Verdict.WAIT),
     ],

@@ -39,7 +39,8 @@ class Discarding:
             letters = contents.standings(connection, [each.item.letter_id or 0 for each in claimed])
         ours = [letter for letter in letters.values() if letter.is_ours]
         fates = self._fates.discard([letter.delivery for letter in ours])
-        done = {letter.id for letter, fate in zip(ours, fates, strict=True) if fate is Fate.DONE}
+        # What was asked for though it was done is given up all the same.
+        done = {letter.id for letter, fate in zip(ours, fates, strict=True) if fate is Fate.DONE and not letter.again}
         return Acted(ends={each.item.position: _end(each.item.letter_id in done) for each in claimed})
 
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:

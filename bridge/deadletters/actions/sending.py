@@ -19,6 +19,7 @@ from bridge.kafka import Record, headers_of
 from bridge.ledger import Fate
 from bridge.records.added import RecordHeaders
 from bridge.records.foreign import SHARE_GROUP
+from bridge.records.naming import work_of
 from bridge.records.origin import Origin
 from bridge.records.parked import whose
 from bridge.records.replayed import replayed
@@ -59,11 +60,16 @@ class _Job(NamedTuple):
         return self.item.place is None
 
     @property
+    def again(self) -> str:
+        """By what it runs though it was done; empty: it runs only if it is not."""
+        return self.letter.again if self.is_own else ""
+
+    @property
     def mark(self) -> Mark:
         """By what its record is told from all others."""
         if not self.letter.is_ours:
             return (_place(self.letter.spot), "", 0)
-        return (self.delivery.identity, self.delivery.group, self.number)
+        return (work_of(self.delivery.identity, self.again), self.delivery.group, self.number)
 
 
 class Sending:
@@ -244,7 +250,7 @@ def _headers(job: _Job, content: Content, once: bool) -> RecordHeaders:
     if not job.letter.is_ours:
         return [*content.headers, (FROM, _place(job.letter.spot).encode())]
     ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
-    common = {"timestamp": content.timestamp, "number": job.number - 1, "once": once}
+    common = {"timestamp": content.timestamp, "number": job.number - 1, "once": once, "again": job.again}
     return replayed(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
 
 

@@ -107,6 +107,7 @@ class Letter:
         attempts: what became of that.
         first_failed_at, failed_at: ms since the epoch.
         topic, partition, offset: where the letter itself lies.
+        again: by what it had been asked to run though it was done; empty: it was not.
     """
 
     identity: Identity
@@ -125,6 +126,7 @@ class Letter:
     topic: str
     partition: int
     offset: int
+    again: str = ""
 
     @property
     def value_size(self) -> int:

@@ -67,6 +67,7 @@ def _ours(record: Record, found: Ours, now: int) -> Letter:
         attempts=Attempts(*(min(count, HIGHEST) for count in found.attempts)),
         first_failed_at=min(_believed(int(found.first_failed_at * 1000), record, now), failed_at),
         failed_at=failed_at,
+        again=_name(found.again),
     )
 
 

@@ -81,6 +81,7 @@ class Deducing:
                 settles=chosen.commit == "completion",
                 since=now / 1000 - max(where.at / 1000, since),
                 patience=self._settings.file.kafka_stuck_after,
+                again=bool(letter.again),
             )
         return known
 

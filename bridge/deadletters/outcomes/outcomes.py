@@ -86,7 +86,9 @@ class Outcomes:
 
     def _told(self, page: Sequence[OnItsWay]) -> list[OnItsWay]:
         """Take in what the ledger tells; return the others."""
-        found = self._fates.of([letter.delivery for letter in page])
+        fates = self._fates.of([letter.delivery for letter in page])
+        # Of what runs though it was done, its origin's fate tells nothing.
+        found = [Fate.OPEN if letter.again else fate for letter, fate in zip(page, fates, strict=True)]
         for fate in ENDS:
             ids = [letter.id for letter, each in zip(page, found, strict=True) if each is fate]
             if ids:

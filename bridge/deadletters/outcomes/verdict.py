@@ -33,6 +33,7 @@ class Known:
         passed: whether the group has committed that record.
         there: whether Kafka has it still.
         settles: whether what is committed is settled (commit="completion"), else in the broker.
+        again: whether it runs though its origin was done: that tells nothing of it.
         since: seconds for which all that could have told of it has been silent: since it was sent, or the ledger's data
             begin, if that is later.
         patience: seconds after which what cannot be known is called so.
@@ -45,13 +46,15 @@ class Known:
     settles: bool
     since: float
     patience: float
+    again: bool = False
 
 
 def at_first(known: Known) -> Verdict:
     """What the ledger and the topic's offsets tell."""
-    if known.origin is Fate.DONE:
+    told = known.own if known.again else known.origin
+    if told is Fate.DONE:
         return Verdict.DONE
-    if known.origin is Fate.DISCARDED:
+    if told is Fate.DISCARDED:
         return Verdict.DISCARDED
     if not known.passed and not known.there:
         return Verdict.GONE
@@ -61,6 +64,8 @@ def at_first(known: Known) -> Verdict:
     if known.own is Fate.HANDED:
         # Bridges care for what is handed off: what is stuck they open again.
         return Verdict.WAIT
+    if known.again and known.own is Fate.PARKED:
+        return Verdict.LOOK
     # It had its run: it is parked, or died again, which the recorder says soon.
     return Verdict.LOOK if known.since > known.patience else Verdict.WAIT
 
@@ -74,6 +79,9 @@ def after_a_look(known: Known, *, parked: bool, recorded: bool) -> Verdict:
     """
     if parked or not recorded:
         return Verdict.WAIT
+    if known.again and known.own is Fate.PARKED:
+        # It ran after that, and did not die.
+        return Verdict.DONE
     if known.own in _UNTOUCHED and known.passed and known.settles and known.origin is not Fate.DEAD:
         # It was settled, and is neither dead nor parked.
         return Verdict.DONE

@@ -82,7 +82,9 @@ class Counting:
                 if not page:
                     return count
                 after = page[-1].position
-                count += fates.of([letter.delivery for letter in letters if letter.is_ours]).count(Fate.DONE)
+                count += fates.of([letter.delivery for letter in letters if letter.is_ours and not letter.again]).count(
+                    Fate.DONE
+                )
 
     def _too_large(self, plan_id: int, heaps: Sequence[Heap]) -> int:
         """How many have a value that alone is more than their topic takes."""

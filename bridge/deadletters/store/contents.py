@@ -32,6 +32,7 @@ class Standing(NamedTuple):
         number: of the delivery that died; what is sent back has the next.
         spot: where the letter lies.
         key: the digest of its key; `None`: it has none.
+        again: by what it had been asked to run though it was done; empty: it was not.
     """
 
     id: int
@@ -44,6 +45,7 @@ class Standing(NamedTuple):
     number: int
     spot: Spot
     key: int | None
+    again: str = ""
 
     @property
     def is_ours(self) -> bool:
@@ -52,10 +54,15 @@ class Standing(NamedTuple):
 
 
 class OnItsWay(NamedTuple):
-    """A letter that was sent back, and of which it is not known how it ends."""
+    """A letter that was sent back, and of which it is not known how it ends.
+
+    Attributes:
+        again: whether it runs though its delivery was done.
+    """
 
     id: int
     delivery: Origin
+    again: bool
 
 
 class Content(NamedTuple):
@@ -101,10 +108,11 @@ def replaying(connection: Connection, plan_id: int, after: int, limit: int) -> l
     """The next letters of a plan that are on their way back, behind an id."""
     # Nothing else of them: they are looked at again and again.
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
-    asked = select(letters.c.id, *whose, kinds.c.consumer_group).join(kinds, kinds.c.id == letters.c.kind_id)
+    columns = (letters.c.id, letters.c.again, *whose, kinds.c.consumer_group)
+    asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
     asked = asked.where(_UNDER_WAY, letters.c.plan_id == plan_id, letters.c.id > after)
     rows = connection.execute(asked.order_by(letters.c.id).limit(limit))
-    return [OnItsWay(id_, Origin(*whose)) for id_, *whose in rows]
+    return [OnItsWay(id_, Origin(*whose), again is not None) for id_, again, *whose in rows]
 
 
 def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterator[Content]:
@@ -120,7 +128,7 @@ def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterat
 
 
 def _standings() -> Select[Any]:
-    own = ("id", "status", "failures", "plan_id", "value_size", "number", "key_digest")
+    own = ("id", "status", "failures", "plan_id", "value_size", "number", "key_digest", "again")
     spot = ("letter_topic", "letter_partition", "letter_offset")
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
     columns = (*(letters.c[name] for name in (*own, *spot)), kinds.c.origin, *whose, kinds.c.consumer_group)
@@ -129,9 +137,9 @@ def _standings() -> Select[Any]:
 
 def _standing(row: Any) -> Standing:
     # By their places, not their names: of each letter of a plan this is asked.
-    id_, status, failures, plan_id, size, number, key, topic, partition, offset, program, *whose = row
-    spot = Spot(topic, partition, offset)
-    return Standing(id_, _STATUSES[status], failures, plan_id, program, Origin(*whose), size, number, spot, key)
+    id_, status, failures, plan_id, size, number, key, again, topic, partition, offset, program, *whose = row
+    spot, rest = Spot(topic, partition, offset), (key, again or "")
+    return Standing(id_, _STATUSES[status], failures, plan_id, program, Origin(*whose), size, number, spot, *rest)
 
 
 def _content(row: Any) -> Content:

@@ -191,4 +191,5 @@ def _row(
         "letter_offset": letter.offset,
         "occurrences": 1,
         "failures": 1,
+        "again": letter.again or None,
     }

@@ -153,6 +153,8 @@ letters = Table(
     Column("failures", Integer, nullable=False),
     # The plan that sends it back, while it is "replaying"; else the last one that did.
     Column("plan_id", _NUMBER),
+    # By what it had been asked to run though it was done (a redrive); NULL: it was not.
+    Column("again", Text),
     Index("ix_letters_kind", "kind_id", "status", "failed_at", "id"),
     Index("ix_letters_status", "status", "failed_at", "id"),
     Index("ix_letters_failed", "failed_at", "id"),

@@ -197,6 +197,7 @@ def upgrade() -> None:
         sa.Column("occurrences", sa.Integer(), nullable=False),
         sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("plan_id", NUMBER, nullable=True),
+        sa.Column("again", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["kind_id"], ["kinds.id"], name="fk_letters_kind_id"),
         sa.ForeignKeyConstraint(["traceback_id"], ["tracebacks.id"], name="fk_letters_traceback_id"),
         sa.PrimaryKeyConstraint("id", name="pk_letters"),
