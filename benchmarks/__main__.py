@@ -23,6 +23,8 @@ ALL = (
     "due",
     "outage",
     "deadletters_recording",
+    "deadletters_replay",
+    "deadletters_asking",
 )
 
 for name in sys.argv[1:] or ALL:

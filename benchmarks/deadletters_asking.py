@@ -124,3 +124,7 @@ def _timed(name: str, work: Callable[[], object]) -> None:
         took.append((time.perf_counter() - began) * 1000)
     took.sort()
     print(f"{name:<68} p50 {median(took):>7.1f} ms  p95 {took[int(TIMES * 0.95)]:>7.1f} ms   {found}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

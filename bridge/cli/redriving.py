@@ -46,6 +46,7 @@ def redrive(
 
     It is planned first: which records, and how their deliveries stand. What is dead, or lost, is sent; what is on its
     way is left alone; what is done or discarded, and what the ledger no longer knows, only with --again.
+    With --canary, records of all waves but the last have one attempt: what fails is dead again at once.
 
     Exits 1 if it cannot be done so, 2 if nobody can be asked and --yes is not said, or a server does not answer, 3 if
     the canary stopped, or with --wait if any died again, 130 after Ctrl-C.

@@ -129,6 +129,15 @@ def test_json_of_nothing_is_an_empty_list(desk):
     assert json.loads(desk.run("list", "--topic", "none", "--json").stdout) == []
 
 
+def test_what_was_put_aside_says_why_and_how_it_goes_back_if_that_was_a_mistake(desk):
+    desk.given("archive", 1, "--why", "a load test's", "--yes")
+    page = desk.run("show", 1).output
+    assert "archive by" in page
+    assert "a load test's" in page
+    again = "bridge redrive orders --partition 0 --from 1234 --to 1235 --handler orders.handlers.charge --again --wait"
+    assert again in page
+
+
 @pytest.mark.parametrize("command", ["list", "groups"])
 def test_a_name_that_no_letter_has_is_said_with_the_nearest(desk, command):
     ended = desk.run(command, "--handler", "orders.handlers.chrage")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.growing import HOUR
@@ -83,12 +84,25 @@ def test_a_desk_that_was_never_used_is_no_problem_and_is_not_made(tmp_path: Path
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_database_of_another_step_is_left_as_it_is(database, database_url):
+def test_a_database_of_an_older_step_is_said_and_left_as_it_is(database, database_url):
     with database.writing() as connection:
         migrating.migrate(connection, "0001")
-    assert problems(settings(database_url), Routes({})) == []
+    (said,) = problems(settings(database_url), Routes({}))
+    assert f"at step 0001, and this version needs {migrating.newest()}" in said
+    assert "bridge deadletters migrate" in said
     with database.reading() as connection:
         assert migrating.revision(connection) == "0001"
+
+
+def test_a_database_in_which_a_newer_version_has_been_is_said(database, database_url):
+    with database.writing() as connection:
+        connection.execute(text(f"UPDATE {migrating.TABLE} SET version_num = '9999'"))
+    (said,) = problems(settings(database_url), Routes({}))
+    assert "at step 9999, which this version does not know" in said
+
+
+def test_a_database_without_tables_of_the_desk_is_no_problem(new_database):
+    assert problems(settings(new_database()), Routes({})) == []
 
 
 def test_a_database_that_is_away_is_one_sentence():

@@ -48,7 +48,7 @@ def archive(
     by: ByOption = "",
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Put dead letters aside: they are listed with --status archived alone, and can be sent back no more.
+    """Put dead letters aside: no replay takes them. `show` has the command for one that is to go back all the same.
 
     Example: bridge deadletters archive --until 2026-01-01 --yes
     """

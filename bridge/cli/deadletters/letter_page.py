@@ -139,4 +139,8 @@ def commands(letter: Shown) -> list[str]:
             return [*found, mine, f"bridge deadletters fixed {it.group} VERSION"]
         case Status.REPLAYING:
             return [f"bridge deadletters plans show {it.plan}", f"bridge find {it.topic}-{it.partition}-{it.offset}"]
+        case Status.DISCARDED | Status.ARCHIVED if it.origin == "bridge":
+            # It was a mistake: once more, whatever the ledger has of it.
+            place = f"{it.topic} --partition {it.partition} --from {it.offset} --to {it.offset + 1}"
+            return [f"bridge redrive {place} --handler {it.handler} --again --wait", mine]
     return [mine]

@@ -136,7 +136,8 @@ def _failed(row: Any) -> Failed:
 
 
 def _plan(row: Any) -> Act:
-    return Act(row.at, row.by, row.what, row.why, plan=row.id, state=row.state)
+    said = "; ".join(filter(None, (row.reason, row.why)))
+    return Act(row.at, row.by, row.what, said, plan=row.id, state=row.state)
 
 
 def _edit(edit: edits.Edit) -> Act:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bridge.deadletters.questions.groups import Grouped, Groups
-from bridge.deadletters.store import positions
+from bridge.deadletters.store import migrating, positions
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.positions import Stood
 from bridge.errors import DeskUnavailable, KafkaUnavailable
@@ -34,14 +34,31 @@ def problems(settings: Settings, routes: Routes, now: Callable[[], float] = time
     try:
         database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
         try:
-            if not database.is_there or not database.is_current:
+            if not database.is_there or (step := database.step) is None:
                 return []
+            if said := another_step(database.name, step):
+                return [said]
             lost = [*missed(_stood(settings, database), now())]
             return [*lost, *_behind(settings, routes, database, now), *growing(Groups(database, now).all(), now())]
         finally:
             database.close()
     except DeskUnavailable as error:
         return [str(error)]
+
+
+def another_step(name: str, step: str) -> str:
+    """What is to be done where a database's tables are not those of this version; empty: nothing."""
+    if step == migrating.newest():
+        return ""
+    if not migrating.known(step):
+        return (
+            f"The dead letters' database ({name}) is at step {step}, which this version does not know: a newer version "
+            "of celery-kafka-bridge has been here. Nothing is known of it here; use that version."
+        )
+    return (
+        f"The dead letters' database ({name}) is at step {step}, and this version needs {migrating.newest()}: start "
+        "`bridge deadletters record`, or bring it there (`bridge deadletters migrate`). Nothing is known of it before."
+    )
 
 
 def missed(stood: Iterable[Stood], now: float) -> Iterator[str]:

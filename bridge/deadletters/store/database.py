@@ -90,14 +90,14 @@ class Database:
         return self.dialect != "sqlite" or file is None or Path(file).exists()
 
     @property
-    def is_current(self) -> bool:
-        """Whether it has the tables of this version; they are not made.
+    def step(self) -> str | None:
+        """The step that its tables are at; `None`: there are none, and none are made.
 
         Raises:
             DeskUnavailable: the database did not answer.
         """
         with self.reading() as connection:
-            return migrating.revision(connection) == migrating.newest()
+            return migrating.revision(connection)
 
     def close(self) -> None:
         """Give the connections back."""

@@ -52,8 +52,9 @@ def history(connection: Connection, id_: int) -> list[Row[Any]]:
 
 
 def in_plans(connection: Connection, id_: int) -> list[Row[Any]]:
-    """The plans that a letter is in, oldest first, and how far each is with it."""
-    found = select(plans.c.id, plans.c.what, plans.c.by, plans.c.at, items.c.state, items.c.why, items.c.ended_at)
+    """The plans that a letter is in, oldest first, and how far each is with it; `reason` is the plan's."""
+    reason = plans.c.why.label("reason")
+    found = select(plans.c.id, plans.c.what, plans.c.by, plans.c.at, reason, items.c.state, items.c.why)
     found = found.join_from(items, plans, plans.c.id == items.c.plan_id).where(items.c.letter_id == id_)
     return list(connection.execute(found.order_by(plans.c.id)))
 
