@@ -14,7 +14,7 @@ from tests.processes import Process, Served, Stack, eventually, pytest_runtest_m
 
 __all__ = ["pytest_runtest_makereport", "stack"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.servers.kafka import KafkaServer
 __all__ = ["mortal_stack", "pytest_runtest_makereport", "stack"]
 
 #: Each is some processes; what tests/desk/test_recorder.py promises is tested every time.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
