@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.sending import target_of
 from bridge.deadletters.fates import Fates
@@ -21,8 +21,19 @@ from bridge.topics.extents import Extent, extents
 
 #: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
 RECORDED_WITHIN: Final = 3.0
-#: A delivery that was sent, and where its record lies.
-Sent = tuple[Origin, Where]
+
+
+class Sent(NamedTuple):
+    """A delivery that was sent.
+
+    Attributes:
+        where: its record lies.
+        again: whether it runs though it was done.
+    """
+
+    delivery: Origin
+    where: Where
+    again: bool = False
 
 
 class Deducing:
@@ -43,7 +54,7 @@ class Deducing:
         with self._database.reading() as connection:
             sent = items.where(connection, [letter.id for letter in letters])
         ours = [letter for letter in letters if letter.is_ours and letter.id in sent]
-        return self.of({letter.id: (letter.delivery, sent[letter.id]) for letter in ours})
+        return self.of({letter.id: Sent(letter.delivery, sent[letter.id], bool(letter.again)) for letter in ours})
 
     def of(self, sent: Mapping[int, Sent]) -> dict[int, Verdict]:
         """How deliveries have ended, by any number; of those that are under way nothing.
@@ -57,7 +68,7 @@ class Deducing:
         for (group, source), some in _by_source(sent).items():
             known = self._known(group, source, some, now)
             verdicts = {number: at_first(each) for number, each in known.items()}
-            looked = {number: some[number][0] for number, verdict in verdicts.items() if verdict is Verdict.LOOK}
+            looked = {number: some[number].delivery for number, verdict in verdicts.items() if verdict is Verdict.LOOK}
             if looked:
                 verdicts |= self._after_a_look(group, source, looked, known)
             found |= verdicts
@@ -66,12 +77,12 @@ class Deducing:
     def _known(self, group: str, source: str, sent: Mapping[int, Sent], now: int) -> dict[int, Known]:
         topic = target_of(self._settings, group, source, ours=True)
         there = {extent.partition: extent for extent in self._extents(group, topic)}
-        spots = [(where.spot.partition, where.spot.offset) for _, where in sent.values()]
+        spots = [(each.where.spot.partition, each.where.spot.offset) for each in sent.values()]
         own = self._fates.own(group, topic, self._topic_id(topic) if there else "", spots)
-        origins = self._fates.of([delivery for delivery, _ in sent.values()])
+        origins = self._fates.of([each.delivery for each in sent.values()])
         chosen, since = self._settings.topic(source), self._fates.since(group)
         known: dict[int, Known] = {}
-        for (number, (_, where)), mine, origin in zip(sent.items(), own, origins, strict=True):
+        for (number, (_, where, again)), mine, origin in zip(sent.items(), own, origins, strict=True):
             extent, offset = there.get(where.spot.partition), where.spot.offset
             known[number] = Known(
                 origin=origin,
@@ -81,7 +92,7 @@ class Deducing:
                 settles=chosen.commit == "completion",
                 since=now / 1000 - max(where.at / 1000, since),
                 patience=self._settings.file.kafka_stuck_after,
-                again=bool(letter.again),
+                again=again,
             )
         return known
 
@@ -126,7 +137,7 @@ def still_parked(settings: Settings, fates: Fates, group: str, source: str) -> f
 def _by_source(sent: Mapping[int, Sent]) -> dict[tuple[str, str], dict[int, Sent]]:
     found: dict[tuple[str, str], dict[int, Sent]] = defaultdict(dict)
     for number, each in sent.items():
-        found[each[0].group, each[0].topic][number] = each
+        found[each.delivery.group, each.delivery.topic][number] = each
     return found
 
 

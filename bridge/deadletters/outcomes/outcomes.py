@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.outcomes.deducing import Deducing
+from bridge.deadletters.outcomes.deducing import Deducing, Sent
 from bridge.deadletters.outcomes.redriven import Ending
 from bridge.deadletters.outcomes.verdict import Verdict
 from bridge.deadletters.plan.plan import ItemState
@@ -139,7 +139,7 @@ class Outcomes:
 
     def _deduce_others(self, deducing: Deducing, silent: Sequence[Other]) -> int:
         """Take in what Kafka tells where the ledger is silent; return how many ended so."""
-        verdicts = deducing.of({each.position: (each.delivery, each.where) for each in silent})
+        verdicts = deducing.of({each.position: Sent(each.delivery, each.where) for each in silent})
         with self._database.writing() as connection:
             at = clock.now(connection)
             for verdict, (state, why) in DEDUCED.items():
