@@ -70,7 +70,10 @@ class Dispatch:
         sent = 0
         try:
             taken, ended = leave_out_ended(self._ledger, taken)
-            self._marks.add(ended)
+            if ended:
+                # At once: a look at the ledger would find them open, and take that for a loss.
+                self._marks.add(ended)
+                self._marks.tell()
             for partition, group, records in taken:
                 one, left = pack(partition, group, records, self._cluster, self._group)
                 if left:
