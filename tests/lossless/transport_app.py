@@ -10,6 +10,7 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.signals import worker_ready
+from kombu.asynchronous import get_event_loop
 
 from lossless import transport
 
@@ -51,12 +52,19 @@ def note(name: str, value: Any) -> None:
 
 @worker_ready.connect
 def fail_on_signal(**_: Any) -> None:
-    """At SIGUSR2 the worker's main loop meets a connection error that the transport cannot wait out."""
+    """At SIGUSR2 the worker's main loop meets a connection error that the transport cannot wait out.
 
-    def fail(*_: Any) -> None:
+    It comes as one of the loop's events: raised wherever the signal meets it, it could end a generator of the hub's.
+    """
+    told, tell = os.pipe()
+
+    def fail() -> None:
+        os.read(told, 1)
         raise ConnectionResetError("a connection error from elsewhere")
 
-    signal.signal(signal.SIGUSR2, fail)
+    if (hub := get_event_loop()) is not None:
+        hub.add_reader(told, fail)
+    signal.signal(signal.SIGUSR2, lambda *_: os.write(tell, b"!"))
 
 
 @app.task
