@@ -93,6 +93,7 @@ def test_a_group_is_marked_as_fixed_and_not(desk):
     (group,) = [each["id"] for each in desk.given("groups", "--handler", "orders.handlers.charge")]
     assert desk.given("fixed", group, "1.4.2", "--by", "ann")["fixed_in"] == "1.4.2"
     assert "fixed in 1.4.2, says ann" in desk.run("groups").output
+    assert "no worker that lives has orders.handlers.charge" in desk.run("fixed", group, "1.4.2").stderr
     assert desk.given("fixed", group, "--undo")["fixed_in"] is None
     assert desk.run("fixed", group).exit_code == FAULTS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.upkeep.versions import has, ready
+from bridge.deadletters.upkeep.versions import has, ready, waits_for
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,19 @@ def worker(version: str | None, *handlers: str) -> dict[str, object]:
 )
 def test_letters_go_back_once_every_worker_that_may_get_them_has_what_was_mended(workers, may):
     assert ready("charge", "2", workers) is may
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ((), "no worker that lives has pay: its letters go back once one does that reports 1.4.2"),
+        ((("other", "1.4.2"),), "no worker that lives has pay: its letters go back once one does that reports 1.4.2"),
+        ((("pay", None), ("pay", "1.4.2")), "1 of 2 workers report no version of pay, so nothing goes back by itself"),
+        ((("pay", "1.4.1"), ("pay", "1.4.2")), "workers still have 1.4.1: its letters go back once all have 1.4.2"),
+        ((("pay", "1.4.2"), ("pay", "1.5")), ""),
+    ],
+)
+def test_what_is_still_to_come_before_letters_go_back_is_said(workers, said):
+    announced = [{"handlers": [name], "handler_versions": {name: version}} for name, version in workers]
+    found = waits_for("pay", "1.4.2", announced)
+    assert found.startswith(said) if said else not found

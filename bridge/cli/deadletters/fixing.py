@@ -1,14 +1,20 @@
 """`bridge deadletters fixed`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridge.cli.answers import FAULTS, console, fail, print_found
 from bridge.cli.deadletters.opening import opened
+from bridge.cli.deadletters.progress import errors
 from bridge.cli.deadletters.tables import groups as print_groups
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
+from bridge.commands.printing import say
+from bridge.errors import LedgerUnavailable
+
+if TYPE_CHECKING:
+    from bridge.deadletters.desk import Desk
 
 
 def fixed(
@@ -30,4 +36,16 @@ def fixed(
     with opened(context) as desk:
         who_by = by or who()
         found = desk.groups.not_fixed(group, who_by) if version is None else desk.groups.fixed(group, version, who_by)
+        if version is not None and (why := _waits_for(desk, found.handler, version)):
+            say(errors, why, "yellow")
     print_found(found.to_data(), as_json, lambda: print_groups(console, [found]))
+
+
+def _waits_for(desk: "Desk", handler: str, version: str) -> str:
+    """What is still to come before letters go back by themselves: nobody else would say that it never does."""
+    from bridge.deadletters.upkeep import fixing, versions
+
+    try:
+        return versions.waits_for(handler, version, fixing.workers(desk.settings))
+    except LedgerUnavailable as error:
+        return f"which versions workers have is not known: {error}"

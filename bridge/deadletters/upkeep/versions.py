@@ -32,5 +32,23 @@ def ready(handler: str, fixed_in: str, workers: Iterable[Mapping[str, Any]]) -> 
     return bool(found) and all(has(_version(worker, handler), fixed_in) for worker in found)
 
 
+def waits_for(handler: str, fixed_in: str, workers: Iterable[Mapping[str, Any]]) -> str:
+    """Why nothing goes back yet to a handler that was mended, a sentence; empty: every living worker has it.
+
+    Parameters:
+        workers: what each announces.
+    """
+    found = [_version(worker, handler) for worker in workers if handler in worker.get("handlers", ())]
+    if not found:
+        return f"no worker that lives has {handler}: its letters go back once one does that reports {fixed_in}"
+    if silent := sum(not version for version in found):
+        return (
+            f"{silent} of {len(found)} workers report no version of {handler}, so nothing goes back by itself: "
+            "set KAFKA_HANDLERS_VERSION where they start"
+        )
+    older = sorted({version for version in found if not has(version, fixed_in)})
+    return f"workers still have {', '.join(older)}: its letters go back once all have {fixed_in}" if older else ""
+
+
 def _version(worker: Mapping[str, Any], handler: str) -> str:
     return str(worker.get("handler_versions", {}).get(handler) or "")
