@@ -15,6 +15,7 @@ from bridge.cli.deadletters.noting import note
 from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
 from bridge.cli.deadletters.replaying import replay
+from bridge.cli.deadletters.serving import serve
 from bridge.cli.deadletters.showing import show
 from bridge.cli.deadletters.simulating import simulate
 
@@ -36,6 +37,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "export": export,
     "import": import_letters,
     "migrate": migrate,
+    "serve": serve,
 }
 
 deadletters = typer.Typer(no_args_is_help=True)

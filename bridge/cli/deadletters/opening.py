@@ -76,3 +76,14 @@ def need_extra() -> None:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         fail(f"the dead-letter desk needs {error.name}: pip install 'celery-kafka-bridge[deadletters]'.", NOT_FOUND)
+
+
+def need_console() -> None:
+    """End a command that needs the extra `console`, where it is not installed."""
+    need_extra()
+    try:
+        import bridge.web.serving  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in CONSOLE:
+            raise
+        fail(f"the console needs {error.name}: pip install 'celery-kafka-bridge[console]'.", NOT_FOUND)

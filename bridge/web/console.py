@@ -1,0 +1,75 @@
+"""What the console's pages have in common: the desk that they ask, who asks, and how a page is made."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from bridge.deadletters.desk import Desk
+from bridge.web import showing
+from bridge.web.roles import NOBODY, Who
+from bridge.web.sessions import Sessions
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        # Whatever its name ends in: all that pages show is from outside.
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"number": showing.number, "foreign": showing.foreign}
+    made.globals |= {"clock": showing.clock, "ago": showing.ago, "static": static}
+    return made
+
+
+@cache
+def static(name: str) -> str:
+    """The address of a file, which changes with what is in it: it may be kept for ever."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{digest}/{name}"
+
+
+@dataclass
+class Console:
+    """One console.
+
+    Attributes:
+        name: what it is of, for the bar on top: `payments @ kafka-eu-1:9092`.
+        clock: ms since the epoch.
+    """
+
+    desk: Desk
+    name: str
+    sessions: Sessions = field(default_factory=Sessions)
+    clock: Callable[[], int] = lambda: int(time.time() * 1000)
+    templates: Environment = field(default_factory=_environment, repr=False)
+
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """A page of a template, which has `now`, `who` and `console` besides."""
+        made = self.templates.get_template(template)
+        body = made.render(console=self, who=asking(request), now=self.clock(), path=request.url.path, **values)
+        return HTMLResponse(body, status)
+
+
+def of(request: Request) -> Console:
+    """The console that was asked."""
+    found: Console = request.app.state.console
+    return found
+
+
+def asking(request: Request) -> Who:
+    """Who asks."""
+    return getattr(request.state, "who", NOBODY)

@@ -1,0 +1,39 @@
+"""Every address of the console, and the role that it takes: nothing is answered that does not stand here."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bridge.web.pages import groups, letter, letters, signing
+from bridge.web.roles import Role
+
+
+class Page(NamedTuple):
+    """An address.
+
+    Attributes:
+        method: GET shows, and changes nothing; POST acts, and wants the token of the session.
+        answer: is called in a thread: it may wait for the database.
+    """
+
+    path: str
+    method: str
+    role: Role
+    answer: Callable[[Request], Response]
+
+
+PAGES: Final = (
+    Page("/", "GET", Role.VIEWER, groups.first),
+    Page("/groups", "GET", Role.VIEWER, groups.listed),
+    Page("/groups/{id:int}", "GET", Role.VIEWER, groups.one),
+    Page("/letters", "GET", Role.VIEWER, letters.listed),
+    Page("/letters/{id:int}", "GET", Role.VIEWER, letter.one),
+    Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value),
+    Page("/sign-in", "GET", Role.NOBODY, signing.form),
+    Page("/sign-in/{token}", "GET", Role.NOBODY, signing.link),
+    Page("/sign-in/{token}", "POST", Role.NOBODY, signing.by_link),
+    Page("/sign-out", "POST", Role.VIEWER, signing.out),
+    Page("/healthz", "GET", Role.NOBODY, signing.alive),
+)
