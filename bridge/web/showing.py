@@ -10,6 +10,8 @@ from markupsafe import Markup
 #: Joiners stay where they join (emoji, Indic scripts).
 _JOINERS: Final = "\u200c\u200d"
 _BREAKS: Final = "\n\t"
+#: In the place of what is not there.
+NONE: Final = Markup("&ndash;")
 _FOREIGN_AT_MOST: Final = 2_000
 _UNSEEN: Final = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"
@@ -18,9 +20,9 @@ _UNSEEN: Final = re.compile(
 
 
 def number(count: int | None) -> Markup:
-    """`21,480`; 0 in grey, – where there is none."""
+    """`21,480`; 0 in grey, a dash where there is none."""
     if count is None:
-        return Markup("–")
+        return NONE
     return Markup('<span class="zero">0</span>') if count == 0 else Markup(f"{count:,}")
 
 
@@ -53,7 +55,7 @@ def clock(at: int | None, now: int | None = None) -> Markup:
         at, now: ms since the epoch.
     """
     if at is None:
-        return Markup("–")
+        return NONE
     moment = datetime.fromtimestamp(at / 1000, UTC)
     today = now is not None and datetime.fromtimestamp(now / 1000, UTC).date() == moment.date()
     words = f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %Y %H:%M:%S}"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: What the extra `deadletters` brings.
 EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch", "jsonpointer", "packaging")
+#: What the extra `console` brings.
+CONSOLE: Final = ("starlette", "jinja2", "markupsafe", "uvicorn")
 
 #: What was asked for is wrong, or is not there.
 REFUSED: Final = (

@@ -1,23 +1,17 @@
 """A filter as it stands in an address: the command line's own words, so that one is pasted into the other."""
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
 from bridge.deadletters.letters import written
-from bridge.deadletters.letters.filters import EVERYTHING, Filter
+from bridge.deadletters.letters.filters import Filter
 from bridge.errors import FilterFault
 
 #: What a list of choices says for "do not ask for this".
 ANY = "any"
-#: Fields of which a letter has one, and a filter may have several.
-_SEVERAL = {"handler": "handlers", "topic": "topics", "exception": "exceptions", "reason": "reasons"} | {
-    "version": "versions",
-    "origin": "origins",
-}
 
 
 def read(query: QueryParams) -> Filter:
@@ -26,23 +20,29 @@ def read(query: QueryParams) -> Filter:
     Raises:
         FilterFault: it says what is none.
     """
-    given = {name: [each for each in query.getlist(name) if each and each != ANY] for name in query}
-    found = replace(EVERYTHING, **{field: tuple(given.get(name, ())) for name, field in _SEVERAL.items()})
-    groups = tuple(_number(each) for each in given.get("group", ()))
-    return replace(
-        found,
-        groups=groups,
-        statuses=written.statuses(given.get("status", ())),
-        text=" ".join(given.get("text", ())),
-        key=written.key(given["key"][-1]) if given.get("key") else None,
-        headers=tuple(written.header(each) for each in given.get("header", ())),
-        since=_moment(given.get("since", ())),
-        until=_moment(given.get("until", ())),
+    given = {name: tuple(each for each in query.getlist(name) if each and each != ANY) for name in query}
+
+    def named(name: str) -> tuple[str, ...]:
+        return given.get(name, ())
+
+    return Filter(
+        handlers=named("handler"),
+        topics=named("topic"),
+        exceptions=named("exception"),
+        reasons=named("reason"),
+        versions=named("version"),
+        origins=named("origin"),
+        groups=tuple(map(_number, named("group"))),
+        statuses=written.statuses(named("status")),
+        text=" ".join(named("text")),
+        key=written.key(named("key")[-1]) if named("key") else None,
+        headers=tuple(map(written.header, named("header"))),
+        since=_moment(named("since")),
+        until=_moment(named("until")),
     )
 
 
-def _moment(given: Iterable[str]) -> int | None:
-    said = [*given]
+def _moment(said: Sequence[str]) -> int | None:
     return written.moment(said[-1], time.time()) if said else None
 
 

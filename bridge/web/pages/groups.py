@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
 from bridge.web import console
 from bridge.web.pages import asked
 
@@ -18,7 +19,11 @@ def first(request: Request) -> Response:
 def listed(request: Request) -> Response:
     """Groups that have letters of a filter; without one, those with open letters."""
     given = asked.read(request.query_params)
-    wanted = given if request.query_params.get("show") == "all" or given.statuses else replace(given, statuses=OPEN)
+    wanted = (
+        given
+        if request.query_params.get("show") == "all" or given.statuses
+        else replace(given, statuses=(Status.OPEN,))
+    )
     found = console.of(request).desk.groups.all(wanted)
     return console.of(request).page(request, "groups.html", groups=found, every=request.query_params.get("show", ""))
 
@@ -29,6 +34,3 @@ def one(request: Request) -> Response:
     group = asked_for.desk.groups.one(request.path_params["id"])
     letters = asked_for.desk.letters.page(Filter(groups=(group.id,)), 10)
     return asked_for.page(request, "group.html", group=group, letters=letters.letters)
-
-
-OPEN = asked.written.statuses(["open"])
