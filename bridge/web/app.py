@@ -5,10 +5,11 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -70,8 +71,7 @@ async def _read(request: Request, token: str | None) -> None:
         body += some
         if len(body) > LARGEST:
             raise HTTPException(413, f"This form is larger than {LARGEST:,} bytes.")
-    form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
-    request.state.form = {name: values[-1] for name, values in form.items()}
+    request.state.form = QueryParams(body.decode("utf-8", "replace"))
     if token is not None and not hmac.compare_digest(request.state.form.get("token", "").encode(), token.encode()):
         raise HTTPException(403, "This form is of another session: load the page again. Nothing was changed.")
 

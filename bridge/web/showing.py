@@ -2,20 +2,21 @@
 
 import re
 import unicodedata
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 from markupsafe import Markup
 
-#: Joiners stay where they join (emoji, Indic scripts).
-_JOINERS: Final = "\u200c\u200d"
-_BREAKS: Final = "\n\t"
 #: In the place of what is not there.
 NONE: Final = Markup("&ndash;")
 _FOREIGN_AT_MOST: Final = 2_000
+#: Joiners (U+200C, U+200D) stay where they join what is not ASCII: emoji, and the scripts of India and Persia. Half a
+#: surrogate pair is a byte that was no UTF-8, or half a character, and no answer can be encoded with it.
 _UNSEEN: Final = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"
-    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<![^\u0000-\u007f])[\u200c\u200d]|[\u200c\u200d](?![^\u0000-\u007f])"
 )
 
 
@@ -26,12 +27,27 @@ def number(count: int | None) -> Markup:
     return Markup('<span class="zero">0</span>') if count == 0 else Markup(f"{count:,}")
 
 
-def foreign(text: str | None, most: int = _FOREIGN_AT_MOST) -> Markup:
-    """What others have written: escaped, apart from what stands around it, and nothing in it unseen."""
+def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[str] = ()) -> Markup:
+    """What others have written: escaped, apart from what stands around it, and nothing in it unseen.
+
+    Parameters:
+        marks: what is to be found in it at a glance.
+    """
     text = text or ""
-    shown = Markup("").join(_seen(text[:most]))
+    shown = Markup("").join(_marked(text[:most], marks))
     cut = Markup('<span class="muted"> … {} more characters</span>').format(f"{len(text) - most:,}")
     return Markup("<bdi>{}</bdi>{}").format(shown, cut if len(text) > most else "")
+
+
+def _marked(text: str, marks: Collection[str]) -> Iterator[Markup]:
+    if not marks:
+        yield from _seen(text)
+        return
+    # The longest first: of two that begin alike it is the one that is meant.
+    wanted = re.compile("(" + "|".join(map(re.escape, sorted(marks, key=len, reverse=True))) + ")")
+    for at, part in enumerate(wanted.split(text)):
+        seen = Markup("").join(_seen(part))
+        yield Markup("<mark>{}</mark>").format(seen) if at % 2 else seen
 
 
 def _seen(text: str) -> list[Markup]:
@@ -44,8 +60,10 @@ def _seen(text: str) -> list[Markup]:
 
 
 def _named(character: str) -> Markup:
+    if "\udc80" <= character <= "\udcff":
+        return Markup('<i class="esc" title="a byte that is no UTF-8">{:02x}</i>').format(ord(character) - 0xDC00)
     name = unicodedata.name(character, "control character").lower()
-    return Markup('<span class="ctl" title="{}">U+{:04X}</span>').format(name, ord(character))
+    return Markup('<i class="esc" title="{}">U+{:04X}</i>').format(name, ord(character))
 
 
 def clock(at: int | None, now: int | None = None) -> Markup:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -10,22 +11,28 @@ from bridge.deadletters.letters import written
 from bridge.deadletters.letters.filters import Filter
 from bridge.errors import FilterFault
 
-#: What a list of choices says for "do not ask for this".
-ANY = "any"
+#: What a list of choices says for "do not ask for this", and the lists.
+ANY: Final = "any"
+_CHOICES: Final = ("status", "reason")
+#: What of an address is a filter's.
+NAMES: Final = (
+    *("id", "handler", "topic", "exception", "reason", "text", "key", "header", "since", "until", "status", "version"),
+    *("group", "origin"),
+)
 
 
 def read(query: QueryParams) -> Filter:
-    """The filter that an address says.
+    """The filter that an address says, or the hidden fields of a form.
 
     Raises:
         FilterFault: it says what is none.
     """
-    given = {name: tuple(each for each in query.getlist(name) if each and each != ANY) for name in query}
 
     def named(name: str) -> tuple[str, ...]:
-        return given.get(name, ())
+        return tuple(each for each in query.getlist(name) if each and not (each == ANY and name in _CHOICES))
 
     return Filter(
+        ids=tuple(map(_number, named("id"))),
         handlers=named("handler"),
         topics=named("topic"),
         exceptions=named("exception"),
@@ -47,8 +54,8 @@ def _moment(said: Sequence[str]) -> int | None:
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise FilterFault(f"{text!r} is no number of a group.")
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise FilterFault(f"{text!r} is no number of a letter, and none of a group.")
     return int(text)
 
 
@@ -56,6 +63,28 @@ def address(path: str, query: QueryParams, **other: str) -> str:
     """An address with the same filter, and something else besides."""
     kept = [(name, value) for name, value in query.multi_items() if name not in other and value]
     return f"{path}?{urlencode([*kept, *((name, value) for name, value in other.items() if value)])}"
+
+
+def chosen(form: QueryParams) -> Filter:
+    """The letters that a form of the list means: those that are ticked, or all of its filter.
+
+    `scope` is "ids" or "filter"; `ids` is said once a letter, or with commas between them; the filter's own fields are
+    named as in its address.
+
+    Raises:
+        FilterFault: it says what is none, or nothing is ticked.
+    """
+    if form.get("scope") == "filter":
+        return read(form)
+    ids = [each.strip() for said in form.getlist("ids") for each in said.split(",") if each.strip()]
+    if not ids:
+        raise FilterFault("No letter is ticked: tick some, or choose all that match.")
+    return Filter(ids=tuple(map(_number, ids)))
+
+
+def fields(query: QueryParams) -> list[tuple[str, str]]:
+    """A filter as fields of a form, or of an address."""
+    return [(name, value) for name, value in query.multi_items() if name in NAMES and value]
 
 
 def with_status(query: QueryParams) -> QueryParams:
