@@ -30,8 +30,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": showing.number, "foreign": showing.foreign}
-    made.globals |= {"clock": showing.clock, "ago": showing.ago, "static": static}
+    filters = (showing.number, showing.foreign, showing.attribute, showing.octets)
+    made.filters |= {each.__name__: each for each in filters}
+    made.globals |= {"clock": showing.clock, "ago": showing.ago, "error": showing.error, "static": static}
     return made
 
 

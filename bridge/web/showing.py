@@ -8,6 +8,8 @@ from typing import Final
 
 from markupsafe import Markup
 
+from bridge.deadletters.questions.shown import Listed
+
 #: In the place of what is not there.
 NONE: Final = Markup("&ndash;")
 _FOREIGN_AT_MOST: Final = 2_000
@@ -37,6 +39,35 @@ def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[st
     shown = Markup("").join(_marked(text[:most], marks))
     cut = Markup('<span class="muted"> … {} more characters</span>').format(f"{len(text) - most:,}")
     return Markup("<bdi>{}</bdi>{}").format(shown, cut if len(text) > most else "")
+
+
+def octets(data: bytes | None, most: int = _FOREIGN_AT_MOST) -> Markup:
+    """A key, or a header's value: its text, or its bytes in hexadecimal where it is none."""
+    if data is None:
+        return NONE
+    some = data[: 4 * most]
+    try:
+        # What is cut may end within a character.
+        return foreign(some.decode("utf-8", "strict" if len(some) == len(data) else "ignore"), most)
+    except UnicodeDecodeError:
+        shown = Markup('<span class="mono">{}</span> <span class="tag">hex</span>').format(data[:most].hex(" "))
+        more = Markup('<span class="muted"> … {} more bytes</span>').format(f"{len(data) - most:,}")
+        return shown + more if len(data) > most else shown
+
+
+def error(letter: Listed) -> str:
+    """What a letter failed of, in a line: `CardDeclined: do_not_honor`."""
+    name = letter.error_class.rpartition(".")[2]
+    return ": ".join(filter(None, (name, letter.error_message))) or "nobody says of what"
+
+
+def attribute(text: str) -> Markup:
+    """The same in an attribute, of which nothing is shown: whole, and what is unseen as a reference."""
+    parts = _UNSEEN.split(text.encode("utf-8", "replace").decode())
+    unseen = (Markup(f"&#{ord(found)};") for found in _UNSEEN.findall(text))
+    return Markup("").join(
+        each for pair in zip(map(Markup.escape, parts), [*unseen, Markup("")], strict=True) for each in pair
+    )
 
 
 def _marked(text: str, marks: Collection[str]) -> Iterator[Markup]:

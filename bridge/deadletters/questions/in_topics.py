@@ -161,6 +161,7 @@ def listed(letter: Letter) -> Listed:
         occurrences=1,
         value_size=letter.value_size,
         plan=None,
+        lost=letter.attempts.lost,
     )
 
 

@@ -106,6 +106,7 @@ def _listed(row: Any) -> Listed:
         occurrences=row.occurrences,
         value_size=row.value_size,
         plan=row.plan_id,
+        lost=row.lost,
     )
 
 

@@ -1,5 +1,6 @@
 """A filter as it stands in an address: the command line's own words, so that one is pasted into the other."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -85,6 +86,15 @@ def chosen(form: QueryParams) -> Filter:
 def fields(query: QueryParams) -> list[tuple[str, str]]:
     """A filter as fields of a form, or of an address."""
     return [(name, value) for name, value in query.multi_items() if name in NAMES and value]
+
+
+def command(verb: str, query: QueryParams) -> str:
+    """The same filter for a terminal."""
+    words = ["bridge", "deadletters", verb]
+    for name, value in fields(query):
+        if not (value == ANY and name in _CHOICES):
+            words += [value] if name == "id" else [f"--{name}", value]
+    return shlex.join(words)
 
 
 def with_status(query: QueryParams) -> QueryParams:

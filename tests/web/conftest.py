@@ -1,0 +1,93 @@
+"""The console as its users have it, over a desk in SQLite: pages are asked for by a browser that is signed in."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from celery import Celery
+from pydantic import BaseModel
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.recording import Recording
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.web.app import application
+from bridge.web.console import Console
+from bridge.web.roles import Role
+from bridge.web.sessions import COOKIE
+from tasks.declaring import declare
+from tasks.defaults import DEFAULTS
+from tests.desk.letters import HANDLER
+
+with warnings.catch_warnings():
+    # Starlette would rather have httpx2.
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+#: A browser by its role.
+Browser = Callable[..., TestClient]
+
+
+class Order(BaseModel):
+    """What the handler takes."""
+
+    amount: int
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk without Kafka and Redis, whose handler takes orders."""
+    url = f"sqlite:///{tmp_path}/letters.db"
+    database = Database(url)
+    database.migrate()
+    made = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, BRIDGE_GROUP="shop")
+    settings = Settings(FileSettings(), made, "memory://", {"bootstrap.servers": "localhost:1"})
+    with Celery("shop", set_as_current=False) as app:
+        app.conf.update(DEFAULTS)
+
+        def charge(order: Order) -> None:
+            raise AssertionError("it runs")
+
+        declare(app, ("orders",), {"name": HANDLER})(charge)
+        yield Desk(app, settings, Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)}), database)
+    database.close()
+
+
+@pytest.fixture
+def record(desk: Desk) -> Callable[..., None]:
+    """Records letters (tests/desk/letters.py)."""
+    ids = Ids()
+
+    def recorded(*found: object, largest: int = 1_000_000) -> None:
+        with desk.database.writing() as connection:
+            Recording(connection, ids, int(time.time() * 1000), largest).record(found)  # type: ignore[arg-type]
+
+    return recorded
+
+
+@pytest.fixture
+def console(desk: Desk) -> Console:
+    """The console over it."""
+    return Console(desk, "shop @ localhost:1")
+
+
+@pytest.fixture
+def browser(console: Console) -> Iterator[Browser]:
+    """Makes a browser in which somebody of a role is signed in; `token` is what their forms bring along."""
+    opened = []
+
+    def signed_in(role: Role = Role.OPERATOR) -> TestClient:
+        client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
+        cookie = console.sessions.begin("ann", role)
+        client.cookies.set(COOKIE, cookie)
+        client.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
+        opened.append(client)
+        return client
+
+    yield signed_in
+    for each in opened:
+        each.close()
