@@ -191,6 +191,10 @@ class PlanRefused(BridgeError):
     """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
 
 
+class PlanChanged(PlanRefused):
+    """Somebody was quicker: a plan, or what it is about, is not as it was when it was decided on; nothing was done."""
+
+
 class PlanOver(BridgeError):
     """A plan of the desk that is being applied is done, or somebody has stopped it."""
 

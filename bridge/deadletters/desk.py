@@ -15,6 +15,7 @@ from bridge.deadletters.questions.absent import Absent
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.notes import Notes
+from bridge.deadletters.questions.progress import Progresses
 from bridge.deadletters.questions.simulations import Simulations
 from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.redrive.redrive import Redrive
@@ -92,6 +93,11 @@ class Desk:
     def plans(self) -> Plans:
         """What is done with many letters at once: replayed, discarded, archived."""
         return Plans(self.app, self.settings, self.routes, self.database)
+
+    @property
+    def progress(self) -> Progresses:
+        """How far single plans are."""
+        return Progresses(self.database)
 
     @property
     def notes(self) -> Notes:

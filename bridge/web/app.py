@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from bridge.errors import BridgeError, DeskUnavailable, FilterFault, NoSuchGroup, NoSuchLetter
+from bridge.errors import BridgeError, DeskUnavailable, FilterFault, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused
 from bridge.web import console, files
 from bridge.web.console import Console
 from bridge.web.headers import SecurityHeaders
@@ -30,7 +30,13 @@ logger = logging.getLogger("bridge")
 #: Bytes of a form; a value that is edited is the largest thing in one.
 LARGEST: Final = 2_000_000
 #: What is answered where the desk refuses; all else of its errors is 503.
-_STATUS: Final[dict[type[BridgeError], int]] = {FilterFault: 400, NoSuchGroup: 404, NoSuchLetter: 404}
+_STATUS: Final[dict[type[BridgeError], int]] = {
+    FilterFault: 400,
+    NoSuchGroup: 404,
+    NoSuchLetter: 404,
+    NoSuchPlan: 404,
+    PlanRefused: 400,
+}
 
 
 def application(asked: Console) -> Starlette:

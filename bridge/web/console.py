@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 from bridge.deadletters.desk import Desk
 from bridge.web import showing
+from bridge.web.lasting import lasting
 from bridge.web.roles import NOBODY, Who
 from bridge.web.sessions import Sessions
 
@@ -33,6 +34,7 @@ def _environment() -> Environment:
     filters = (showing.number, showing.foreign, showing.attribute, showing.octets)
     made.filters |= {each.__name__: each for each in filters}
     made.globals |= {"clock": showing.clock, "ago": showing.ago, "error": showing.error, "static": static}
+    made.globals["lasting"] = lasting
     return made
 
 

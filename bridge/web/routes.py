@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bridge.web.pages import groups, letter, letters, signing
+from bridge.web.pages import groups, letter, letters, plan, plans, signing
 from bridge.web.roles import Role
 
 
@@ -31,6 +31,11 @@ PAGES: Final = (
     Page("/letters", "GET", Role.VIEWER, letters.listed),
     Page("/letters/{id:int}", "GET", Role.VIEWER, letter.one),
     Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value),
+    Page("/plans", "GET", Role.VIEWER, plans.listed),
+    Page("/plans/new", "POST", Role.OPERATOR, plans.new),
+    Page("/plans/{id:int}", "GET", Role.VIEWER, plan.one),
+    Page("/plans/{id:int}/apply", "POST", Role.OPERATOR, plan.apply),
+    Page("/plans/{id:int}/stop", "POST", Role.OPERATOR, plan.stop),
     Page("/sign-in", "GET", Role.NOBODY, signing.form),
     Page("/sign-in/{token}", "GET", Role.NOBODY, signing.link),
     Page("/sign-in/{token}", "POST", Role.NOBODY, signing.by_link),
