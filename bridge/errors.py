@@ -207,5 +207,13 @@ class NoSuchLetter(BridgeError):
     """The desk has no dead letter of this number."""
 
 
+class ConsoleRefused(BridgeError):
+    """The console cannot be served so: why, and what to do."""
+
+
+class UserRefused(BridgeError):
+    """A user of the console cannot be added or changed so: why, and what to do."""
+
+
 class NoSuchGroup(BridgeError):
     """The desk has no group of this number."""

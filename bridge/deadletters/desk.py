@@ -20,6 +20,8 @@ from bridge.deadletters.questions.simulations import Simulations
 from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.users.sessions import Sessions
+from bridge.deadletters.users.users import Users
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -128,3 +130,13 @@ class Desk:
     def redrive(self) -> Redrive:
         """Ranges of source topics, sent again."""
         return Redrive(self.settings, self.routes, self.database)
+
+    @property
+    def users(self) -> Users:
+        """Who may sign in to the console."""
+        return Users(self.database)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Who is signed in to it."""
+        return Sessions(self.database)

@@ -18,12 +18,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from bridge.errors import BridgeError, DeskUnavailable, FilterFault, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused
-from bridge.web import console, files
+from bridge.web import console, files, knowing
 from bridge.web.console import Console
-from bridge.web.headers import SecurityHeaders
+from bridge.web.headers import KnownHosts, SecurityHeaders
+from bridge.web.origins import form_fault
 from bridge.web.roles import NOBODY, Role
 from bridge.web.routes import PAGES, Page
-from bridge.web.sessions import COOKIE
 
 logger = logging.getLogger("bridge")
 
@@ -46,7 +46,11 @@ def application(asked: Console) -> Starlette:
             *(Route(page.path, _guarded(page), methods=[page.method]) for page in PAGES),
             Route("/static/{digest}/{name}", files.answer, methods=["GET"]),
         ],
-        middleware=[Middleware(SecurityHeaders), Middleware(GZipMiddleware, minimum_size=1_000)],
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(KnownHosts, names=asked.hosts),
+            Middleware(GZipMiddleware, minimum_size=1_000),
+        ],
         exception_handlers={HTTPException: _http, DeskUnavailable: _desk, BridgeError: _desk, Exception: _fault},
     )
     made.state.console = asked
@@ -55,12 +59,21 @@ def application(asked: Console) -> Starlette:
 
 def _guarded(page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        cookie = request.cookies.get(COOKIE)
-        who = request.state.who = console.of(request).sessions.who(cookie) or NOBODY
+        request.state.page = page
+        try:
+            return await allowed(request)
+        except (HTTPException, BridgeError):
+            raise
+        except Exception as error:
+            # Not left to Starlette: what it answers itself has none of our headers, and is logged twice.
+            return _fault(request, error)
+
+    async def allowed(request: Request) -> Response:
+        who = request.state.who = await run_in_threadpool(knowing.who, console.of(request), request)
         if who.role < page.role:
             if who is NOBODY:
-                return RedirectResponse(f"/sign-in?then={quote(_asked_for(request))}", 303)
-            raise HTTPException(403, f"This needs the role {page.role}; {who.name} is a {who.role}.")
+                return RedirectResponse(f"/sign-in?then={quote(_asked_for(request), safe='')}", 303)
+            raise HTTPException(403, f"This needs the role {page.role}; {who.name} has the role {who.role}.")
         if page.method == "POST":
             await _read(request, who.token if page.role > Role.NOBODY else None)
         return await run_in_threadpool(page.answer, request)
@@ -70,8 +83,8 @@ def _guarded(page: Page) -> Callable[[Request], Awaitable[Response]]:
 
 async def _read(request: Request, token: str | None) -> None:
     """Read a form into `request.state.form`: from this site, with the session's token, and not too large."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise HTTPException(403, "This form was sent by another site.")
+    if fault := form_fault(request.headers, console.of(request).hosts):
+        raise HTTPException(403, f"{fault} Nothing was changed.")
     body = b""
     async for some in request.stream():
         body += some
@@ -102,7 +115,8 @@ def _desk(request: Request, error: Exception) -> Response:
 
 def _fault(request: Request, error: Exception) -> Response:
     number = secrets.token_hex(4)
-    # Not the query: filters hold keys.
-    logger.error("console fault %s at %s", number, request.url.path, exc_info=error)
+    # Neither the query nor the path: filters hold keys, and a link opens the console.
+    page = getattr(request.state, "page", None)
+    logger.error("console fault %s at %s", number, page.path if page else "/static", exc_info=error)
     words = "The console has a fault, which is in its log. Bridge, workers and plans run on without it."
     return console.of(request).page(request, "fault.html", 500, words=words, number=number)

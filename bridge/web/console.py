@@ -13,8 +13,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from bridge.deadletters.desk import Desk
+from bridge.settings.addresses import listed
 from bridge.web import showing
+from bridge.web.guesses import Guesses
 from bridge.web.lasting import lasting
+from bridge.web.proxies import Proxy
 from bridge.web.roles import NOBODY, Who
 from bridge.web.sessions import Sessions
 
@@ -52,13 +55,25 @@ class Console:
     Attributes:
         name: what it is of, for the bar on top: `payments @ kafka-eu-1:9092`.
         clock: ms since the epoch.
+        hosts: names by which it is called, besides `localhost` and addresses.
     """
 
     desk: Desk
     name: str
-    sessions: Sessions = field(default_factory=Sessions)
     clock: Callable[[], int] = lambda: int(time.time() * 1000)
     templates: Environment = field(default_factory=_environment, repr=False)
+    sessions: Sessions = field(init=False, repr=False)
+    guesses: Guesses = field(init=False, repr=False)
+    proxy: Proxy = field(init=False)
+    hosts: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take from the settings who may sign in how."""
+        said = self.desk.settings.environment
+        self.sessions = Sessions(self.desk, lambda: self.clock())
+        self.guesses = Guesses(lambda: self.clock())
+        self.proxy = Proxy.of(said)
+        self.hosts = listed(said.DEADLETTERS_CONSOLE_HOSTS)
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A page of a template, which has `now`, `who` and `console` besides."""

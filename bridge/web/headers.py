@@ -1,9 +1,13 @@
-"""The headers that every answer of the console has: what a browser may do with it, and that it keeps nothing."""
+"""The headers of every request and answer: by which name the console is called, and what a browser may do with it."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bridge.web.origins import answers_to, host_name
 
 #: Nothing but what this server sends, no script or style in the page, in no frame (WHATWG, CSP level 3).
 POLICY: Final = "; ".join(
@@ -46,3 +50,26 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, sending)
+
+
+class KnownHosts:
+    """Answers nothing to who calls the console by a name that is not its own.
+
+    Parameters:
+        names: by which it is called, besides `localhost` and addresses.
+    """
+
+    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
+        self._app = app
+        self._names = tuple(names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else "localhost"
+        if answers_to(host, self._names):
+            await self._app(scope, receive, send)
+            return
+        words = (
+            f"This console is not called {host_name(host)[:200]!r}: if it is, set DEADLETTERS_CONSOLE_HOSTS to that.\n"
+        )
+        await PlainTextResponse(words, 421)(scope, receive, send)

@@ -1,21 +1,11 @@
-"""Who may do what in the console (pure)."""
+"""Who asks the console, and what they may (pure)."""
 
-from enum import IntEnum
 from typing import NamedTuple
 
+from bridge.deadletters.users.role import Role
+from bridge.deadletters.users.sessions import BY_LINK
 
-class Role(IntEnum):
-    """What somebody may: each all that those before may."""
-
-    NOBODY = 0
-    """Not signed in: signing in, and what every page needs."""
-    VIEWER = 1
-    OPERATOR = 2
-    ADMIN = 3
-
-    def __str__(self) -> str:
-        """As it is written: `operator`."""
-        return self.name.lower()
+__all__ = ["NOBODY", "Role", "Who"]
 
 
 class Who(NamedTuple):
@@ -23,12 +13,23 @@ class Who(NamedTuple):
 
     Attributes:
         name: for the trail.
-        token: of the session, which a form must bring along; "" where there is no session.
+        token: which a form must bring along; "" where nobody is signed in.
+        signs_out: whether they have a session here: not, where a proxy says who they are.
     """
 
     name: str
     role: Role
     token: str = ""
+    signs_out: bool = True
+
+    @property
+    def shown(self) -> str:
+        """What stands in the bar on top."""
+        return "No users yet: this machine alone" if self.name == BY_LINK else self.name
+
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"Who(name={self.name!r}, role={self.role})"
 
 
 NOBODY = Who("", Role.NOBODY)

@@ -37,6 +37,7 @@ PAGES: Final = (
     Page("/plans/{id:int}/apply", "POST", Role.OPERATOR, plan.apply),
     Page("/plans/{id:int}/stop", "POST", Role.OPERATOR, plan.stop),
     Page("/sign-in", "GET", Role.NOBODY, signing.form),
+    Page("/sign-in", "POST", Role.NOBODY, signing.enter),
     Page("/sign-in/{token}", "GET", Role.NOBODY, signing.link),
     Page("/sign-in/{token}", "POST", Role.NOBODY, signing.by_link),
     Page("/sign-out", "POST", Role.VIEWER, signing.out),

@@ -1,12 +1,12 @@
 """A console on a database, of whose Kafka and Redis nothing is known, and people who sign in to it."""
 
 import re
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
+from starlette.testclient import TestClient
 
 from bridge.deadletters import fates
 from bridge.deadletters.desk import Desk
@@ -18,14 +18,10 @@ from bridge.handlers import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.web.app import application
 from bridge.web.console import Console
+from bridge.web.cookies import COOKIE
 from bridge.web.roles import Role
-from bridge.web.sessions import COOKIE
 from tests.desk.rows import kind, letter
-
-with warnings.catch_warnings():
-    # Starlette would rather have httpx2.
-    warnings.simplefilter("ignore")
-    from starlette.testclient import TestClient
+from tests.web.site import session
 
 HANDLER = "orders.handlers.charge"
 
@@ -51,7 +47,7 @@ class Person:
 
     def __init__(self, console: Console, name: str, role: Role) -> None:
         self._browser = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
-        cookie = console.sessions.begin(name, role)
+        cookie = session(console, name, role)
         self._browser.cookies.set(COOKIE, cookie)
         who = console.sessions.who(cookie)
         assert who is not None

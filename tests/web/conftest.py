@@ -1,13 +1,14 @@
 """The console as its users have it, over a desk in SQLite: pages are asked for by a browser that is signed in."""
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from celery import Celery
 from pydantic import BaseModel
+from starlette.testclient import TestClient
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.store.database import Database
@@ -17,16 +18,13 @@ from bridge.handlers import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.web.app import application
 from bridge.web.console import Console
+from bridge.web.cookies import COOKIE
 from bridge.web.roles import Role
-from bridge.web.sessions import COOKIE
 from tasks.declaring import declare
 from tasks.defaults import DEFAULTS
 from tests.desk.letters import HANDLER
-
-with warnings.catch_warnings():
-    # Starlette would rather have httpx2.
-    warnings.simplefilter("ignore")
-    from starlette.testclient import TestClient
+from tests.servers.postgres import PostgresServer
+from tests.web.site import Site, session
 
 #: A browser by its role.
 Browser = Callable[..., TestClient]
@@ -82,7 +80,7 @@ def browser(console: Console) -> Iterator[Browser]:
 
     def signed_in(role: Role = Role.OPERATOR) -> TestClient:
         client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
-        cookie = console.sessions.begin("ann", role)
+        cookie = session(console, "ann", role)
         client.cookies.set(COOKIE, cookie)
         client.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
         opened.append(client)
@@ -91,3 +89,43 @@ def browser(console: Console) -> Iterator[Browser]:
     yield signed_in
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def new_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    """Makes a console on SQLite, with these settings besides."""
+    made: list[Site] = []
+
+    def make(**environment: str) -> Site:
+        made.append(Site(f"sqlite:///{tmp_path}/desk-{len(made)}.db", **environment))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def site(new_site: Callable[..., Site]) -> Site:
+    """A console on SQLite, without users."""
+    return new_site()
+
+
+@pytest.fixture(scope="session")
+def console_template(postgres_server: PostgresServer) -> str:
+    """A database of PostgreSQL with the desk's tables, to be copied."""
+    with closing(Database(postgres_server.new_database("console_template"))) as database:
+        database.migrate()
+    return "console_template"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """A console on each of the databases."""
+    if request.param == "sqlite":
+        made = Site(f"sqlite:///{tmp_path}/desk.db")
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        made = Site(server.new_database(template=request.getfixturevalue("console_template")))
+    yield made
+    made.close()

@@ -18,6 +18,7 @@ from bridge.cli.deadletters.replaying import replay
 from bridge.cli.deadletters.serving import serve
 from bridge.cli.deadletters.showing import show
 from bridge.cli.deadletters.simulating import simulate
+from bridge.cli.deadletters.users import users
 
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
 COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -54,3 +55,4 @@ def deadletters_group() -> None:
 for name, command in COMMANDS.items():
     deadletters.command(name)(command)
 deadletters.add_typer(plans, name="plans")
+deadletters.add_typer(users, name="users")

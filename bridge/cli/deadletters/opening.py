@@ -8,6 +8,7 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, fail, loaded
 from bridge.errors import (
+    ConsoleRefused,
     CopyRefused,
     DeskUnavailable,
     EditRefused,
@@ -24,6 +25,7 @@ from bridge.errors import (
     PolicyRefused,
     RedriveRefused,
     UnknownHandler,
+    UserRefused,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 #: What the extra `deadletters` brings.
 EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch", "jsonpointer", "packaging")
 #: What the extra `console` brings.
-CONSOLE: Final = ("starlette", "jinja2", "markupsafe", "uvicorn")
+CONSOLE: Final = ("argon2", "starlette", "jinja2", "markupsafe", "uvicorn")
 
 #: What was asked for is wrong, or is not there.
 REFUSED: Final = (
@@ -47,7 +49,7 @@ REFUSED: Final = (
         PolicyRefused,
         RedriveRefused,
     ),
-    *(NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler),
+    *(ConsoleRefused, NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler, UserRefused),
 )
 
 

@@ -1,0 +1,95 @@
+"""Every address of the console is refused without its role. A new one must enter this table."""
+
+import re
+
+import pytest
+
+from bridge.web.roles import Role
+from bridge.web.routes import PAGES
+from tests.web.site import token
+
+ROLES = {
+    "GET /": Role.VIEWER,
+    "GET /groups": Role.VIEWER,
+    "GET /groups/{id:int}": Role.VIEWER,
+    "GET /letters": Role.VIEWER,
+    "GET /letters/{id:int}": Role.VIEWER,
+    "GET /letters/{id:int}/value": Role.VIEWER,
+    "GET /plans": Role.VIEWER,
+    "POST /plans/new": Role.OPERATOR,
+    "GET /plans/{id:int}": Role.VIEWER,
+    "POST /plans/{id:int}/apply": Role.OPERATOR,
+    "POST /plans/{id:int}/stop": Role.OPERATOR,
+    "GET /sign-in": Role.NOBODY,
+    "POST /sign-in": Role.NOBODY,
+    "GET /sign-in/{token}": Role.NOBODY,
+    "POST /sign-in/{token}": Role.NOBODY,
+    "POST /sign-out": Role.VIEWER,
+    "GET /healthz": Role.NOBODY,
+}
+#: What is answered without being in the table of addresses: files of the console itself, which show nothing.
+OPEN = {"/static/{digest}/{name}"}
+GUARDED = [(address, role) for address, role in ROLES.items() if role > Role.NOBODY]
+
+
+def ask(browser, address, **form):
+    method, path = address.split(" ")
+    filled = re.sub(r"{[^}]+}", "1", path)
+    return browser.request(method, filled, data=form if method == "POST" else None)
+
+
+def test_the_table_has_every_address_with_its_role():
+    assert {f"{page.method} {page.path}": page.role for page in PAGES} == ROLES
+
+
+def test_the_console_answers_at_no_other_address(site):
+    assert {route.path for route in site.app.routes} == {page.path for page in PAGES} | OPEN
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_who_is_not_signed_in_is_sent_to_sign_in_and_sees_nothing(site, address, role):
+    answer = ask(site.browser(), address)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/sign-in?then=%2F")
+    assert answer.text == ""
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_a_lower_role_is_refused_with_the_one_that_is_needed(site, address, role):
+    for lower in range(Role.VIEWER, role):
+        browser = site.signed_in(Role(lower))
+        answer = ask(browser, address, token=token(browser))
+        assert answer.status_code == 403
+        assert f"This needs the role {role}; {Role(lower)}-in-person has the role {Role(lower)}." in answer.text
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_the_role_that_is_needed_is_enough(site, address, role):
+    browser = site.signed_in(role)
+    answer = ask(browser, address, token=token(browser))
+    assert "This needs the role" not in answer.text
+    assert not answer.headers.get("location", "").startswith("/sign-in?")
+
+
+@pytest.mark.parametrize(("address", "role"), [each for each in GUARDED if each[0].startswith("POST")])
+@pytest.mark.parametrize("form", [{}, {"token": ""}, {"token": "0" * 64}])
+def test_what_acts_is_refused_without_the_token_of_the_session(site, address, role, form):
+    browser = site.signed_in(role)
+    answer = ask(browser, address, **form)
+    assert answer.status_code == 403
+    assert "Nothing was changed" in answer.text
+
+
+@pytest.mark.parametrize(("address", "role"), [each for each in GUARDED if each[0].startswith("POST")])
+def test_the_token_of_another_session_is_none(site, address, role):
+    other = token(site.signed_in(role))
+    assert ask(site.signed_in(role), address, token=other).status_code == 403
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_no_address_answers_to_another_method(site, address, role):
+    browser = site.signed_in(Role.ADMIN)
+    _, path = address.split(" ")
+    known = {each.split(" ")[0] for each in ROLES if each.split(" ")[1] == path} | {"HEAD"}
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - known:
+        assert ask(browser, f"{method} {path}", token=token(browser)).status_code in (404, 405)
