@@ -79,17 +79,19 @@ def _of_proxy(found: EnvironmentSettings) -> Iterator[str]:
         networks(found.DEADLETTERS_TRUSTED_PROXY)
     except ValueError as error:
         yield f"DEADLETTERS_TRUSTED_PROXY must be addresses or networks, with commas between them: {error}."
-    names = (found.DEADLETTERS_PROXY_USER_HEADER, found.DEADLETTERS_PROXY_ROLE_HEADER)
-    for name in names:
+    user, role = found.DEADLETTERS_PROXY_USER_HEADER, found.DEADLETTERS_PROXY_ROLE_HEADER
+    for name in (user, role):
         if name and not _HEADER.fullmatch(name):
             yield f"{name!r} is no name of a header (DEADLETTERS_PROXY_USER_HEADER, DEADLETTERS_PROXY_ROLE_HEADER)."
-    if any(names) and not found.DEADLETTERS_TRUSTED_PROXY:
+    if user and not found.DEADLETTERS_TRUSTED_PROXY:
         yield "DEADLETTERS_PROXY_USER_HEADER needs DEADLETTERS_TRUSTED_PROXY: anybody could say who they are."
-    if names[0] and bool(names[1]) == bool(found.DEADLETTERS_PROXY_ROLE):
+    if user and bool(role) == bool(found.DEADLETTERS_PROXY_ROLE):
         yield (
             "DEADLETTERS_PROXY_USER_HEADER needs a role: DEADLETTERS_PROXY_ROLE for all, or "
             "DEADLETTERS_PROXY_ROLE_HEADER, not both."
         )
+    if not user and (role or found.DEADLETTERS_PROXY_ROLE):
+        yield "DEADLETTERS_PROXY_ROLE and DEADLETTERS_PROXY_ROLE_HEADER need DEADLETTERS_PROXY_USER_HEADER."
 
 
 def of_property(variable: str, name: str, value: str) -> str | None:

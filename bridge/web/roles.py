@@ -25,7 +25,7 @@ class Who(NamedTuple):
     @property
     def shown(self) -> str:
         """What stands in the bar on top."""
-        return "No users yet: this machine alone" if self.name == BY_LINK else self.name
+        return "No users yet: this machine alone" if self.name == BY_LINK and self.signs_out else self.name
 
     def __repr__(self) -> str:
         """Without the token."""
