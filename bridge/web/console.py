@@ -17,6 +17,7 @@ from bridge.settings.addresses import listed
 from bridge.web import showing
 from bridge.web.guesses import Guesses
 from bridge.web.lasting import lasting
+from bridge.web.live import Live
 from bridge.web.proxies import Proxy
 from bridge.web.roles import NOBODY, Who
 from bridge.web.sessions import Sessions
@@ -37,7 +38,7 @@ def _environment() -> Environment:
     filters = (showing.number, showing.foreign, showing.attribute, showing.octets)
     made.filters |= {each.__name__: each for each in filters}
     made.globals |= {"clock": showing.clock, "ago": showing.ago, "error": showing.error, "static": static}
-    made.globals["lasting"] = lasting
+    made.globals |= {"lasting": lasting, "release": release}
     return made
 
 
@@ -46,6 +47,13 @@ def static(name: str) -> str:
     """The address of a file, which changes with what is in it: it may be kept for ever."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
     return f"/static/{digest}/{name}"
+
+
+@cache
+def release() -> str:
+    """What is sent to browsers, in a word: parts of another release do not fit a page."""
+    files = sorted((*STATIC.iterdir(), *(HERE / "templates").iterdir()))
+    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:12]
 
 
 @dataclass
@@ -62,6 +70,7 @@ class Console:
     name: str
     clock: Callable[[], int] = lambda: int(time.time() * 1000)
     templates: Environment = field(default_factory=_environment, repr=False)
+    live: Live = field(default_factory=Live, repr=False)
     sessions: Sessions = field(init=False, repr=False)
     guesses: Guesses = field(init=False, repr=False)
     proxy: Proxy = field(init=False)
@@ -74,6 +83,10 @@ class Console:
         self.guesses = Guesses(lambda: self.clock())
         self.proxy = Proxy.of(said)
         self.hosts = listed(said.DEADLETTERS_CONSOLE_HOSTS)
+
+    def macros(self, template: str) -> Any:
+        """The macros of a template, for parts of a page by themselves."""
+        return self.templates.get_template(template).module
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A page of a template, which has `now`, `who` and `console` besides."""

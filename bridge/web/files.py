@@ -8,7 +8,12 @@ from starlette.responses import Response
 
 from bridge.web.console import STATIC, static
 
-_TYPES: Final = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_TYPES: Final = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "live.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 
 def answer(request: Request) -> Response:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bridge.web.pages import groups, letter, letters, plan, plans, signing
+from bridge.web.pages import events, groups, letter, letters, plan, plans, signing
 from bridge.web.roles import Role
 
 
@@ -36,6 +36,7 @@ PAGES: Final = (
     Page("/plans/{id:int}", "GET", Role.VIEWER, plan.one),
     Page("/plans/{id:int}/apply", "POST", Role.OPERATOR, plan.apply),
     Page("/plans/{id:int}/stop", "POST", Role.OPERATOR, plan.stop),
+    Page("/events", "GET", Role.VIEWER, events.answer),
     Page("/sign-in", "GET", Role.NOBODY, signing.form),
     Page("/sign-in", "POST", Role.NOBODY, signing.enter),
     Page("/sign-in/{token}", "GET", Role.NOBODY, signing.link),

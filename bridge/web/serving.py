@@ -1,6 +1,7 @@
 """One console process."""
 
 import logging
+from typing import Final
 
 import uvicorn
 
@@ -10,6 +11,9 @@ from bridge.web.console import Console
 from bridge.web.origins import is_here
 
 logger = logging.getLogger("bridge")
+
+#: Seconds that answers have when it is told to end; streams of live parts never end by themselves.
+ENDS_WITHIN: Final = 3
 
 
 def serve(console: Console, host: str, port: int) -> None:
@@ -45,6 +49,7 @@ def _config(console: Console, host: str, port: int) -> uvicorn.Config:
         server_header=False,
         # Who sends a request is decided by `bridge.web.proxies`; this would take anything on this machine for a proxy.
         proxy_headers=False,
+        timeout_graceful_shutdown=ENDS_WITHIN,
     )
 
 

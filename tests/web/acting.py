@@ -51,7 +51,7 @@ class Person:
         self._browser.cookies.set(COOKIE, cookie)
         who = console.sessions.who(cookie)
         assert who is not None
-        self.token = who.token
+        self.token, self.cookie = who.token, f"{COOKIE}={cookie}"
 
     def get(self, path: str) -> Any:
         return self._browser.get(path)

@@ -20,6 +20,7 @@ ROLES = {
     "GET /plans/{id:int}": Role.VIEWER,
     "POST /plans/{id:int}/apply": Role.OPERATOR,
     "POST /plans/{id:int}/stop": Role.OPERATOR,
+    "GET /events": Role.VIEWER,
     "GET /sign-in": Role.NOBODY,
     "POST /sign-in": Role.NOBODY,
     "GET /sign-in/{token}": Role.NOBODY,

@@ -1,6 +1,6 @@
 """One plan: looked at, decided on, watched, stopped."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from starlette.requests import Request
@@ -12,6 +12,8 @@ from bridge.deadletters.plans.deciding import Decision
 from bridge.deadletters.questions.progress import Progress
 from bridge.errors import PlanChanged, PlanRefused
 from bridge.web import console
+from bridge.web.console import Console
+from bridge.web.live import Snapshot
 from bridge.web.pages import meant, plan_words
 from bridge.web.roles import Role, Who
 
@@ -50,6 +52,33 @@ def stop(request: Request) -> Response:
     except PlanRefused as error:
         return _changed(request, error, State.STOPPED)
     return RedirectResponse(f"/plans/{id_}", 303)
+
+
+def live(here: Console, id_: str) -> Callable[[], Snapshot]:
+    """Makes what of a plan's page changes while it is applied.
+
+    Raises:
+        NoSuchPlan: there is none of that number.
+    """
+    number = int(id_) if id_.isascii() and id_.isdecimal() and len(id_) < 20 else 0
+    here.desk.plans.one(number)
+    return lambda: _snapshot(here, here.desk.progress.of(number))
+
+
+def _snapshot(here: Console, found: Progress) -> Snapshot:
+    made, now = here.macros("plan-live.html"), here.clock()
+    parts = {
+        "p-state": made.state(found, plan_words),
+        "p-since": made.since(found.plan, now),
+        "p-waits": made.waits(found, plan_words),
+        "p-sums": made.sums(found, plan_words),
+        "p-left": made.left(found, plan_words),
+        "p-waves": made.waves(found, plan_words, now) if found.waves else "",
+        "p-again-list": made.again(found),
+        "p-out": made.left_out(found),
+        "p-trail": made.trail(found, now),
+    }
+    return Snapshot(found.key, found.plan.is_over, {place: str(html).strip() for place, html in parts.items()})
 
 
 def check(plan: Plan, who: Who, form: Mapping[str, str]) -> None:
