@@ -18,6 +18,7 @@ from bridge.deadletters.questions.notes import Notes
 from bridge.deadletters.questions.progress import Progresses
 from bridge.deadletters.questions.simulations import Simulations
 from bridge.deadletters.questions.totals import Totals
+from bridge.deadletters.questions.trail import Trail
 from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.users.sessions import Sessions
@@ -105,6 +106,11 @@ class Desk:
     def notes(self) -> Notes:
         """What people say of them."""
         return Notes(self.database)
+
+    @property
+    def trail(self) -> Trail:
+        """Who did what, and when."""
+        return Trail(self.database)
 
     @property
     def transfers(self) -> Transfers:

@@ -17,7 +17,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from bridge.errors import BridgeError, DeskUnavailable, FilterFault, NoSuchGroup, NoSuchLetter, NoSuchPlan, PlanRefused
+from bridge.errors import (
+    BridgeError,
+    DeskUnavailable,
+    FilterFault,
+    NoSuchGroup,
+    NoSuchLetter,
+    NoSuchPlan,
+    PlanRefused,
+    UnknownHandler,
+    UnknownTopic,
+)
 from bridge.web import console, files, knowing
 from bridge.web.console import Console
 from bridge.web.headers import KnownHosts, SecurityHeaders
@@ -36,6 +46,8 @@ _STATUS: Final[dict[type[BridgeError], int]] = {
     NoSuchLetter: 404,
     NoSuchPlan: 404,
     PlanRefused: 400,
+    UnknownHandler: 404,
+    UnknownTopic: 404,
 }
 
 

@@ -18,8 +18,11 @@ from bridge.web import showing
 from bridge.web.guesses import Guesses
 from bridge.web.lasting import lasting
 from bridge.web.live import Live
+from bridge.web.looking import Looking
+from bridge.web.looking import asked as asked_status
+from bridge.web.proofs import Proofs
 from bridge.web.proxies import Proxy
-from bridge.web.roles import NOBODY, Who
+from bridge.web.roles import NOBODY, Role, Who
 from bridge.web.sessions import Sessions
 
 HERE: Final = Path(__file__).parent
@@ -35,10 +38,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (showing.number, showing.foreign, showing.attribute, showing.octets)
+    filters = (showing.number, showing.foreign, showing.attribute, showing.octets, showing.commands)
     made.filters |= {each.__name__: each for each in filters}
     made.globals |= {"clock": showing.clock, "ago": showing.ago, "error": showing.error, "static": static}
-    made.globals |= {"lasting": lasting, "release": release}
+    made.globals |= {"lasting": lasting, "release": release, "OPERATOR": Role.OPERATOR}
     return made
 
 
@@ -75,6 +78,8 @@ class Console:
     guesses: Guesses = field(init=False, repr=False)
     proxy: Proxy = field(init=False)
     hosts: tuple[str, ...] = field(init=False)
+    looking: Looking = field(init=False, repr=False)
+    proofs: Proofs = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Take from the settings who may sign in how."""
@@ -83,6 +88,8 @@ class Console:
         self.guesses = Guesses(lambda: self.clock())
         self.proxy = Proxy.of(said)
         self.hosts = listed(said.DEADLETTERS_CONSOLE_HOSTS)
+        self.looking = Looking(lambda: asked_status(self.desk))
+        self.proofs = Proofs(self.desk)
 
     def macros(self, template: str) -> Any:
         """The macros of a template, for parts of a page by themselves."""

@@ -6,7 +6,20 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bridge.web.pages import events, groups, letter, letters, plan, plans, signing
+from bridge.web.pages import (
+    audit,
+    events,
+    find,
+    groups,
+    halting,
+    letter,
+    letters,
+    overview,
+    plan,
+    plans,
+    policy,
+    signing,
+)
 from bridge.web.roles import Role
 
 
@@ -25,7 +38,17 @@ class Page(NamedTuple):
 
 
 PAGES: Final = (
-    Page("/", "GET", Role.VIEWER, groups.first),
+    Page("/", "GET", Role.VIEWER, overview.shown),
+    Page("/topics/{topic}/halt", "GET", Role.OPERATOR, halting.form),
+    Page("/topics/{topic}/halt", "POST", Role.OPERATOR, halting.halt),
+    Page("/topics/{topic}/resume", "GET", Role.OPERATOR, halting.form),
+    Page("/topics/{topic}/resume", "POST", Role.OPERATOR, halting.resume),
+    Page("/handlers/{name}/policy", "GET", Role.VIEWER, policy.form),
+    Page("/handlers/{name}/policy", "POST", Role.OPERATOR, policy.change),
+    Page("/find", "GET", Role.VIEWER, find.shown),
+    Page("/audit", "GET", Role.VIEWER, audit.shown),
+    Page("/audit", "POST", Role.VIEWER, audit.count),
+    Page("/audit/{topic}", "POST", Role.VIEWER, audit.count),
     Page("/groups", "GET", Role.VIEWER, groups.listed),
     Page("/groups/{id:int}", "GET", Role.VIEWER, groups.one),
     Page("/letters", "GET", Role.VIEWER, letters.listed),

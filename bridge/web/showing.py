@@ -81,6 +81,18 @@ def _marked(text: str, marks: Collection[str]) -> Iterator[Markup]:
         yield Markup("<mark>{}</mark>").format(seen) if at % 2 else seen
 
 
+def commands(sentence: str) -> Markup:
+    """A sentence with foreign words in it, its commands as such: ``start `bridge run` ``."""
+    parts = sentence.split("`")
+    # An odd mark is no command's beginning.
+    if len(parts) % 2 == 0:
+        return foreign(sentence)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        code.format(foreign(part)) if place % 2 else foreign(part) for place, part in enumerate(parts)
+    )
+
+
 def _seen(text: str) -> list[Markup]:
     found: list[Markup] = []
     at = 0

@@ -78,17 +78,23 @@ def browser(console: Console) -> Iterator[Browser]:
     """Makes a browser in which somebody of a role is signed in; `token` is what their forms bring along."""
     opened = []
 
-    def signed_in(role: Role = Role.OPERATOR) -> TestClient:
-        client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
-        cookie = session(console, "ann", role)
-        client.cookies.set(COOKIE, cookie)
-        client.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
+    def opens(role: Role = Role.OPERATOR) -> TestClient:
+        client = signed_in(console, role)
         opened.append(client)
         return client
 
-    yield signed_in
+    yield opens
     for each in opened:
         each.close()
+
+
+def signed_in(console: Console, role: Role) -> TestClient:
+    """A browser in which somebody of a role is signed in."""
+    client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
+    cookie = session(console, "ann", role)
+    client.cookies.set(COOKIE, cookie)
+    client.token = console.sessions.who(cookie).token  # type: ignore[union-attr]
+    return client
 
 
 @pytest.fixture

@@ -10,6 +10,16 @@ from tests.web.site import token
 
 ROLES = {
     "GET /": Role.VIEWER,
+    "GET /topics/{topic}/halt": Role.OPERATOR,
+    "POST /topics/{topic}/halt": Role.OPERATOR,
+    "GET /topics/{topic}/resume": Role.OPERATOR,
+    "POST /topics/{topic}/resume": Role.OPERATOR,
+    "GET /handlers/{name}/policy": Role.VIEWER,
+    "POST /handlers/{name}/policy": Role.OPERATOR,
+    "GET /find": Role.VIEWER,
+    "GET /audit": Role.VIEWER,
+    "POST /audit": Role.VIEWER,
+    "POST /audit/{topic}": Role.VIEWER,
     "GET /groups": Role.VIEWER,
     "GET /groups/{id:int}": Role.VIEWER,
     "GET /letters": Role.VIEWER,

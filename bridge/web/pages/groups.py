@@ -3,17 +3,12 @@
 from dataclasses import replace
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
 from bridge.web import console
 from bridge.web.pages import asked
-
-
-def first(request: Request) -> Response:
-    """Where somebody comes to who says nothing else."""
-    return RedirectResponse("/groups", 303)
 
 
 def listed(request: Request) -> Response:
