@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -49,6 +50,23 @@ _STATUS: Final[dict[type[BridgeError], int]] = {
     UnknownHandler: 404,
     UnknownTopic: 404,
 }
+
+
+class Number(Convertor[int]):
+    """A number of an address, as large as one of the database may be: of a longer one Python makes none."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        """The number."""
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        """The number, written."""
+        return str(value)
+
+
+register_url_convertor("int", Number())
 
 
 def application(asked: Console) -> Starlette:

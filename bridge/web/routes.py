@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from bridge.web.pages import (
     audit,
+    edit,
     events,
     find,
     groups,
@@ -54,6 +55,11 @@ PAGES: Final = (
     Page("/letters", "GET", Role.VIEWER, letters.listed),
     Page("/letters/{id:int}", "GET", Role.VIEWER, letter.one),
     Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value),
+    Page("/letters/{id:int}/elsewhere", "GET", Role.VIEWER, letter.others),
+    Page("/letters/{id:int}/notes", "POST", Role.OPERATOR, letter.note),
+    Page("/letters/{id:int}/edit", "GET", Role.OPERATOR, edit.form),
+    Page("/letters/{id:int}/edit", "POST", Role.OPERATOR, edit.send),
+    Page("/letters/{id:int}/check", "POST", Role.OPERATOR, edit.check),
     Page("/plans", "GET", Role.VIEWER, plans.listed),
     Page("/plans/new", "POST", Role.OPERATOR, plans.new),
     Page("/plans/{id:int}", "GET", Role.VIEWER, plan.one),

@@ -109,17 +109,23 @@ def _named(character: str) -> Markup:
     return Markup('<i class="esc" title="{}">U+{:04X}</i>').format(name, ord(character))
 
 
-def clock(at: int | None, now: int | None = None) -> Markup:
+def clock(at: int | None, now: int | None = None, *, ms: bool = False) -> Markup:
     """A time in UTC, with the date where it is not today's: `02:47:01`.
 
     Parameters:
         at, now: ms since the epoch.
+        ms: whether it is shown to the millisecond.
     """
     if at is None:
         return NONE
-    moment = datetime.fromtimestamp(at / 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(at / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        # Producers write what they like as a record's time.
+        return Markup('<span title="no time that a calendar has">{} ms</span>').format(at)
     today = now is not None and datetime.fromtimestamp(now / 1000, UTC).date() == moment.date()
     words = f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %Y %H:%M:%S}"
+    words += f".{at % 1000:03}" if ms else ""
     iso = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{moment:%Y-%m-%d %H:%M:%S} UTC", words)
 

@@ -91,9 +91,9 @@ def browser(console: Console) -> Iterator[Browser]:
 def signed_in(console: Console, role: Role) -> TestClient:
     """A browser in which somebody of a role is signed in."""
     client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
-    cookie = session(console, "ann", role)
+    cookie = session(console, "ann" if role is Role.OPERATOR else str(role), role)
     client.cookies.set(COOKIE, cookie)
-    client.token = console.sessions.who(cookie).token  # type: ignore[union-attr]
+    client.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
     return client
 
 

@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -19,11 +20,13 @@ def records(page):
 
 
 def linked(page, words):
-    return unescape(re.search(rf'<a [^>]*href="([^"]*)"[^>]*>{words}</a>', page)[1])
+    (found,) = re.findall(rf'<a [^>]*href="([^"]*)"[^>]*>{words}</a>', page)
+    return unescape(found)
 
 
 def titled(page):
-    return re.sub(r"<[^>]+>", "", re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)[1]).strip()
+    (found,) = re.findall(r"<h1>(.*?)</h1>", page, re.DOTALL)
+    return re.sub(r"<[^>]+>", "", found).strip()
 
 
 def test_the_list_is_the_open_letters_newest_first_with_their_number(browser, record):
@@ -53,7 +56,7 @@ def test_the_list_is_the_open_letters_newest_first_with_their_number(browser, re
     ],
 )
 def test_each_filter_of_the_command_line_is_one_of_the_address(browser, record, said, found):
-    others = [
+    others: list[dict[str, Any]] = [
         {},
         {"handler": "other.pay"},
         {"reason": "permanent"},

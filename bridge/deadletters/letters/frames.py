@@ -34,6 +34,14 @@ class Raised:
     parts: tuple[Part, ...]
     title: str
 
+    @property
+    def raised_at(self) -> int | None:
+        """The user's part that is nearest to where it was raised; `None`: there is none."""
+        yours = [at for at, part in enumerate(self.parts) if part.what == "yours"]
+        # Python says the last call last, Java first.
+        is_python = any(part.lines[0].lstrip().startswith("File ") for part in self.parts if part.frames)
+        return (yours[-1] if is_python else yours[0]) if yours else None
+
 
 def raised(traceback: str, handler: str = "") -> list[Raised]:
     """The exceptions of a traceback, each one the cause of the next.

@@ -63,7 +63,8 @@ def _number(text: str) -> int:
 def address(path: str, query: QueryParams, **other: str) -> str:
     """An address with the same filter, and something else besides."""
     kept = [(name, value) for name, value in query.multi_items() if name not in other and value]
-    return f"{path}?{urlencode([*kept, *((name, value) for name, value in other.items() if value)])}"
+    said = urlencode([*kept, *((name, value) for name, value in other.items() if value)])
+    return f"{path}?{said}" if said else path
 
 
 def chosen(form: QueryParams) -> Filter:
