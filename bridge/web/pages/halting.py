@@ -18,7 +18,7 @@ WITHIN = 0.5
 
 def form(request: Request) -> Response:
     """How the topic stands, and the form that halts it, or resumes it where it is halted."""
-    return _form(request, 200, typed="")
+    return _form(request, 200, commands.halted(console.of(request).desk.settings).get(request.path_params["topic"]))
 
 
 def halt(request: Request) -> Response:
@@ -44,18 +44,20 @@ def resume(request: Request) -> Response:
 def _decide(request: Request, said: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
     """Do it, unless the topic does not stand any more as who decided has seen it."""
     topic, form = request.path_params["topic"], request.state.form
-    if form.get("seen", "") != _seen(commands.halted(console.of(request).desk.settings).get(topic)):
-        return _form(request, 409, typed=form.get("why", ""))
+    stands = commands.halted(console.of(request).desk.settings).get(topic)
+    if form.get("seen", "") != _seen(stands):
+        return _form(request, 409, stands, typed=form.get("why", ""))
     found = act(topic, console.asking(request).name)["topics"][topic]
     decided(request, "halt" if found["halted"] else "resume", said)
     if told := unsafe(found):
-        return _form(request, 200, typed=form.get("why", ""), told=told)
+        return _form(request, 200, found if found["halted"] else None, typed=form.get("why", ""), told=told)
     return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if found['halted'] else 'halt'}", 303)
 
 
-def _form(request: Request, status: int, typed: str, told: Sequence[str] = ()) -> Response:
+def _form(
+    request: Request, status: int, halt: Mapping[str, Any] | None, typed: str = "", told: Sequence[str] = ()
+) -> Response:
     asked, topic = console.of(request), request.path_params["topic"]
-    halt = commands.halted(asked.desk.settings).get(topic)
     if halt is None and topic not in asked.desk.routes.topics:
         raise UnknownTopic(f"No handler here names the topic {topic!r}, and it is not halted.")
     standing = asked.looking.latest(WITHIN)
