@@ -211,6 +211,10 @@ class ConsoleRefused(BridgeError):
     """The console cannot be served so: why, and what to do."""
 
 
+class TooManySignIn(BridgeError):
+    """Too many people sign in to the console at once; others go on with what they do."""
+
+
 class UserRefused(BridgeError):
     """A user of the console cannot be added or changed so: why, and what to do."""
 

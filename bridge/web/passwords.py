@@ -7,13 +7,15 @@ from typing import Final
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from bridge.errors import UserRefused
+from bridge.errors import TooManySignIn, UserRefused
 
 SHORTEST: Final = 12
 #: Nobody types more; a longer one costs time before it is wrong.
 LONGEST: Final = 1_000
 #: At a time: each takes 64 MiB of memory.
 _TRYING: Final = threading.BoundedSemaphore(2)
+#: With those that wait for it; more would keep the threads that answer people who are signed in.
+_AT_ONCE: Final = threading.BoundedSemaphore(10)
 _HASHER: Final = PasswordHasher()
 
 
@@ -31,14 +33,26 @@ def hashed(name: str, password: str) -> str:
 
 
 def fits(kept: str | None, password: str) -> bool:
-    """Whether it is the password of this hash; for a user whom there is not (`None`) it takes as long."""
-    nobodys = _nobodys()
+    """Whether it is the password of this hash; for a user whom there is not (`None`) it takes as long.
+
+    Raises:
+        TooManySignIn: others are tried, and wait to be: nothing was tried.
+    """
+    if not _AT_ONCE.acquire(blocking=False):
+        raise TooManySignIn("Too many sign in at this moment, and this was not tried: try again in some seconds.")
+    try:
+        nobodys = _nobodys()
+        return _verified(kept or nobodys, password[:LONGEST]) and kept is not None
+    finally:
+        _AT_ONCE.release()
+
+
+def _verified(kept: str, password: str) -> bool:
     with _TRYING:
         try:
-            _HASHER.verify(kept or nobodys, password[:LONGEST])
+            return _HASHER.verify(kept, password)
         except (VerificationError, InvalidHashError):
             return False
-    return kept is not None
 
 
 def better(kept: str, password: str) -> str | None:

@@ -78,7 +78,7 @@ class Proxy:
     def sender(self, peer: str, headers: Headers) -> str:
         """The address by which wrong passwords are counted: behind a proxy what that has seen, of IPv6 the network."""
         passed = [each.strip() for value in headers.getlist("x-forwarded-for") for each in value.split(",")]
-        way = [*passed, peer] if self.trusts(peer) else [peer]
+        way = [*passed, peer]
         seen = next((each for each in reversed(way) if not self.trusts(each)), peer)
         address = _read(seen)
         return str(ip_network((address, 64), strict=False) if isinstance(address, IPv6Address) else address or peer)

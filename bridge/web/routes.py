@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bridge.web.pages import (
+    account,
     audit,
     edit,
     events,
@@ -70,6 +71,9 @@ PAGES: Final = (
     Page("/sign-in", "POST", Role.NOBODY, signing.enter),
     Page("/sign-in/{token}", "GET", Role.NOBODY, signing.link),
     Page("/sign-in/{token}", "POST", Role.NOBODY, signing.by_link),
+    Page("/account", "GET", Role.VIEWER, account.one),
+    Page("/account/password", "POST", Role.VIEWER, account.password),
+    Page("/account/sign-out", "POST", Role.VIEWER, account.sign_out_everywhere),
     Page("/sign-out", "POST", Role.VIEWER, signing.out),
     Page("/healthz", "GET", Role.NOBODY, signing.alive),
 )

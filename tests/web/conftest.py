@@ -1,5 +1,6 @@
 """The console as its users have it, over a desk in SQLite: pages are asked for by a browser that is signed in."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -97,12 +98,22 @@ def signed_in(console: Console, role: Role) -> TestClient:
     return client
 
 
+@pytest.fixture(scope="session")
+def empty_desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of SQLite with the desk's tables, to be copied: making them takes most of a page's test."""
+    file = tmp_path_factory.mktemp("desk") / "empty.db"
+    with closing(Database(f"sqlite:///{file}")) as database:
+        database.migrate()
+    return file
+
+
 @pytest.fixture
-def new_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+def new_site(tmp_path: Path, empty_desk: Path) -> Iterator[Callable[..., Site]]:
     """Makes a console on SQLite, with these settings besides."""
     made: list[Site] = []
 
     def make(**environment: str) -> Site:
+        shutil.copy(empty_desk, tmp_path / f"desk-{len(made)}.db")
         made.append(Site(f"sqlite:///{tmp_path}/desk-{len(made)}.db", **environment))
         return made[-1]
 

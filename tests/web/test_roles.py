@@ -40,6 +40,9 @@ ROLES = {
     "POST /sign-in": Role.NOBODY,
     "GET /sign-in/{token}": Role.NOBODY,
     "POST /sign-in/{token}": Role.NOBODY,
+    "GET /account": Role.VIEWER,
+    "POST /account/password": Role.VIEWER,
+    "POST /account/sign-out": Role.VIEWER,
     "POST /sign-out": Role.VIEWER,
     "GET /healthz": Role.NOBODY,
 }

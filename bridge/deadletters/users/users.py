@@ -83,6 +83,17 @@ class Users:
             sessions.end_all(connection, user.id)
             trail.write(connection, clock.now(connection), by, _WHAT, f"{user.name} has another password")
 
+    def sign_out_everywhere(self, name: str, by: str) -> None:
+        """End all of somebody's sessions: one may be in other hands.
+
+        Raises:
+            UserRefused: there is no such user.
+        """
+        with self.database.writing() as connection:
+            user = _one(connection, name)
+            sessions.end_all(connection, user.id)
+            trail.write(connection, clock.now(connection), by, _WHAT, f"{user.name} signed out everywhere")
+
     def rehashed(self, secret: Secret, password: str) -> Secret:
         """Keep the same password by a better hash; nobody is signed out, and one that was changed meanwhile stays."""
         with self.database.writing() as connection:
