@@ -23,8 +23,9 @@ def test_what_is_easily_guessed_or_too_long_is_refused(password):
 
 
 @pytest.mark.parametrize("hash_", [None, "", "no hash", "$argon2id$v=19$m=8,t=1,p=1$AAAA$AAAA"])
-def test_what_is_no_hash_fits_no_password(hash_):
-    assert passwords.fits(hash_, PASSWORD) is False
+@pytest.mark.parametrize("password", [PASSWORD, "nobody's", ""])
+def test_what_is_no_hash_fits_no_password(hash_, password):
+    assert passwords.fits(hash_, password) is False
 
 
 def test_who_tries_many_at_once_keeps_no_thread_of_those_who_are_signed_in(monkeypatch):
