@@ -42,7 +42,7 @@ def fits(kept: str | None, password: str) -> bool:
         raise TooManySignIn("Too many sign in at this moment, and this was not tried: try again in some seconds.")
     try:
         nobodys = _nobodys()
-        return _verified(kept or nobodys, password[:LONGEST]) and kept is not None
+        return _verified(kept or nobodys, password[:LONGEST]) and bool(kept)
     finally:
         _AT_ONCE.release()
 

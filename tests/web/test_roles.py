@@ -3,7 +3,6 @@
 import re
 
 import pytest
-
 from starlette.responses import PlainTextResponse
 
 from bridge.web import app, cookies
