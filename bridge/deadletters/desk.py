@@ -17,6 +17,7 @@ from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.notes import Notes
 from bridge.deadletters.questions.progress import Progresses
 from bridge.deadletters.questions.simulations import Simulations
+from bridge.deadletters.questions.standing import GroupStandings
 from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.questions.trail import Trail
 from bridge.deadletters.redrive.redrive import Redrive
@@ -86,6 +87,11 @@ class Desk:
     def groups(self) -> Groups:
         """Dead letters that are one thing to mend."""
         return Groups(self.database)
+
+    @property
+    def standings(self) -> GroupStandings:
+        """Groups with what is known beside them, and what to do with each next."""
+        return GroupStandings(self.settings, self.routes, self.database)
 
     @property
     def totals(self) -> Totals:

@@ -7,7 +7,7 @@ from bridge.deadletters.plan.plan import Plan
 from bridge.deadletters.store import changes, plans, trail
 from bridge.deadletters.store.database import Connection
 from bridge.errors import PlanChanged
-from bridge.records.times import iso
+from bridge.upkeep.facts import clock
 
 #: Ms for which a discard waits, for who thinks better of it.
 DISCARD_AFTER: Final = 10_000
@@ -42,7 +42,7 @@ def changed(connection: Connection, plan: Plan, by: str, seen: str) -> None:
         raise PlanChanged(f"Plan {plan.id} is {plan.state} by now.")
     last = acts[-1]
     whose = "you" if last.by == by else last.by
-    raise PlanChanged(f"Plan {plan.id} is {plan.state} by now: {last.said}, by {whose} at {iso(last.at / 1000)}.")
+    raise PlanChanged(f"Plan {plan.id} is {plan.state} by now: {last.said}, by {whose} at {clock(last.at / 1000)}.")
 
 
 def taken(connection: Connection, plan: Plan, left: int) -> None:

@@ -11,6 +11,9 @@ class Do(StrEnum):
     """What can be done next."""
 
     WATCH = "watch"
+    WAIT = "wait"
+    REPLAY = "replay"
+    DISCARD = "discard"
     EDIT = "edit"
     LOOK = "look"
     NOTHING = "nothing"
