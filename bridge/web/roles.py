@@ -23,6 +23,11 @@ class Who(NamedTuple):
     signs_out: bool = True
 
     @property
+    def is_admin(self) -> bool:
+        """Whether they may all."""
+        return self.role >= Role.ADMIN
+
+    @property
     def is_user(self) -> bool:
         """Whether they have a password here: not, whom a proxy names, or who has come by the one-time link."""
         return self.signs_out and self.name not in ("", BY_LINK)

@@ -22,6 +22,7 @@ from bridge.web.pages import (
     plans,
     policy,
     signing,
+    users,
 )
 from bridge.web.roles import Role
 
@@ -79,6 +80,7 @@ PAGES: Final = (
     Page("/account", "GET", Role.VIEWER, account.one),
     Page("/account/password", "POST", Role.VIEWER, account.password),
     Page("/account/sign-out", "POST", Role.VIEWER, account.sign_out_everywhere),
+    Page("/admin/users", "GET", Role.ADMIN, users.listed),
     Page("/sign-out", "POST", Role.VIEWER, signing.out),
     Page("/healthz", "GET", Role.NOBODY, signing.alive),
 )

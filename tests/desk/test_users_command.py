@@ -65,6 +65,7 @@ def test_who_there_is_is_listed_by_name_and_without_users_it_says_what_that_mean
     added(desk, "bob", "viewer")
     added(desk, "ann", "admin")
     assert listed(desk) == [("ann", "admin"), ("bob", "viewer")]
+    assert desk.given("users")[0]["at"].startswith("20")
     shown = desk.run("users").output
     assert "ann" in shown
     assert "argon2" not in shown

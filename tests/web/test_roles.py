@@ -48,6 +48,7 @@ ROLES = {
     "GET /account": Role.VIEWER,
     "POST /account/password": Role.VIEWER,
     "POST /account/sign-out": Role.VIEWER,
+    "GET /admin/users": Role.ADMIN,
     "POST /sign-out": Role.VIEWER,
     "GET /healthz": Role.NOBODY,
 }

@@ -15,6 +15,7 @@ from bridge.cli.defaulting import Defaulting
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import cell, say
+from bridge.records.times import iso
 
 
 class Given(StrEnum):
@@ -50,7 +51,8 @@ def users_group() -> None:
 
 @users.command("list")
 def users_list(
-    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print a list.")] = False
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a user.")] = False,
 ) -> None:
     """List who may sign in, by name. `list` may be left out.
 
@@ -70,7 +72,8 @@ def users_list(
             table.add_row(cell(each.name), each.role, clock(each.at), cell(each.by))
         console.print(table)
 
-    print_found([{"name": each.name, "role": each.role, "at": each.at, "by": each.by} for each in found], as_json, show)
+    data = [{"name": each.name, "role": each.role, "at": iso(each.at / 1000), "by": each.by} for each in found]
+    print_found(data, as_json, show)
 
 
 @users.command("add")
