@@ -22,6 +22,8 @@ POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+#: Where it says that it is alive.
+ALIVE: Final = "/healthz"
 ALWAYS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -53,7 +55,7 @@ class SecurityHeaders:
 
 
 class KnownHosts:
-    """Answers nothing to who calls the console by a name that is not its own.
+    """Answers nothing to who calls the console by a name that is not its own, but that it is alive.
 
     Parameters:
         names: by which it is called, besides `localhost` and addresses.
@@ -66,7 +68,8 @@ class KnownHosts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else "localhost"
-        if answers_to(host, self._names):
+        # Probes call it by whatever name they have for it.
+        if answers_to(host, self._names) or scope["path"] == ALIVE:
             await self._app(scope, receive, send)
             return
         words = (

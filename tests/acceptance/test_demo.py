@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.processes import eventually
@@ -116,7 +116,7 @@ def running_demo(demo_environment: dict[str, str]) -> Iterator["subprocess.Popen
 def test_the_demo_prints_a_link_that_opens_the_console_with_its_dead_letters(running_demo, mark):
     assert running_demo.stdout is not None
     link = next(found[0] for line in running_demo.stdout if (found := re.search(r"http://\S+/sign-in/\S+", line)))
-    with httpx.Client(base_url=link.partition("/sign-in/")[0], timeout=20) as browser:
+    with httpx2.Client(base_url=link.partition("/sign-in/")[0], timeout=20) as browser:
         assert browser.post(link).status_code == 303
         page = eventually(lambda: p if "/letters/" in (p := browser.get("/letters").text) else None, 60)
         assert "letters match" in page or "letter matches" in page

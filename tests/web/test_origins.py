@@ -31,15 +31,21 @@ def test_it_answers_to_no_other_name(host):
 
 
 def test_a_site_that_makes_its_name_lead_here_is_answered_nothing(site):
-    answer = site.browser("http://evil.example").get("/healthz")
+    browser = site.browser("http://evil.example")
+    answer = browser.get("/sign-in")
     assert answer.status_code == 421
+    assert [browser.post("/sign-in").status_code, browser.get("/static/x/console.css").status_code] == [421, 421]
     assert "DEADLETTERS_CONSOLE_HOSTS" in answer.text
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
+def test_a_probe_may_call_it_by_any_name(site):
+    assert site.browser("http://console-1.pods.example").get("/healthz").text == "ok\n"
+
+
 def test_a_name_that_is_set_is_answered(new_site):
     site = new_site(DEADLETTERS_CONSOLE_HOSTS="console.example.com, other.example.com")
-    assert site.browser("https://other.example.com").get("/healthz").status_code == 200
+    assert site.browser("https://other.example.com").get("/sign-in").status_code == 200
 
 
 @pytest.mark.parametrize(
