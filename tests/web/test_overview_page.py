@@ -14,6 +14,7 @@ from bridge.deadletters.plan.plan import Options, What
 from bridge.errors import DeskUnavailable
 from bridge.web.console import Console
 from bridge.web.looking import Looking, asked
+from bridge.web.pages import overview
 from bridge.web.roles import Role
 from bridge.web.told import Link, told
 from tests.desk.letters import HANDLER, letter
@@ -272,3 +273,43 @@ def test_what_it_shows_is_what_bridge_status_answers_of_the_servers(stack: Stack
         assert f"Topic '{name}' is halted" in text
         assert f"{name} 1 partition 2" in text
         assert "the bank books twice" in text
+
+
+# While it is open
+
+
+@pytest.fixture
+def snapshot(console):
+    """What an open page is told of a status."""
+
+    def of(**other):
+        console.looking = Looking(lambda: status(**other))
+        return overview.live(console, "")()
+
+    return of
+
+
+def test_an_open_page_is_told_its_numbers_and_each_has_a_place_in_it(page, snapshot):
+    found = page()
+    told_ = snapshot(workers={"w": {**WORKER, "holds": {"q": {HANDLER: 97}}}})
+    assert told_.parts[overview.place("orders", HANDLER, "in flight")] == "97"
+    assert told_.parts["o-heading"] == "Nothing needs a person"
+    for place in told_.parts:
+        assert found.count(f'id="{place}"') == 1, place
+    assert f'data-act="{told_.act}"' in found
+    assert not told_.over
+
+
+def test_an_open_page_is_told_that_it_lists_the_past_when_a_problem_comes_and_not_when_it_gets_older(page, snapshot):
+    older = HALTED.replace("412", "99,413").replace("(49 min)", "(50 min)")
+    found = page(problems=[HALTED])
+    assert f'data-act="{snapshot(problems=[older]).act}"' in found
+    for other in ({}, {"problems": [HALTED, SILENT]}, {"problems": [HALTED.replace("orders", "refunds")]}):
+        assert f'data-act="{snapshot(**other).act}"' not in found
+
+
+def test_what_others_wrote_is_text_in_live_parts_too(snapshot, record):
+    record(letter(1))
+    halts = {"orders": {"since": SINCE, "by": hostile.TEXT, "why": hostile.TEXT}}
+    for html in snapshot(problems=[hostile.TEXT], halted=halts).parts.values():
+        hostile.check(html)

@@ -10,10 +10,13 @@ from starlette.responses import Response, StreamingResponse
 from bridge.web import console
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages import plan
+from bridge.web.pages import overview, plan
 
 #: What is looked at, by what its name begins with; raises where that is not there.
-SUBJECTS: Final[dict[str, Callable[[Console, str], Callable[[], Snapshot]]]] = {"plan": plan.live}
+SUBJECTS: Final[dict[str, Callable[[Console, str], Callable[[], Snapshot]]]] = {
+    "overview": overview.live,
+    "plan": plan.live,
+}
 
 
 def answer(request: Request) -> Response:
