@@ -308,6 +308,10 @@ def test_an_open_page_is_told_that_it_lists_the_past_when_a_problem_comes_and_no
         assert f'data-act="{snapshot(**other).act}"' not in found
 
 
+def test_there_is_one_overview_to_watch(browser):
+    assert browser().get("/events?of=overview-2").status_code == 404
+
+
 def test_what_others_wrote_is_text_in_live_parts_too(snapshot, record):
     record(letter(1))
     halts = {"orders": {"since": SINCE, "by": hostile.TEXT, "why": hostile.TEXT}}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -90,7 +91,13 @@ def shown(request: Request) -> Response:
 
 
 def live(here: Console, rest: str) -> Callable[[], Snapshot]:
-    """Makes what of the overview changes: the heading, and numbers and states of topics and handlers; no row."""
+    """Makes what of the overview changes: the heading, and numbers and states of topics and handlers; no row.
+
+    Raises:
+        HTTPException: there is one overview, and it has no other name.
+    """
+    if rest:
+        raise HTTPException(404)
     return lambda: _snapshot(here, _look(here))
 
 
