@@ -67,7 +67,7 @@
   document.addEventListener("visibilitychange", () => {
     clearTimeout(away); away = 0;
     if (document.hidden) away = setTimeout(() => { clearTimeout(silent); close(); }, HIDDEN);
-    else if (!source && !over) open();
+    else if (!source && !over) { clearTimeout(silent); silent = setTimeout(stale, STALE); open(); }
   });
   addEventListener("pagehide", close);
   silent = setTimeout(stale, STALE);
