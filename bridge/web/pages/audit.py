@@ -27,6 +27,7 @@ DID: Final = {
     "import": ("import",),
     "halt, resume": ("halt", "resume"),
     "policy": ("policy",),
+    "users": ("user",),
 }
 
 
