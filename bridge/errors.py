@@ -191,6 +191,10 @@ class PlanRefused(BridgeError):
     """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
 
 
+class PlanChanged(PlanRefused):
+    """Somebody was quicker: a plan, or what it is about, is not as it was when it was decided on; nothing was done."""
+
+
 class PlanOver(BridgeError):
     """A plan of the desk that is being applied is done, or somebody has stopped it."""
 
@@ -201,6 +205,18 @@ class PlanTakenOver(BridgeError):
 
 class NoSuchLetter(BridgeError):
     """The desk has no dead letter of this number."""
+
+
+class ConsoleRefused(BridgeError):
+    """The console cannot be served so: why, and what to do."""
+
+
+class TooManySignIn(BridgeError):
+    """Too many people sign in to the console at once; others go on with what they do."""
+
+
+class UserRefused(BridgeError):
+    """A user of the console cannot be added or changed so: why, and what to do."""
 
 
 class NoSuchGroup(BridgeError):

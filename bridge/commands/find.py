@@ -35,10 +35,17 @@ LOOKED_THROUGH: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `bridge find` found of some records of one topic; `data` as the command prints it."""
+    """What `bridge find` found of some records of one topic.
+
+    Attributes:
+        data: as the command prints it.
+        looked_from: by partition, from which offset on it was looked through, where that is not the first.
+        kept: by partition, the first offset that Kafka has, and the one behind the last.
+    """
 
     data: list[dict[str, Any]]
     looked_from: Mapping[int, int]
+    kept: Mapping[int, tuple[int, int]]
 
 
 def coordinates(text: str) -> tuple[str, int, int] | None:
@@ -55,12 +62,14 @@ def find(app: Celery, settings: Settings, routes: Routes, topic: str, partition:
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    there = [each for each in extents(settings, [topic]) if each.partition == partition and offset < each.end]
+    kept = extents(settings, [topic])
+    there = [each for each in kept if each.partition == partition and offset < each.end]
     starts = {(each.topic, each.partition): max(offset, each.first) for each in there}
     ends = dict.fromkeys(starts, offset + 1)
     read = {(record.partition() or 0, record.offset() or 0): record for record in records(settings, starts, ends)}
     place = (partition, offset)
-    return Found(_standing(app, settings, routes, topic, {place: read.get(place)} if there else {}, there), {})
+    standing = _standing(app, settings, routes, topic, {place: read.get(place)} if there else {}, there)
+    return Found(standing, {}, _kept(kept))
 
 
 def find_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> Found:
@@ -79,7 +88,12 @@ def find_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: s
         if record.key() == wanted
     }
     looked_from = {e.partition: starts[(topic, e.partition)] for e in there if starts[(topic, e.partition)] > e.first}
-    return Found(_standing(app, settings, routes, topic, dict(sorted(read.items())), there), looked_from)
+    standing = _standing(app, settings, routes, topic, dict(sorted(read.items())), there)
+    return Found(standing, looked_from, _kept(there))
+
+
+def _kept(there: Sequence[Extent]) -> dict[int, tuple[int, int]]:
+    return {each.partition: (each.first, each.end) for each in there}
 
 
 def _standing(

@@ -75,6 +75,16 @@ def resume(
         return {"topics": found}
 
 
+def halted(settings: Settings) -> dict[str, dict[str, Any]]:
+    """By topic, how it is halted, as `shown` has it; nothing where none is.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    with decisions(settings) as group:
+        return {topic: shown(decision) for topic, decision in halts(group.standing).items()}
+
+
 def halts(known: Mapping[str, Decision]) -> dict[str, Decision]:
     """By topic, why it is halted."""
     return {

@@ -15,10 +15,15 @@ from bridge.deadletters.questions.absent import Absent
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.notes import Notes
+from bridge.deadletters.questions.progress import Progresses
 from bridge.deadletters.questions.simulations import Simulations
+from bridge.deadletters.questions.standing import GroupStandings
 from bridge.deadletters.questions.totals import Totals
+from bridge.deadletters.questions.trail import Trail
 from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.users.sessions import Sessions
+from bridge.deadletters.users.users import Users
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -84,6 +89,11 @@ class Desk:
         return Groups(self.database)
 
     @property
+    def standings(self) -> GroupStandings:
+        """Groups with what is known beside them, and what to do with each next."""
+        return GroupStandings(self.settings, self.routes, self.database)
+
+    @property
     def totals(self) -> Totals:
         """All of them in figures."""
         return Totals(self.database)
@@ -94,9 +104,19 @@ class Desk:
         return Plans(self.app, self.settings, self.routes, self.database)
 
     @property
+    def progress(self) -> Progresses:
+        """How far single plans are."""
+        return Progresses(self.database)
+
+    @property
     def notes(self) -> Notes:
         """What people say of them."""
         return Notes(self.database)
+
+    @property
+    def trail(self) -> Trail:
+        """Who did what, and when."""
+        return Trail(self.database)
 
     @property
     def transfers(self) -> Transfers:
@@ -122,3 +142,13 @@ class Desk:
     def redrive(self) -> Redrive:
         """Ranges of source topics, sent again."""
         return Redrive(self.settings, self.routes, self.database)
+
+    @property
+    def users(self) -> Users:
+        """Who may sign in to the console."""
+        return Users(self.database)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Who is signed in to it."""
+        return Sessions(self.database)

@@ -82,6 +82,7 @@ class Demo:
         self._producer: Producer = producer_client({"bootstrap.servers": stack.bootstrap_servers})
         self._unacknowledged = 0
         self._produced_all = False
+        self._told = False
         self._rejected: KafkaError | None = None
 
     def run(self) -> int:
@@ -93,7 +94,7 @@ class Demo:
             stack = self._stack
             watch = Watch(self._board, stack.bootstrap_servers, stack.redis_url, stack.worker_port)
             entered.enter_context(watch)
-            stack.start_processes()
+            stack.start_processes(console=not self._once)
             hint = f"Logs: {stack.logs}" if self._once else _hint(stack)
             screen = entered.enter_context(Screen(self._board, self._console, self._title, hint))
             fault = self._loop(watch, screen)
@@ -118,6 +119,7 @@ class Demo:
             self._producer.poll(TURN)
             watch.look()
             screen.show()
+            self._tell_of_console()
             open_now = self._open()
             if open_now != open_before or not self._produced_all:
                 open_before, moved = open_now, time.monotonic()
@@ -127,6 +129,13 @@ class Demo:
                 return fault
             if self._once and self._produced_all and not open_now:
                 return None
+
+    def _tell_of_console(self) -> None:
+        """Print the link that opens it, as soon as there is one; above the picture, where that is drawn."""
+        if not self._told and (link := self._stack.console_link()) is not None:
+            self._told = True
+            words = "Dead letters in a browser, with what to do with them (the link works once): "
+            self._console.print(Text(words).append(link, style="bold"), soft_wrap=True)
 
     def _open(self) -> int:
         counts = self._board.counts()

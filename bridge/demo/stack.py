@@ -1,6 +1,7 @@
 """The demo's servers and processes: an embedded Kafka and Redis, a Celery worker, a bridge."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -29,6 +30,12 @@ SETTINGS: Final = "kafka_park_after = 2\nkafka_retry_tiers = (2,)\n"
 SETTINGS_MODULE: Final = "bridge_demo_settings"
 #: Whether the dead-letter desk is installed: the extra `deadletters`.
 DESK: Final = all(find_spec(library) is not None for library in ("sqlalchemy", "alembic", "jsonpatch"))
+#: Whether the console is: the extra `console`.
+CONSOLE: Final = DESK and all(
+    find_spec(library) is not None for library in ("starlette", "jinja2", "uvicorn", "argon2")
+)
+#: The link that opens it, in its log.
+_LINK: Final = re.compile(r"http://\S+/sign-in/[\w-]+")
 #: What asks the demo to stop.
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Settings of the shell that are meant for a real bridge, and would turn the demo's against a real Kafka.
@@ -99,13 +106,26 @@ class Stack:
     ) -> None:
         self._open.close()
 
-    def start_processes(self) -> None:
-        """Start a worker and a bridge, as a user does, but for the addresses."""
+    def start_processes(self, *, console: bool) -> None:
+        """Start a worker and a bridge, as a user does, but for the addresses.
+
+        Parameters:
+            console: whether somebody stays to look at what is recorded.
+        """
         worker = f"celery -A tasks worker --concurrency {CONCURRENCY} --task-events --loglevel INFO"
         self._start("worker", worker)
         self._start("bridge", "bridge run --record" if DESK else "bridge")
         if DESK:
             self._write_desk()
+        if CONSOLE and console:
+            self._start("console", f"bridge deadletters serve --port {_free_port()}")
+
+    def console_link(self) -> str | None:
+        """The link that opens the console, once; `None`: it does not listen yet, or there is none."""
+        if "console" not in self._processes:
+            return None
+        found = _LINK.search((self.logs / "console.log").read_text(errors="replace"))
+        return found[0] if found else None
 
     def ended(self) -> str | None:
         """The name of a process that has ended by itself, which none should."""
@@ -166,7 +186,7 @@ class Stack:
     def _stop_processes(self) -> None:
         """The bridge first, so that nothing new comes while the worker ends what it runs."""
         deadline = time.monotonic() + STOP_WITHIN
-        for name in ("bridge", "worker"):
+        for name in ("bridge", "worker", "console"):
             process = self._processes.get(name)
             if process is None:
                 continue

@@ -1,6 +1,7 @@
 """Addresses as they are set: of which kind they are, and how they are shown (pure)."""
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from urllib.parse import urlsplit
 
 
@@ -23,3 +24,20 @@ def hide_password(url: str) -> str:
     """A URL fit for a log: whatever stands before each `@` is left out, and a `password=` behind it."""
     hidden = ";".join(re.sub(r"//.*@", "//…@", part) for part in url.split(";"))
     return re.sub(r"(password=)[^&]*", r"\1…", hidden)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses and networks, with commas between them: `10.0.0.7, 192.168.0.0/24`.
+
+    Raises:
+        ValueError: one is none, or is every address there is.
+    """
+    found = tuple(map(ip_network, listed(text)))
+    if any(each.prefixlen == 0 for each in found):
+        raise ValueError("this is every address")
+    return found

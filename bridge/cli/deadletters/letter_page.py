@@ -7,12 +7,12 @@ from rich.console import Console
 
 from bridge.cli.deadletters.payload import payload
 from bridge.cli.deadletters.tables import COLOURS
-from bridge.cli.deadletters.timeline import timeline
 from bridge.commands.printing import say
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.letters.place import is_users
 from bridge.deadletters.mending.differences import difference
 from bridge.deadletters.questions.shown import Shown, as_text, moment
+from bridge.deadletters.questions.timeline import timeline
 from bridge.records.failure import cut
 
 

@@ -8,6 +8,7 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, fail, loaded
 from bridge.errors import (
+    ConsoleRefused,
     CopyRefused,
     DeskUnavailable,
     EditRefused,
@@ -24,6 +25,7 @@ from bridge.errors import (
     PolicyRefused,
     RedriveRefused,
     UnknownHandler,
+    UserRefused,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 #: What the extra `deadletters` brings.
 EXTRA: Final = ("sqlalchemy", "alembic", "jsonpatch", "jsonpointer", "packaging")
+#: What the extra `console` brings.
+CONSOLE: Final = ("argon2", "starlette", "jinja2", "markupsafe", "uvicorn")
 
 #: What was asked for is wrong, or is not there.
 REFUSED: Final = (
@@ -45,7 +49,7 @@ REFUSED: Final = (
         PolicyRefused,
         RedriveRefused,
     ),
-    *(NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler),
+    *(ConsoleRefused, NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler, UserRefused),
 )
 
 
@@ -76,3 +80,14 @@ def need_extra() -> None:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         fail(f"the dead-letter desk needs {error.name}: pip install 'celery-kafka-bridge[deadletters]'.", NOT_FOUND)
+
+
+def need_console() -> None:
+    """End a command that needs the extra `console`, where it is not installed."""
+    need_extra()
+    try:
+        import bridge.web.serving  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in CONSOLE:
+            raise
+        fail(f"the console needs {error.name}: pip install 'celery-kafka-bridge[console]'.", NOT_FOUND)

@@ -1,9 +1,8 @@
 """`bridge deadletters show`."""
 
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from celery import Celery
@@ -11,18 +10,16 @@ from celery import Celery
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
 from bridge.cli.deadletters.letter_page import print_letter
 from bridge.cli.deadletters.opening import opened
+from bridge.commands.elsewhere import elsewhere
 from bridge.commands.find import coordinates
-from bridge.commands.find import find as find_record
-from bridge.deadletters.questions.in_topics import LAST, one, value_at
+from bridge.deadletters.questions.in_topics import LAST, one, with_value
 from bridge.deadletters.questions.shown import Shown
-from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoSuchLetter
+from bridge.errors import KafkaUnavailable, NoSuchLetter
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
-
-Others = Sequence[Mapping[str, Any]] | str
 
 
 def show(
@@ -82,14 +79,11 @@ def _place(named: str) -> tuple[str, int, int, str | None]:
 
 def _with_value(desk: "Desk", letter: Shown) -> Shown:
     """What is too large for the database is read from Kafka, if it is still there."""
-    if letter.kept or (place := coordinates(letter.where)) is None:
-        return letter
     try:
-        there, found = value_at(desk.settings, *place)
+        return with_value(desk.settings, letter)
     except KafkaUnavailable as error:
         print(error, file=sys.stderr)
         return letter
-    return replace(letter, value=found, kept=True) if there else letter
 
 
 def _print(
@@ -100,22 +94,9 @@ def _print(
             fail("its value is too large for the database, and Kafka does not have it any more.", FAULTS)
         sys.stdout.buffer.write(letter.value or b"")
         return
-    others = _others(app, settings, routes, letter)
+    it = letter.listed
+    others = elsewhere(app, settings, routes, it.origin, it.topic, it.partition, it.offset)
     data = letter.to_data() | {"deliveries": None if isinstance(others, str) else list(others)}
     if not stored:
         data |= dict.fromkeys(("id", "status", "status_at", "group", "recorded_at"))
     print_found(data, as_json, lambda: print_letter(console, letter, others, stored))
-
-
-def _others(app: Celery, settings: Settings, routes: Routes, letter: Shown) -> Others:
-    """How the deliveries of its record stand; why that is not known, where it is not."""
-    it = letter.listed
-    if it.origin != "bridge":
-        return f"it was not ours: {it.origin} wrote it"
-    if settings.ledger_url is None:
-        return "not known: fates are in the ledger, and the broker is no Redis (LEDGER_URL)"
-    try:
-        found = find_record(app, settings, routes, it.topic, it.partition, it.offset).data
-    except (KafkaUnavailable, LedgerUnavailable) as error:
-        return f"not known: {error}"
-    return found[0]["deliveries"] if found else "not known: Kafka does not have that record (any more)"

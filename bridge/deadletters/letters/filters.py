@@ -41,7 +41,7 @@ class Cursor(NamedTuple):
             FilterFault: it is none.
         """
         failed_at, _, letter = text.partition("-")
-        if not (failed_at.isdecimal() and letter.isdecimal()):
+        if not all(each.isdecimal() and len(each) < 20 and int(each) <= HIGHEST for each in (failed_at, letter)):
             raise FilterFault(f"{text!r} is no end of a page.")
         return cls(int(failed_at), int(letter))
 

@@ -19,7 +19,7 @@ _CODEC: Final = "tasks/codec.py"
 LONGEST: Final = 200
 
 #: Between an exception and the one that came of it, in a traceback of Python.
-_CHAINED: Final = (
+CHAINED: Final = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
@@ -64,6 +64,11 @@ def place(traceback: str, handler: str = "") -> str:
     return (_python(lines, handler) or _java(lines))[-LONGEST:]
 
 
+def is_frame(line: str) -> bool:
+    """Whether a line of a traceback says where: a frame of Python's or Java's."""
+    return _is_frame(line) or bool(_java_frame(line))
+
+
 def is_users(line: str, handler: str = "") -> bool:
     """Whether a line of a traceback is a frame of the user's code.
 
@@ -104,7 +109,7 @@ def _exceptions(lines: Sequence[str]) -> Iterator[Iterable[str]]:
     """The lines of each exception of a chain, the last first; without messages, which may look like frames."""
     end = len(lines)
     for at in range(len(lines) - 1, -2, -1):
-        if at < 0 or lines[at].lstrip(_DRAWN).rstrip() in _CHAINED:
+        if at < 0 or lines[at].lstrip(_DRAWN).rstrip() in CHAINED:
             yield _without_message(lines[at + 1 : end])
             end = at
 

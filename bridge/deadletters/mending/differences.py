@@ -24,6 +24,17 @@ def difference(before: bytes | None, after: bytes | None) -> str:
     return "\n".join([*found[:LINES], f"… {more} more lines"] if more > 0 else found)
 
 
+def changes(found: str) -> int:
+    """How many places a difference changes: of lines that follow each other, as many as there are pairs of them."""
+    count = old = new = 0
+    for line in [*found.splitlines()[2:], ""]:
+        if line[:1] in ("-", "+"):
+            old, new = old + (line[0] == "-"), new + (line[0] == "+")
+        else:
+            count, old, new = count + max(old, new), 0, 0
+    return count
+
+
 def _lines(value: bytes | None) -> list[str] | None:
     """A value as lines of text; `None`: it is no text."""
     if value is None:

@@ -8,11 +8,12 @@ from celery import Celery
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.mending.by_hand import Offered, offered, typed
 from bridge.deadletters.mending.checking import Checked
-from bridge.deadletters.mending.differences import difference
+from bridge.deadletters.mending.differences import changes, difference
 from bridge.deadletters.mending.patched import Pass
 from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.mending.validating import verdict
+from bridge.deadletters.mending.validating import Verdict, verdict
 from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
 from bridge.deadletters.store import clock, contents, edits, items, plans, trail, values, waves
 from bridge.deadletters.store.database import Database
@@ -31,6 +32,22 @@ class Difference(NamedTuple):
 
     letter_id: int
     text: str
+
+
+class Tried(NamedTuple):
+    """What a new value of a letter would be.
+
+    Attributes:
+        value: byte for byte.
+        said: what its handler says of it.
+        difference: from the one that it has, as a unified diff; "" where that is the same.
+        changes: how many places of it are changed.
+    """
+
+    value: bytes
+    said: Verdict
+    difference: str
+    changes: int
 
 
 @dataclass(frozen=True)
@@ -128,6 +145,38 @@ class Mending:
             return "" if not letter.is_kept or letter.value is None else letter.value.decode()
         except UnicodeDecodeError:
             raise EditRefused(f"The value of letter {letter_id} is no text: give the new one as a file.") from None
+
+    def offered(self, letter_id: int) -> Offered:
+        """A letter's value, to be edited in a form.
+
+        Raises:
+            NoSuchLetter: there is none of that number.
+            EditRefused: it is not open, or its value is not for a form; says what to do.
+        """
+        letter, _ = self._open(letter_id)
+        if not letter.is_kept:
+            raise EditRefused(
+                f"A value of {letter.size:,} bytes is too large for a form: bridge deadletters edit --file."
+            )
+        return offered(letter.value)
+
+    def tried(self, letter_id: int, text: str) -> Tried:
+        """What a form's text would be as the letter's value; nothing is sent.
+
+        Raises:
+            NoSuchLetter, EditRefused: as `offered`.
+        """
+        before = self.offered(letter_id)
+        letter, _ = self._open(letter_id)
+        value = typed(text, letter.value)
+        found = difference(letter.value, value)
+        # Of text, a line break at its end is a change that no line shows.
+        count = changes(found) or int(value != letter.value and not before.is_json)
+        return Tried(value, verdict(self.app, letter.handler, value), found, count)
+
+    def takes(self, handler: str, value: bytes | None) -> Verdict:
+        """Whether a handler would take a value now, by the code that is here."""
+        return verdict(self.app, handler, value)
 
     def _open(self, letter_id: int) -> tuple[Valued, int]:
         """A letter that may be sent back, and how often it has died."""

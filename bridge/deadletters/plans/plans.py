@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Final
 
@@ -16,6 +16,7 @@ from bridge.deadletters.plans import background, others
 from bridge.deadletters.plans.acting import action
 from bridge.deadletters.plans.applying import Applying, Around, me
 from bridge.deadletters.plans.counting import Counting
+from bridge.deadletters.plans.deciding import DISCARD_AFTER, Decision, changed, taken
 from bridge.deadletters.plans.known import known_handlers
 from bridge.deadletters.plans.laying import lay
 from bridge.deadletters.plans.passing import Passing
@@ -71,6 +72,18 @@ class Plans:
             FilterFault: it asks for letters that are not open; only those that have ended can be archived, too.
         """
         _check(what, options, why)
+        return self._make(what, asked, options, by, why)
+
+    def draft(self, what: What, asked: Filter, by: str) -> Plan:
+        """Freeze which letters are meant; how it is done, and why, is said with `decide`.
+
+        Raises:
+            PlanRefused, FilterFault: as `make`.
+        """
+        _check(what, Options(), "not said yet")
+        return self._make(what, asked, Options(), by, "")
+
+    def _make(self, what: What, asked: Filter, options: Options, by: str, why: str) -> Plan:
         meant = asked if what is What.ARCHIVE and asked.statuses else asked.only_open()
         with self.database.writing() as connection:
             id_, at = plans.add(connection, what, by, why, asked.to_data(), options)
@@ -122,14 +135,44 @@ class Plans:
         self._begin(id_, by)
         return self.one(id_)
 
-    def stop(self, id_: int, by: str, why: str = "") -> Plan:
-        """Stop a plan within a batch, or a second; what it had not come to stays as it is.
+    def decide(self, id_: int, by: str, decision: Decision) -> Plan:
+        """Have a plan done by `bridge deadletters record` as somebody who has looked at it decided, once.
+
+        Discarding begins after `DISCARD_AFTER`, until when it can be stopped.
 
         Raises:
-            NoSuchPlan, PlanRefused: there is none, or it is over.
+            NoSuchPlan, PlanRefused: as `approve`; or a reason is needed.
+            PlanChanged: the plan, or a letter of it, is not as it was looked at.
         """
         with self.database.writing() as connection:
             plan = _one(connection, id_)
+            changed(connection, plan, by, decision.key)
+            if plan.state is State.PLANNED:
+                taken(connection, plan, decision.left)
+                options = replace(plan.options, rate=decision.rate, canary=decision.canary)
+                _check(plan.what, options, decision.why)
+                plans.chosen(connection, id_, options, decision.why)
+                if options.canary:
+                    waves.cut(connection, id_)
+            self._move_on(connection, plan, by)
+            if plan.state is State.PLANNED and plan.what is What.DISCARD:
+                plans.delay(connection, id_, DISCARD_AFTER)
+        return self.one(id_)
+
+    def stop(self, id_: int, by: str, why: str = "", key: str = "") -> Plan:
+        """Stop a plan within a batch, or a second; what it had not come to stays as it is.
+
+        Parameters:
+            key: of the plan as it was looked at; empty: however it stands.
+
+        Raises:
+            NoSuchPlan, PlanRefused: there is none, or it is over.
+            PlanChanged: it is not as it was looked at.
+        """
+        with self.database.writing() as connection:
+            plan = _one(connection, id_)
+            if key:
+                changed(connection, plan, by, key)
             said = f"stopped by {by}" + (f": {why}" if why else "")
             if not plans.move(connection, id_, [State.PLANNED, State.APPLYING], State.STOPPED, said):
                 raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
@@ -177,17 +220,20 @@ class Plans:
     def _begin(self, id_: int, by: str, who: str | None = None) -> None:
         """Have a plan applied, by this process if it says who it is."""
         with self.database.writing() as connection:
-            plan = _one(connection, id_)
-            if not plans.move(connection, id_, plans.TO_DO, State.APPLYING):
-                raise PlanRefused(f"Plan {id_} is {plan.state}: it cannot be applied again; make a new one.")
-            if who is not None and not plans.lease(connection, id_, who):
-                raise PlanRefused(f"Plan {id_} is applied by another process: bridge deadletters plans shows how far.")
-            if plan.state is State.STOPPED and plan.options.canary:
-                waves.anew(connection, id_)
-                plans.at_wave(connection, id_, 0)
-            if plan.state is not State.APPLYING:
-                said = "applied" if plan.state is State.PLANNED else "gone on with"
-                trail.write(connection, clock.now(connection), by, "apply", f"plan {id_} {said}", plan_id=id_)
+            self._move_on(connection, _one(connection, id_), by, who)
+
+    @staticmethod
+    def _move_on(connection: Connection, plan: Plan, by: str, who: str | None = None) -> None:
+        if not plans.move(connection, plan.id, plans.TO_DO, State.APPLYING):
+            raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied again; make a new one.")
+        if who is not None and not plans.lease(connection, plan.id, who):
+            raise PlanRefused(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
+        if plan.state is State.STOPPED and plan.options.canary:
+            waves.anew(connection, plan.id)
+            plans.at_wave(connection, plan.id, 0)
+        if plan.state is not State.APPLYING:
+            said = "applied" if plan.state is State.PLANNED else "gone on with"
+            trail.write(connection, clock.now(connection), by, "apply", f"plan {plan.id} {said}", plan_id=plan.id)
 
     def _do(self, id_: int, who: str, heard: Heard, leaves: Callable[[], bool] = lambda: False) -> None:
         """Do a plan of which this process has the lease, until it is to leave it."""

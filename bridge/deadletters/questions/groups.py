@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from bridge.deadletters.letters.filters import EVERYTHING, Filter
-from bridge.deadletters.questions.growing import HOUR, WEEK, Growth, Rate, growth, rate
+from bridge.deadletters.questions.growing import HOUR, USUAL, WEEK, Growth, Rate, growth, rate
 from bridge.deadletters.questions.shown import moment
 from bridge.deadletters.store import groups as stored
 from bridge.deadletters.store import trail
@@ -32,6 +32,7 @@ class Grouped:
         place: what raised it: `orders/bank.py:pay`.
         statuses: how many of its letters have each status, without what is 0.
         first_at, last_at: of its failures, ms since the epoch, as all times here.
+        hours: its failures in each of the last 24 hours, the latest last, which is not over.
         growth: `None`: it does not grow.
         fixed_in: the version in which a person says that it is mended.
         regressed_at: when it failed in that version all the same.
@@ -48,6 +49,7 @@ class Grouped:
     origins: tuple[str, ...]
     first_at: int
     last_at: int
+    hours: tuple[int, ...]
     rate: Rate
     growth: Growth | None
     fixed_in: str | None
@@ -179,6 +181,7 @@ def _grouped(row: Any, found: stored.Found, now: int) -> Grouped:
         origins=_all(kind.origin for kind in kinds),
         first_at=row.first_at,
         last_at=row.last_at,
+        hours=tuple(hours.get(hour, 0) for hour in range(now // HOUR - USUAL + 1, now // HOUR + 1)),
         rate=rate(hours, now),
         growth=growth(hours, now),
         fixed_in=row.fixed_in,

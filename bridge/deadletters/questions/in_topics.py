@@ -12,6 +12,7 @@ from bridge.deadletters.letters.letter import Letter, Status
 from bridge.deadletters.letters.reading import OURS, read
 from bridge.deadletters.questions.shown import Listed, Shown
 from bridge.handlers import Routes
+from bridge.kafka import Record
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.extents import Extent, extents
@@ -93,20 +94,33 @@ def one(
     return [shown(letter) for whose, letter in sorted(found.items()) if handler in (None, whose)]
 
 
-def value_at(settings: Settings, topic: str, partition: int, offset: int) -> tuple[bool, bytes | None]:
-    """Whether a record is still there, and its value: of a letter that was too large for the database.
+def with_value(settings: Settings, letter: Shown) -> Shown:
+    """A letter with its value, read from Kafka where that is too large for the database; without it where it is gone.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
+    if letter.kept:
+        return letter
+    topic, partition, offset = letter.where.rsplit("-", 2)
+    found = _record(settings, topic, int(partition), int(offset))
+    return letter if found is None or not _is_of(letter, found) else replace(letter, value=found.value(), kept=True)
+
+
+def _record(settings: Settings, topic: str, partition: int, offset: int) -> Record | None:
     there = [each for each in extents(settings, [topic]) if each.partition == partition]
     if not any(each.first <= offset < each.end for each in there):
-        return False, None
+        return None
     place = (topic, partition)
-    for record in records(settings, {place: offset}, {place: offset + 1}):
-        if record.offset() == offset:
-            return True, record.value()
-    return False, None
+    found = records(settings, {place: offset}, {place: offset + 1})
+    return next((record for record in found if record.offset() == offset), None)
+
+
+def _is_of(letter: Shown, record: Record) -> bool:
+    """Whether a record is a letter's: of a topic that was made again others lie at the same offsets (pure)."""
+    it, found = letter.listed, read(record, letter.topic_id, 0)
+    there = (*found.identity[2:5], found.number, found.key, found.headers, found.value_size)
+    return there == (letter.topic_id, it.partition, it.offset, letter.number, it.key, letter.headers, it.value_size)
 
 
 def _letters(settings: Settings, there: Sequence[Extent], starts: Mapping[Place, int]) -> Iterator[Letter]:
@@ -147,6 +161,7 @@ def listed(letter: Letter) -> Listed:
         occurrences=1,
         value_size=letter.value_size,
         plan=None,
+        lost=letter.attempts.lost,
     )
 
 

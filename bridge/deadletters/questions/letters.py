@@ -8,7 +8,7 @@ from bridge.deadletters.letters.filters import HIGHEST, Cursor, Filter
 from bridge.deadletters.letters.letter import Status, unpacked
 from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.questions.shown import Act, Count, Failed, Listed, Page, Shown
-from bridge.deadletters.store import counting, edits, pages, trail
+from bridge.deadletters.store import counting, edits, newer, pages, trail
 from bridge.deadletters.store import letters as stored
 from bridge.deadletters.store.database import Database
 from bridge.errors import NoSuchLetter
@@ -29,6 +29,16 @@ class Letters:
         with self.database.reading() as connection:
             found = pages.page(connection, asked, limit, before)
             rows = stored.lines(connection, [each.id for each in found.letters])
+        return Page(tuple(map(_listed, rows)), found.next)
+
+    def newer(self, asked: Filter, limit: int, after: Cursor) -> Page:
+        """The letters of a filter that stand just in front of one, newest first; `next` leads further in front.
+
+        As bounded as `page`; where all that it looked at is something else, it has none and yet a next one.
+        """
+        with self.database.reading() as connection:
+            found = newer.newer(connection, asked, limit, after)
+            rows = stored.lines(connection, [each.id for each in reversed(found.letters)])
         return Page(tuple(map(_listed, rows)), found.next)
 
     def each(self, asked: Filter) -> Iterator[Listed]:
@@ -96,6 +106,7 @@ def _listed(row: Any) -> Listed:
         occurrences=row.occurrences,
         value_size=row.value_size,
         plan=row.plan_id,
+        lost=row.lost,
     )
 
 

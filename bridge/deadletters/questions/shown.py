@@ -24,6 +24,7 @@ class Listed:
         failures: how often it died: more than once, a replay has failed.
         value_size: bytes; -1: a tombstone.
         plan: that sends it back, or did last.
+        lost: of `runs`, how many were cut off: their worker died.
     """
 
     id: int
@@ -47,6 +48,7 @@ class Listed:
     occurrences: int
     value_size: int
     plan: int | None
+    lost: int = 0
 
     @property
     def name(self) -> str:

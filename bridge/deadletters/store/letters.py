@@ -11,7 +11,7 @@ from bridge.deadletters.store.schema import failures, groups, items, kinds, lett
 _OF_LETTERS = (
     *(letters.c.id, letters.c.partition, letters.c.offset, letters.c.key, letters.c.error_message, letters.c.status),
     *(letters.c.runs, letters.c.failed_at, letters.c.failures, letters.c.occurrences, letters.c.value_size),
-    letters.c.plan_id,
+    *(letters.c.plan_id, letters.c.lost),
 )
 _OF_KINDS = (
     *(kinds.c.handler, kinds.c.topic, kinds.c.reason, kinds.c.error_class, kinds.c.version, kinds.c.origin),

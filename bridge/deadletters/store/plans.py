@@ -47,6 +47,22 @@ def latest(connection: Connection, count: int) -> list[Plan]:
     return [_plan(row, outcomes.get(row.id, {})) for row in rows]
 
 
+def chosen(connection: Connection, id_: int, options: Options, why: str) -> None:
+    """Note how a plan is to be done, and why."""
+    _update(connection, id_, options=json.dumps(options.to_data()), why=why)
+
+
+def delay(connection: Connection, id_: int, ms: int) -> None:
+    """Have nobody take a plan up for so long; it can be stopped meanwhile. At most a lease."""
+    _update(connection, id_, leased_by="nobody yet", leased_until=clock.now(connection) + min(ms, LEASE))
+
+
+def leased(connection: Connection, id_: int) -> bool:
+    """Whether somebody applies a plan, or it is delayed."""
+    until = connection.execute(select(plans.c.leased_until).where(plans.c.id == id_)).scalar()
+    return _holds(until, clock.now(connection))
+
+
 def lease(connection: Connection, id_: int, who: str) -> bool:
     """Take a plan for oneself, to do it or to go on with it; not where it is over, or another has it.
 

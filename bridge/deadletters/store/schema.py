@@ -313,3 +313,47 @@ trail = Table(
     Column("plan_id", _NUMBER, index=True),
     sqlite_autoincrement=True,
 )
+
+#: Who may sign in to the console.
+users = Table(
+    "users",
+    metadata,
+    _id(),
+    # In lower case.
+    Column("name", String(100), nullable=False, unique=True),
+    # "viewer", "operator", "admin".
+    Column("role", String(10), nullable=False),
+    # As argon2 writes it, with its salt and its parameters.
+    Column("password", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("by", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: Who is signed in: by a hash of the cookie, so that a copy of the database opens nothing.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    # NULL: signed in by the one-time link of a console without users.
+    Column("user_id", _NUMBER, ForeignKey("users.id", ondelete="CASCADE"), index=True),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False, index=True),
+)
+
+#: What programs sign in with, by its hash.
+tokens = Table(
+    "tokens",
+    metadata,
+    _id(),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    # What it is for, in its maker's words.
+    Column("name", Text, nullable=False),
+    Column("role", String(10), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    # Roughly; NULL: never.
+    Column("used_at", BigInteger),
+    sqlite_autoincrement=True,
+)

@@ -1,5 +1,6 @@
 """The audit trail: who did what and when, written with the act itself, and never deleted."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, insert, or_, select
@@ -68,3 +69,21 @@ def of(
         asked = asked.where(trail.c.plan_id == plan_id)
     rows = connection.execute(asked.order_by(trail.c.id.desc()).limit(last)).all()
     return [Entry(*row) for row in reversed(rows)]
+
+
+def page(connection: Connection, by: str, what: Sequence[str], before: int | None, limit: int) -> list[Entry]:
+    """What was done, newest first.
+
+    Parameters:
+        by: who; empty: anybody.
+        what: as it is written; empty: anything.
+        before: the entry behind which it goes on.
+    """
+    asked = select(trail).order_by(trail.c.id.desc()).limit(limit)
+    if by:
+        asked = asked.where(trail.c.by == by)
+    if what:
+        asked = asked.where(trail.c.what.in_(what))
+    if before is not None:
+        asked = asked.where(trail.c.id < before)
+    return [Entry(*row) for row in connection.execute(asked)]

@@ -261,10 +261,52 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["traceback_id"], ["tracebacks.id"], name="fk_failures_traceback_id"),
         sa.PrimaryKeyConstraint("letter_id", "number", name="pk_failures"),
     )
+    op.create_table(
+        "users",
+        sa.Column("id", NUMBER, autoincrement=True, nullable=False),
+        sa.Column("name", sa.String(length=100), nullable=False),
+        sa.Column("role", sa.String(length=10), nullable=False),
+        sa.Column("password", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_users"),
+        sa.UniqueConstraint("name", name="uq_users_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "sessions",
+        sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("user_id", NUMBER, nullable=True),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("until", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name="fk_sessions_user_id", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("digest", name="pk_sessions"),
+    )
+    op.create_index("ix_sessions_user_id", "sessions", ["user_id"], unique=False)
+    op.create_index("ix_sessions_until", "sessions", ["until"], unique=False)
+    op.create_table(
+        "tokens",
+        sa.Column("id", NUMBER, autoincrement=True, nullable=False),
+        sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("role", sa.String(length=10), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.Column("until", sa.BigInteger(), nullable=False),
+        sa.Column("used_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_tokens"),
+        sa.UniqueConstraint("digest", name="uq_tokens_digest"),
+        sqlite_autoincrement=True,
+    )
 
 
 def downgrade() -> None:
     """Drop them, with all that is in them."""
+    op.drop_table("tokens")
+    op.drop_index("ix_sessions_until", table_name="sessions")
+    op.drop_index("ix_sessions_user_id", table_name="sessions")
+    op.drop_table("sessions")
+    op.drop_table("users")
     op.drop_table("failures")
     op.drop_index("ix_edits_plan", table_name="edits")
     op.drop_index("ix_edits_letter_id", table_name="edits")

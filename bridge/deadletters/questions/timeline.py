@@ -13,11 +13,13 @@ class Event(NamedTuple):
     Attributes:
         at: ms since the epoch.
         bad: whether it failed then.
+        plan: that did it.
     """
 
     at: int
     said: str
     bad: bool = False
+    plan: int | None = None
 
 
 def timeline(letter: Shown) -> list[Event]:
@@ -39,7 +41,7 @@ def _events(letter: Shown) -> Iterator[Event]:
     trail = [act for act in letter.trail if act.plan is None or (act.plan, act.what) not in made]
     for act in (*letter.plans, *letter.edits, *trail):
         if act.at is not None:
-            yield Event(act.at, _act(act))
+            yield Event(act.at, _act(act), plan=act.plan)
     if now.status in (Status.RESOLVED, Status.REPLAYING):
         yield Event(letter.status_at, str(now.status))
 

@@ -1,0 +1,119 @@
+"""What to do with a group next, and why: one suggestion (pure)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from bridge.deadletters.questions.groups import Grouped
+from bridge.deadletters.questions.suggesting import Do, Suggestion
+from bridge.upkeep.facts import clock
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known beside a group.
+
+    Attributes:
+        plan: that has letters of it under way.
+        running: how many living workers have which version of its handler; empty: that is not known.
+        down: what its handler needs and whose breaker is open; "": nothing is.
+        died_again: whether letters of it were replayed already, and are open again.
+    """
+
+    plan: int | None = None
+    running: Mapping[str, int] = field(default_factory=dict)
+    down: str = ""
+    died_again: bool = False
+
+
+class _Case(NamedTuple):
+    """A group with what is known beside it."""
+
+    group: Grouped
+    around: Around
+
+
+def advice(group: Grouped, around: Around) -> Suggestion:
+    """The first rule that fits says what to do."""
+    case = _Case(group, around)
+    return next(found for rule in _RULES if (found := rule(case)) is not None)
+
+
+def _under_way(case: _Case) -> Suggestion | None:
+    if case.around.plan is None:
+        return None
+    count = case.group.statuses.get("replaying", 0)
+    return Suggestion(Do.WATCH, f"Plan {case.around.plan} has sent {count:,} of its letters back.")
+
+
+def _nothing_open(case: _Case) -> Suggestion | None:
+    return None if case.group.open else Suggestion(Do.NOTHING, "None of its letters is open.")
+
+
+def _came_back(case: _Case) -> Suggestion | None:
+    at = case.group.regressed_at
+    if at is None:
+        return None
+    return Suggestion(Do.LOOK, f"It came back: marked as fixed, it failed again at {clock(at / 1000)}.")
+
+
+def _waits_for_a_version(case: _Case) -> Suggestion | None:
+    fixed_in, has = case.group.fixed_in, case.around.running
+    if fixed_in is None:
+        return None
+    on = f"{has.get(fixed_in, 0):,} of {sum(has.values()):,} workers report it" if has else "no worker is known"
+    return Suggestion(Do.WAIT, f"Its letters go back by themselves once all workers have {fixed_in}; {on}.")
+
+
+def _is_down(case: _Case) -> Suggestion | None:
+    down = case.around.down
+    return Suggestion(Do.WAIT, f"{down} is down: its breaker is open, so a replay would wait, too.") if down else None
+
+
+def _grows(case: _Case) -> Suggestion | None:
+    grows = case.group.growth
+    if grows is None:
+        return None
+    since = clock(grows.since / 1000)
+    return Suggestion(Do.LOOK, f"It grows: {grows.failures:,} since {since}; {grows.usual:g} an hour were usual.")
+
+
+def _mended(case: _Case) -> Suggestion | None:
+    """All that runs are versions in which it has never failed."""
+    runs, failed = set(case.around.running), set(case.group.versions)
+    if not runs or not failed or "" in runs or runs & failed:
+        return None
+    return Suggestion(Do.REPLAY, f"{', '.join(sorted(runs))} runs now, in which it has not failed.")
+
+
+def _needs_an_edit(case: _Case) -> Suggestion | None:
+    if case.group.reasons == ("undecodable",):
+        return Suggestion(Do.EDIT, "Values that could not be read fail again unchanged.")
+    if case.around.died_again:
+        return Suggestion(Do.EDIT, "Letters of it have died again after a replay: a replay alone does not cure it.")
+    return None
+
+
+def _always_discarded(case: _Case) -> Suggestion | None:
+    discarded = case.group.statuses.get("discarded", 0)
+    if not discarded or case.group.statuses.get("resolved", 0):
+        return None
+    return Suggestion(Do.DISCARD, f"{discarded:,} were discarded before, and none was replayed with success.")
+
+
+def _look(case: _Case) -> Suggestion:
+    return Suggestion(Do.LOOK, "See what failed. Once that is mended, a replay sends its letters back.")
+
+
+_RULES: Final = (
+    _under_way,
+    _nothing_open,
+    _came_back,
+    _waits_for_a_version,
+    _is_down,
+    _grows,
+    _mended,
+    _needs_an_edit,
+    _always_discarded,
+    _look,
+)

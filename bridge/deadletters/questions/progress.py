@@ -1,0 +1,196 @@
+"""Plans as those see them who decide on them: as they are made, and how far they are."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bridge.deadletters.plan.canary import ALL_OF, PART, WAVES
+from bridge.deadletters.plan.key import key
+from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State, What
+from bridge.deadletters.questions.shown import Act
+from bridge.deadletters.store import changes, plans, progress, trail
+from bridge.deadletters.store.database import Connection, Database
+from bridge.errors import NoSuchPlan
+
+#: Letters that died again, and reasons for leaving letters out, of which a plan shows the first.
+SHOWN: Final = 20
+#: Ms after which it is said that nobody has taken up a plan that is to be done.
+TAKEN_UP_WITHIN: Final = 10_000
+
+
+class Wave(NamedTuple):
+    """A wave of a canary.
+
+    Attributes:
+        number: from 1 on.
+        stops_at: how many deaths in it stop the plan.
+        sent_at, ended_at: of the first, and the last, ms since the epoch, as all times here.
+        is_now: whether the plan is at it.
+    """
+
+    number: int
+    outcomes: dict[str, int]
+    stops_at: int
+    sent_at: int | None
+    ended_at: int | None
+    is_now: bool
+    is_last: bool
+
+    @property
+    def letters(self) -> int:
+        """How many it has."""
+        return sum(self.outcomes.values())
+
+    def count(self, *states: ItemState) -> int:
+        """How many of it are in one of these states."""
+        return sum(self.outcomes.get(state, 0) for state in states)
+
+
+class DeadAgain(NamedTuple):
+    """A letter that a plan has sent and that died again, as it failed last.
+
+    Attributes:
+        wave: from 1 on; `None`: the plan has none.
+        took: ms from its sending to its end.
+    """
+
+    id: int
+    name: str
+    key: bytes | None
+    error: str
+    version: str
+    wave: int | None
+    took: int | None
+
+
+class LeftOut(NamedTuple):
+    """Letters that a plan came to and did not do, or of which it cannot know what became.
+
+    Attributes:
+        state: "skipped", "refused", "discarded", "unknown".
+    """
+
+    state: str
+    why: str
+    letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A plan, all that is known of it.
+
+    Attributes:
+        key: for who decides on it (bridge.deadletters.plan.key).
+        gone: of a plan that was not begun, how many of its letters others have taken.
+        taken_up: whether a process does it, or it is delayed.
+        waves: of a canary.
+        trail: who did what with it, oldest first.
+    """
+
+    plan: Plan
+    key: str
+    gone: int
+    taken_up: bool
+    waves: tuple[Wave, ...]
+    dead: tuple[DeadAgain, ...]
+    left_out: tuple[LeftOut, ...]
+    trail: tuple[Act, ...]
+    at: int
+
+    @property
+    def left(self) -> int:
+        """How many of its letters nobody else has taken."""
+        return self.plan.counts.letters - self.gone
+
+    @property
+    def alone_for(self) -> int | None:
+        """Ms for which it is to be done and no process does it; `None`: that is not so, or not yet worth a word."""
+        begun = self.trail[-1].at if self.trail else None
+        if self.plan.state is not State.APPLYING or self.taken_up or begun is None:
+            return None
+        passed = self.at - begun
+        return passed if passed > TAKEN_UP_WITHIN else None
+
+
+@dataclass(frozen=True)
+class Progresses:
+    """What is asked of single plans. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+    clock: Callable[[], float] = time.time
+
+    def of(self, id_: int) -> Progress:
+        """A plan, all that is known of it.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        with self.database.reading() as connection:
+            plan = plans.one(connection, id_)
+            if plan is None:
+                raise NoSuchPlan(f"There is no plan {id_}.")
+            acts = trail.of(connection, plan_id=id_)
+            begun = plan.state not in (State.PLANNED, State.MAKING)
+            return Progress(
+                plan=plan,
+                key=key(plan.state, acts[-1].id if acts else 0),
+                gone=0 if begun else changes.gone(connection, id_, plan.at).letters,
+                taken_up=plans.leased(connection, id_),
+                waves=_waves(connection, plan) if plan.options.canary else (),
+                dead=_dead(connection, plan) if plan.count(ItemState.DEAD) else (),
+                left_out=_left_out(connection, plan) if begun else (),
+                trail=tuple(Act(each.at, each.by, each.what, each.said, each.plan_id) for each in acts),
+                at=int(self.clock() * 1000),
+            )
+
+
+def stops_at(number: int, letters: int) -> int:
+    """How many deaths of a wave of so many letters stop a plan (pure).
+
+    Parameters:
+        number: of the wave, from 1 on.
+    """
+    if number <= ALL_OF:
+        return 1
+    return next(dead for dead in range(1, letters + 2) if letters - dead < PART * letters)
+
+
+def _waves(connection: Connection, plan: Plan) -> tuple[Wave, ...]:
+    stood = [each for each in progress.waves(connection, plan.id) if each.wave >= 0]
+    last = max((each.wave for each in stood), default=0)
+    applying = plan.state is State.APPLYING
+    return tuple(
+        Wave(
+            number=each.wave + 1,
+            outcomes=each.outcomes,
+            stops_at=stops_at(each.wave + 1, sum(each.outcomes.values())),
+            sent_at=each.sent_at,
+            ended_at=None if any(state in each.outcomes for state in UNDER_WAY) else each.ended_at,
+            is_now=applying and each.wave == plan.wave,
+            is_last=each.wave == last or each.wave >= len(WAVES),
+        )
+        for each in stood
+    )
+
+
+def _left_out(connection: Connection, plan: Plan) -> tuple[LeftOut, ...]:
+    states = [ItemState.SKIPPED, ItemState.REFUSED, ItemState.UNKNOWN]
+    if plan.what is not What.DISCARD:
+        states.append(ItemState.DISCARDED)
+    return tuple(LeftOut(*each) for each in progress.ended(connection, plan.id, states, SHOWN))
+
+
+def _dead(connection: Connection, plan: Plan) -> tuple[DeadAgain, ...]:
+    return tuple(
+        DeadAgain(
+            row.id,
+            f"{row.topic}-{row.partition}-{row.offset}",
+            row.key,
+            f"{row.error_class.rpartition('.')[2]}: {row.error_message}",
+            row.version,
+            row.wave + 1 if plan.options.canary and row.wave >= 0 else None,
+            None if row.sent_at is None or row.ended_at is None else max(0, row.ended_at - row.sent_at),
+        )
+        for row in progress.dead(connection, plan.id, SHOWN)
+    )

@@ -1,0 +1,113 @@
+"""How often somebody may guess a password: wrong ones are counted by name and by address, and cost waiting."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+#: Wrong ones in a row that cost nothing yet.
+NAME_FREE: Final = 5
+#: Of an address there may be many people behind.
+ADDRESS_FREE: Final = 20
+#: Seconds that the first wrong one more costs, each further one twice as much; and the most.
+FIRST: Final = 60
+MOST: Final = 900
+#: Seconds after which wrong ones are forgotten.
+FORGOTTEN: Final = 3_600
+#: Names, and addresses, that are counted at a time: who tries more pushes out the oldest.
+COUNTED: Final = 10_000
+
+
+class Count(NamedTuple):
+    """Of a name, or of an address.
+
+    Attributes:
+        wrong: in a row.
+        last, until: ms since the epoch: of the last wrong one, and until when none is tried.
+    """
+
+    wrong: int = 0
+    last: int = 0
+    until: int = 0
+
+
+class Guess(NamedTuple):
+    """What is answered before a password is tried.
+
+    Attributes:
+        waits: what has to wait, "name" or "address"; "": it may be tried.
+        until: ms since the epoch.
+        warning: what the next wrong one costs, should this one be wrong.
+    """
+
+    waits: str = ""
+    until: int = 0
+    warning: str = ""
+
+
+def after(count: Count, free: int, now: int) -> Count:
+    """A count with one wrong one more (pure)."""
+    wrong = (count.wrong if now - count.last < FORGOTTEN * 1_000 else 0) + 1
+    return Count(wrong, now, now + _cost(wrong, free) * 1_000)
+
+
+def warning(name: Count, address: Count) -> str:
+    """What the next wrong one costs (pure)."""
+    by_name, by_address = NAME_FREE - name.wrong, ADDRESS_FREE - address.wrong
+    what, left, wrong, free = (
+        ("name", by_name, name.wrong, NAME_FREE)
+        if by_name <= by_address
+        else ("address", by_address, address.wrong, ADDRESS_FREE)
+    )
+    if left > 1:
+        return f"After {left} more wrong ones this {what} waits {_span(FIRST)}."
+    return f"After the next wrong one this {what} waits {_span(_cost(max(wrong + 1, free), free))}."
+
+
+def _cost(wrong: int, free: int) -> int:
+    return 0 if wrong < free else int(min(MOST, FIRST * 2 ** min(wrong - free, 10)))
+
+
+def _span(seconds: int) -> str:
+    return "a minute" if seconds == 60 else f"{seconds // 60} minutes"
+
+
+@dataclass
+class Guesses:
+    """The counts of one console process.
+
+    Parameters:
+        clock: ms since the epoch.
+    """
+
+    clock: Callable[[], int]
+    _names: dict[str, Count] = field(default_factory=dict, repr=False)
+    _addresses: dict[str, Count] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def guess(self, name: str, address: str) -> Guess:
+        """Somebody tries a password. It counts as wrong until it was right: many at once are no way round."""
+        now = self.clock()
+        with self._lock:
+            of_name, of_address = self._names.get(name, Count()), self._addresses.get(address, Count())
+            for what, count in (("name", of_name), ("address", of_address)):
+                if now < count.until:
+                    return Guess(what, count.until)
+            of_name, of_address = after(of_name, NAME_FREE, now), after(of_address, ADDRESS_FREE, now)
+            _keep(self._names, name, of_name)
+            _keep(self._addresses, address, of_address)
+            return Guess(warning=warning(of_name, of_address))
+
+    def right(self, name: str, address: str) -> None:
+        """It was right: the name begins anew, of the address this one does not count."""
+        with self._lock:
+            self._names.pop(name, None)
+            count = self._addresses.get(address, Count())
+            self._addresses[address] = count._replace(wrong=max(0, count.wrong - 1), until=0)
+
+
+def _keep(counts: dict[str, Count], of: str, count: Count) -> None:
+    counts.pop(of, None)
+    counts[of] = count
+    if len(counts) > COUNTED:
+        del counts[next(iter(counts))]

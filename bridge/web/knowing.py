@@ -1,0 +1,37 @@
+"""Who sends a request: by the session of its cookie, or by the word of a proxy that is trusted."""
+
+import hmac
+import secrets
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from bridge.web import cookies
+from bridge.web.console import Console
+from bridge.web.proxies import ProxyRefused
+from bridge.web.roles import NOBODY, Who
+
+#: With which forms of people without a session are marked: those from before a restart must be loaded again.
+_KEY: Final = secrets.token_bytes(32)
+
+
+def who(asked: Console, request: Request) -> Who:
+    """Who sends it; it waits for the database where there is a cookie.
+
+    Raises:
+        HTTPException: it says what is not believed of it.
+    """
+    try:
+        proxied = asked.proxy.signed_in(peer(request), request.headers)
+    except ProxyRefused as error:
+        raise HTTPException(403, str(error)) from None
+    if proxied is None:
+        return asked.sessions.who(cookies.given(request)) or NOBODY
+    name, role = proxied
+    return Who(name, role, hmac.digest(_KEY, name.encode(), "sha256").hex(), signs_out=False)
+
+
+def peer(request: Request) -> str:
+    """The address that it came from."""
+    return request.client.host if request.client else ""

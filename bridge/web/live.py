@@ -1,0 +1,108 @@
+"""What pages show live: one snapshot a second of each thing that is looked at, however many look; none if nobody does.
+
+A stream ends after a while and its page asks again: so who was signed out sees nothing more, and no proxy cuts it.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+
+#: Seconds between two snapshots; how much longer than making one the pause after it is; and that a stream lasts.
+EVERY: Final = 1.0
+REST: Final = 4.0
+LASTS: Final = 60.0
+#: Seconds between two looks whether another's snapshot is made.
+_SOON: Final = 0.05
+
+
+class Snapshot(NamedTuple):
+    """How something looks now.
+
+    Attributes:
+        act: as a page has it that decides (bridge.deadletters.plan.key): with another one, its buttons are of the past.
+        over: nothing more will change by itself.
+        parts: by the id of their place, HTML.
+    """
+
+    act: str
+    over: bool
+    parts: Mapping[str, str]
+
+
+@dataclass
+class _Watched:
+    """One thing that is looked at.
+
+    Attributes:
+        at: when it was made, and `until`, until when it is good; seconds of any clock.
+        making: whether somebody makes the next one.
+    """
+
+    watchers: int = 0
+    last: Snapshot | None = None
+    until: float = 0.0
+    making: bool = False
+
+
+@dataclass
+class Live:
+    """All that is looked at in this process."""
+
+    every: float = EVERY
+    lasts: float = LASTS
+    clock: Callable[[], float] = time.monotonic
+    _of: dict[str, _Watched] = field(default_factory=dict, repr=False)
+
+    @property
+    def watched(self) -> dict[str, int]:
+        """By what is looked at, how many look."""
+        return {name: each.watchers for name, each in self._of.items()}
+
+    async def stream(self, name: str, make: Callable[[], Snapshot], **besides: str) -> AsyncIterator[str]:
+        """Server-sent events: each what has changed since the one before, the first all of it.
+
+        Parameters:
+            make: is called in a thread, for all who look at the same name.
+            besides: goes along with each event.
+        """
+        watched = self._of.setdefault(name, _Watched())
+        watched.watchers += 1
+        seen: dict[str, str] = {}
+        try:
+            ends = self.clock() + self.lasts
+            while self.clock() < ends:
+                snapshot = await self._snapshot(watched, make)
+                changed = {place: html for place, html in snapshot.parts.items() if seen.get(place) != html}
+                seen |= changed
+                yield _event({"act": snapshot.act, "over": snapshot.over, "parts": changed, **besides})
+                await asyncio.sleep(self.every)
+        finally:
+            watched.watchers -= 1
+            if not watched.watchers:
+                self._of.pop(name, None)
+
+    async def _snapshot(self, watched: _Watched, make: Callable[[], Snapshot]) -> Snapshot:
+        while True:
+            if watched.last is not None and (watched.making or self.clock() < watched.until):
+                return watched.last
+            if not watched.making:
+                break
+            await asyncio.sleep(_SOON)
+        watched.making = True
+        began = self.clock()
+        try:
+            watched.last = await run_in_threadpool(make)
+        finally:
+            watched.making = False
+            # A tenth less: whoever looks again after a second is not to find the one from before.
+            watched.until = self.clock() + max(0.9 * self.every, REST * (self.clock() - began))
+        return watched.last
+
+
+def _event(data: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"

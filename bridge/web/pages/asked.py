@@ -1,0 +1,103 @@
+"""A filter as it stands in an address: the command line's own words, so that one is pasted into the other."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from bridge.deadletters.letters import written
+from bridge.deadletters.letters.filters import Filter
+from bridge.errors import FilterFault
+
+#: What a list of choices says for "do not ask for this", and the lists.
+ANY: Final = "any"
+_CHOICES: Final = ("status", "reason")
+#: What of an address is a filter's.
+NAMES: Final = (
+    *("id", "handler", "topic", "exception", "reason", "text", "key", "header", "since", "until", "status", "version"),
+    *("group", "origin"),
+)
+
+
+def read(query: QueryParams) -> Filter:
+    """The filter that an address says, or the hidden fields of a form.
+
+    Raises:
+        FilterFault: it says what is none.
+    """
+
+    def named(name: str) -> tuple[str, ...]:
+        return tuple(each for each in query.getlist(name) if each and not (each == ANY and name in _CHOICES))
+
+    return Filter(
+        ids=tuple(map(_number, named("id"))),
+        handlers=named("handler"),
+        topics=named("topic"),
+        exceptions=named("exception"),
+        reasons=named("reason"),
+        versions=named("version"),
+        origins=named("origin"),
+        groups=tuple(map(_number, named("group"))),
+        statuses=written.statuses(named("status")),
+        text=" ".join(named("text")),
+        key=written.key(named("key")[-1]) if named("key") else None,
+        headers=tuple(map(written.header, named("header"))),
+        since=_moment(named("since")),
+        until=_moment(named("until")),
+    )
+
+
+def _moment(said: Sequence[str]) -> int | None:
+    return written.moment(said[-1], time.time()) if said else None
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise FilterFault(f"{text!r} is no number of a letter, and none of a group.")
+    return int(text)
+
+
+def address(path: str, query: QueryParams, **other: str) -> str:
+    """An address with the same filter, and something else besides."""
+    kept = [(name, value) for name, value in query.multi_items() if name not in other and value]
+    said = urlencode([*kept, *((name, value) for name, value in other.items() if value)])
+    return f"{path}?{said}" if said else path
+
+
+def chosen(form: QueryParams) -> Filter:
+    """The letters that a form of the list means: those that are ticked, or all of its filter.
+
+    `scope` is "ids" or "filter"; `ids` is said once a letter, or with commas between them; the filter's own fields are
+    named as in its address.
+
+    Raises:
+        FilterFault: it says what is none, or nothing is ticked.
+    """
+    if form.get("scope") == "filter":
+        return read(form)
+    ids = [each.strip() for said in form.getlist("ids") for each in said.split(",") if each.strip()]
+    if not ids:
+        raise FilterFault("No letter is ticked: tick some, or choose all that match.")
+    return Filter(ids=tuple(map(_number, ids)))
+
+
+def fields(query: QueryParams) -> list[tuple[str, str]]:
+    """A filter as fields of a form, or of an address."""
+    return [(name, value) for name, value in query.multi_items() if name in NAMES and value]
+
+
+def command(verb: str, query: QueryParams) -> str:
+    """The same filter for a terminal."""
+    words = ["bridge", "deadletters", verb]
+    for name, value in fields(query):
+        if not (value == ANY and name in _CHOICES):
+            words += [value] if name == "id" else [f"--{name}", value]
+    return shlex.join(words)
+
+
+def with_status(query: QueryParams) -> QueryParams:
+    """An address that means open letters where it names no status."""
+    return query if query.get("status") else QueryParams([*query.multi_items(), ("status", "open")])

@@ -1,0 +1,140 @@
+"""Find: where a record is now, by its coordinate, its key, a task or a letter."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.commands.find import Found, find, find_key
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.letters import written
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.questions.shown import Listed
+from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable, NoSuchLetter
+from bridge.web import console, finding
+
+#: Characters that may be asked for, and letters of a key that are listed.
+LONGEST: Final = 1_000
+LETTERS: Final = 25
+
+
+@dataclass
+class Answer:
+    """What was found, and where it was looked.
+
+    Attributes:
+        records: as `bridge find --json` has them.
+        letters: of the database.
+        looked: where it was looked for, and how far, a sentence each.
+        silent: what does not answer, so that it was not looked for there.
+    """
+
+    records: Sequence[dict[str, Any]] = ()
+    letters: Sequence[Listed] = ()
+    looked: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.records or self.letters)
+
+
+def shown(request: Request) -> Response:
+    """Where it is."""
+    asked = console.of(request)
+    text = " ".join(request.query_params.get("q", "").split())
+    if not text or len(text) > LONGEST:
+        return _page(
+            request, "", None, Answer(looked=[f"{LONGEST:,} characters are asked for at most."] if text else [])
+        )
+    wanted, answer = finding.wanted(text, asked.desk.routes.topics), Answer()
+    match wanted:
+        case finding.Plan():
+            return RedirectResponse(f"/plans/{wanted.id}", 303)
+        case finding.Letter():
+            if _is_letter(asked.desk, wanted.id, answer):
+                return RedirectResponse(f"/letters/{wanted.id}", 303)
+            _look_for_key(asked.desk, finding.Key(None, text), answer)
+        case finding.Record():
+            _look_for_record(asked.desk, wanted, answer)
+        case finding.Key():
+            _look_for_key(asked.desk, wanted, answer)
+    return _page(request, text, wanted, answer, 200 if answer.found or answer.silent else 404)
+
+
+def _look_for_record(desk: Desk, wanted: finding.Record, answer: Answer) -> None:
+    topic, partition, offset, _ = wanted
+    _ask(desk, answer, lambda: find(desk.app, desk.settings, desk.routes, topic, partition, offset), topic)
+    try:
+        answer.letters = desk.letters.at(topic, partition, offset)
+        answer.looked.append(f"The dead letters' database ({desk.database.name}).")
+    except DeskUnavailable as error:
+        answer.silent.append(str(error))
+
+
+def _look_for_key(desk: Desk, wanted: finding.Key, answer: Answer) -> None:
+    topic, text = wanted
+    if topic is not None:
+        _ask(desk, answer, lambda: find_key(desk.app, desk.settings, desk.routes, topic, text), topic)
+    try:
+        topics = () if topic is None else (topic,)
+        answer.letters = desk.letters.page(Filter(key=written.key(text), topics=topics), LETTERS).letters
+        answer.looked.append(f"The dead letters' database ({desk.database.name}), for letters with this key.")
+    except FilterFault as error:
+        answer.looked.append(str(error))
+    except DeskUnavailable as error:
+        answer.silent.append(str(error))
+
+
+def _is_letter(desk: Desk, id_: int, answer: Answer) -> bool:
+    try:
+        desk.letters.one(id_)
+    except NoSuchLetter:
+        answer.looked.append(f"The dead letters' database ({desk.database.name}), for a letter {id_}.")
+        return False
+    except DeskUnavailable as error:
+        answer.silent.append(str(error))
+        return False
+    return True
+
+
+def _ask(desk: Desk, answer: Answer, question: Callable[[], Found], topic: str) -> None:
+    """Ask ledger and Kafka."""
+    if desk.settings.ledger_url is None:
+        answer.silent.append("Fates are in the ledger, and the broker is no Redis: set LEDGER_URL.")
+        return
+    try:
+        found = question()
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        answer.silent.append(str(error))
+        return
+    answer.records = found.data
+    answer.looked += _looked(found, topic)
+
+
+def _looked(found: Found, topic: str) -> list[str]:
+    if not found.kept:
+        return [f"Kafka: it has no topic {topic}."]
+    return [
+        f"Kafka and the ledger: {topic}-{partition}, offsets {found.looked_from.get(partition, first):,} up to {end:,}."
+        for partition, (first, end) in sorted(found.kept.items())
+    ]
+
+
+def _page(request: Request, text: str, wanted: finding.Wanted | None, answer: Answer, status: int = 200) -> Response:
+    asked = console.of(request)
+    bare = isinstance(wanted, finding.Key) and wanted.topic is None
+    return asked.page(
+        request,
+        "find.html",
+        status,
+        text=text,
+        answer=answer,
+        fate=finding.fate,
+        letter_of={each.name: each.id for each in answer.letters},
+        topics=asked.desk.routes.topics if bare else (),
+        one=isinstance(wanted, finding.Record),
+    )

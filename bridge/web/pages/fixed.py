@@ -1,0 +1,79 @@
+"""A group marked as fixed in a version, or not any more; and what people note on it."""
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.deadletters.questions.groups import Grouped
+from bridge.errors import FilterFault
+from bridge.upkeep.facts import clock
+from bridge.web import console
+
+
+def form(request: Request) -> Response:
+    """In which version it is fixed, and what that will do."""
+    return _form(request, _group(request))
+
+
+def mark(request: Request) -> Response:
+    """Mark it: its letters go back by themselves once all workers have that version."""
+    said, who, group = request.state.form, console.asking(request).name, _group(request)
+    version = said.get("version", "").strip()
+    there = RedirectResponse(f"/groups/{group.id}", 303)
+    if version and (group.fixed_in, group.fixed_by) == (version, who):
+        return there
+    if said.get("act", "") != act(group):
+        return _form(request, group, 409, _changed(group), version)
+    try:
+        console.of(request).desk.groups.fixed(group.id, version, who)
+    except FilterFault as error:
+        return _form(request, group, 400, str(error), version)
+    return there
+
+
+def unmark(request: Request) -> Response:
+    """Take that back, where it is still the same."""
+    group = _group(request)
+    if group.fixed_in is not None:
+        if request.state.form.get("act", "") != act(group):
+            return _form(request, group, 409, _changed(group))
+        console.of(request).desk.groups.not_fixed(group.id, console.asking(request).name)
+    return RedirectResponse(f"/groups/{group.id}", 303)
+
+
+def note(request: Request) -> Response:
+    """Note something on it: it stands with each of its letters."""
+    group, said = _group(request), request.state.form.get("said", "").strip()
+    if not said:
+        raise FilterFault("There is nothing to note.")
+    console.of(request).desk.notes.on_group(group.id, said, console.asking(request).name)
+    return RedirectResponse(f"/groups/{group.id}#h-trail", 303)
+
+
+def act(group: Grouped) -> str:
+    """As what somebody has seen a group who decides whether it is fixed."""
+    return f"{group.fixed_in or ''} {group.fixed_at or 0} {group.regressed_at or 0}"
+
+
+def _group(request: Request) -> Grouped:
+    return console.of(request).desk.groups.one(request.path_params["id"])
+
+
+def _changed(group: Grouped) -> str:
+    if group.fixed_in is None or group.fixed_at is None:
+        return "It is not marked as fixed any more."
+    return f"{group.fixed_by} has marked it as fixed in {group.fixed_in} at {clock(group.fixed_at / 1000)}."
+
+
+def _form(request: Request, group: Grouped, status: int = 200, trouble: str = "", typed: str = "") -> Response:
+    here = console.of(request)
+    return here.page(
+        request,
+        "fixed.html",
+        status,
+        group=group,
+        act=act(group),
+        trouble=trouble,
+        changed=status == 409,
+        typed=typed,
+        versions=here.desk.standings.versions(group),
+    )

@@ -1,0 +1,171 @@
+"""One letter, with all that is known of it."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.commands.elsewhere import elsewhere
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.letters.frames import raised
+from bridge.deadletters.letters.looks import Way, look, quoted
+from bridge.deadletters.mending.differences import difference
+from bridge.deadletters.mending.validating import Verdict
+from bridge.deadletters.questions.in_topics import with_value
+from bridge.deadletters.questions.shown import Act, Failed, Shown
+from bridge.deadletters.questions.suggesting import suggestion
+from bridge.deadletters.questions.timeline import timeline
+from bridge.errors import FilterFault, KafkaUnavailable
+from bridge.web import console
+from bridge.web.differing import Row, rows
+from bridge.web.pages import asked
+from bridge.web.pages.letters import cursor
+from bridge.web.roles import Role
+
+#: Bytes of two values of which the difference is shown with the page.
+COMPARED: Final = 65_536
+#: Characters of a note.
+LONGEST_NOTE: Final = 4_000
+
+
+class Earlier(NamedTuple):
+    """A failure before the last.
+
+    Attributes:
+        rows: how the value that failed then differs from the one that failed next; `None`: it is too large to tell.
+    """
+
+    failed: Failed
+    rows: list[Row] | None
+
+
+def one(request: Request) -> Response:
+    """The letter's page."""
+    here, query = console.of(request), request.query_params
+    letter = here.desk.letters.one(request.path_params["id"])
+    letter, away = _with_value(here.desk, letter) if query.get("kafka") else (letter, "")
+    it = letter.listed
+    failed, traceback = _failure(letter, query.get("failure", ""))
+    newer, older = _next_to(here.desk, letter, query)
+    return here.page(
+        request,
+        "letter.html",
+        letter=letter,
+        it=it,
+        look=look(letter.value, _way(query), _at(query)),
+        away=away,
+        read=bool(query.get("kafka")) and letter.kept,
+        marks=quoted(it.error_message),
+        takes=_takes(here.desk, letter),
+        exceptions=raised(traceback, it.handler),
+        failed=failed,
+        events=timeline(letter),
+        earlier=list(_earlier(letter)),
+        notes=_notes(here.desk, letter),
+        next=suggestion(letter),
+        newer=newer,
+        older=older,
+        back=asked.address("/letters", QueryParams(asked.fields(query))),
+        kept=asked.address("", QueryParams(asked.fields(query))),
+        others=_elsewhere(here.desk, letter) if query.get("elsewhere") else None,
+        acts=console.asking(request).role >= Role.OPERATOR,
+    )
+
+
+def others(request: Request) -> Response:
+    """What became of the same message elsewhere: a part of the page, which Kafka and Redis are asked for."""
+    here = console.of(request)
+    letter = here.desk.letters.one(request.path_params["id"])
+    return here.page(request, "elsewhere.html", it=letter.listed, others=_elsewhere(here.desk, letter))
+
+
+def value(request: Request) -> Response:
+    """Its value, byte for byte, as a file: never as something that a browser would show."""
+    desk = console.of(request).desk
+    letter = desk.letters.one(request.path_params["id"])
+    if request.query_params.get("kafka"):
+        letter = with_value(desk.settings, letter)
+    if letter.value is None:
+        raise HTTPException(404, "This letter has no value here: it is a tombstone, or too large for the database.")
+    name = f'attachment; filename="letter-{letter.listed.id}.bin"'
+    return Response(letter.value, media_type="application/octet-stream", headers={"content-disposition": name})
+
+
+def note(request: Request) -> Response:
+    """Note something on it."""
+    id_, said = request.path_params["id"], request.state.form.get("note", "").strip()
+    if not said:
+        raise HTTPException(400, "A note has words: nothing was noted.")
+    if len(said) > LONGEST_NOTE:
+        raise HTTPException(400, f"A note has {LONGEST_NOTE:,} characters at most: nothing was noted.")
+    console.of(request).desk.notes.on_letters([id_], said, console.asking(request).name)
+    return RedirectResponse(f"/letters/{id_}#notes", 303)
+
+
+def _way(query: QueryParams) -> Way | None:
+    said = query.get("value", "")
+    return Way(said) if said in list(Way) else None
+
+
+def _at(query: QueryParams) -> int | None:
+    said = query.get("from", "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
+
+
+def _with_value(desk: Desk, letter: Shown) -> tuple[Shown, str]:
+    """The letter with its value out of Kafka; or why it has none."""
+    try:
+        found = with_value(desk.settings, letter)
+    except KafkaUnavailable as error:
+        return letter, str(error)
+    return found, "" if found.kept else "Kafka does not have this record any more."
+
+
+def _takes(desk: Desk, letter: Shown) -> Verdict | None:
+    """What its handler says of its value; nothing where there is none here."""
+    if not letter.kept or letter.listed.origin != "bridge":
+        return None
+    return desk.mending.takes(letter.listed.handler, letter.value)
+
+
+def _failure(letter: Shown, number: str) -> tuple[Failed | None, str]:
+    """Which failure's traceback is shown: one before, or the last."""
+    found = next((each for each in letter.history if str(each.number) == number), None)
+    return found, letter.traceback if found is None else found.traceback
+
+
+def _earlier(letter: Shown) -> Iterator[Earlier]:
+    after: list[Failed | Shown] = [*letter.history, letter]
+    for failed, following in zip(letter.history, after[1:], strict=True):
+        known = failed.kept and following.kept
+        small = max(len(failed.value or b""), len(following.value or b"")) <= COMPARED
+        compared = rows(difference(failed.value, following.value)) if failed.mended and known and small else None
+        yield Earlier(failed, compared)
+
+
+def _notes(desk: Desk, letter: Shown) -> list[Act]:
+    """What people did with it, and with its group."""
+    return sorted((*letter.trail, *desk.notes.of_group(letter.listed.group)), key=lambda act: act.at or 0)
+
+
+def _next_to(desk: Desk, letter: Shown, query: QueryParams) -> tuple[str | None, str | None]:
+    """The addresses of the letters next to it in the list that somebody came from."""
+    fields = QueryParams(asked.fields(query))
+    if not fields:
+        return None, None
+    try:
+        given = asked.read(fields)
+    except FilterFault:
+        return None, None
+    newer = desk.letters.newer(given, 1, cursor(letter.listed)).letters
+    older = desk.letters.page(given, 1, cursor(letter.listed)).letters
+    first, second = (asked.address(f"/letters/{each[0].id}", fields) if each else None for each in (newer, older))
+    return first, second
+
+
+def _elsewhere(desk: Desk, letter: Shown) -> object:
+    it = letter.listed
+    return elsewhere(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)

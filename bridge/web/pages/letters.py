@@ -1,0 +1,89 @@
+"""Letters, by the filter that stands in the address."""
+
+from typing import Final
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
+from bridge.deadletters.letters.letter import REASONS, Status
+from bridge.deadletters.questions.shown import Listed, Page
+from bridge.web import console
+from bridge.web.pages import asked
+from bridge.web.roles import Role
+
+#: Rows of a page, of which the first is usual.
+ROWS: Final = (50, 25, 100)
+#: Handlers that are offered to be picked; of more they are typed.
+PICKED: Final = 200
+#: Parameters of an address that say which page of the list it is.
+_PAGE: Final = {"before": "", "after": ""}
+
+
+def listed(request: Request) -> Response:
+    """A page of letters, newest first; without a status in the address, those that are open."""
+    here, query = console.of(request), request.query_params
+    given = asked.read(asked.with_status(query))
+    rows = next((each for each in ROWS if str(each) == query.get("rows")), ROWS[0])
+    before, after = (Cursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
+    page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
+    if after and page.next is None and len(page.letters) < rows:
+        # The newest page, whole.
+        return RedirectResponse(asked.address("/letters", query, **_PAGE), 303)
+    newer, older = _around(query, page, before, after)
+    return here.page(
+        request,
+        "letters.html",
+        letters=page.letters,
+        count=here.desk.letters.count(given),
+        query=query,
+        given=given,
+        fields=asked.fields(asked.with_status(query)),
+        newer=newer,
+        older=older,
+        kept=asked.address("", asked.with_status(query), rows="", **_PAGE),
+        sizes=[(each, asked.address("/letters", query, rows=str(each), **_PAGE)) for each in sorted(ROWS)],
+        rows=rows,
+        same=_same(given),
+        absence=None if page.letters else _absence(here.desk, given),
+        handlers=sorted(here.desk.routes.handlers) if len(here.desk.routes.handlers) <= PICKED else (),
+        reasons=REASONS,
+        statuses=tuple(Status),
+        acts=console.asking(request).role >= Role.OPERATOR,
+        command=asked.command("list", asked.with_status(query)),
+    )
+
+
+def cursor(letter: Listed) -> Cursor:
+    """Where a letter stands in a list."""
+    return Cursor(letter.failed_at, letter.id)
+
+
+def _around(
+    query: QueryParams, page: Page, before: Cursor | None, after: Cursor | None
+) -> tuple[str | None, str | None]:
+    """The addresses of the pages with newer and with older letters."""
+
+    def at(name: str, place: Cursor | None) -> str | None:
+        return None if place is None else asked.address("/letters", query, **_PAGE | {name: str(place)})
+
+    first = cursor(page.letters[0]) if page.letters else None
+    last = cursor(page.letters[-1]) if page.letters else None
+    if after is not None:
+        return at("after", page.next), at("before", last or after)
+    return at("after", first or before) if before else None, at("before", page.next)
+
+
+def _same(given: Filter) -> frozenset[str]:
+    """The columns of which all rows have the same."""
+    named = {"handler": given.handlers, "reason": given.reasons, "version": given.versions}
+    return frozenset(name for name, values in named.items() if len(values) == 1) | (
+        frozenset() if given.key is None else {"key"}
+    )
+
+
+def _absence(desk: Desk, given: Filter) -> dict[str, object]:
+    """Why there is nothing: what nobody knows of the filter, and how many there are without it."""
+    return {"sentences": desk.absent.of(given), "all": desk.letters.count(EVERYTHING)}

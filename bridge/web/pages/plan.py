@@ -1,0 +1,160 @@
+"""One plan: looked at, decided on, watched, stopped."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.deadletters.plan.plan import Plan, State, What
+from bridge.deadletters.plan.preview import preview
+from bridge.deadletters.plans.deciding import Decision
+from bridge.deadletters.questions.progress import Progress
+from bridge.errors import PlanChanged, PlanRefused
+from bridge.web import console
+from bridge.web.console import Console
+from bridge.web.live import Snapshot
+from bridge.web.pages import meant, plan_words
+from bridge.web.roles import Role, Who
+
+#: From so many letters on a replay is a canary where nobody says otherwise.
+CANARY_ABOVE: Final = 20
+#: Letters that an operator may discard by one plan; more is an admin's.
+MOST_DISCARDED: Final = 1_000
+
+
+def one(request: Request) -> Response:
+    """The plan: what it would do, or how far it is."""
+    seen = request.query_params.get("seen", "")
+    return _page(request, _of(request), typed={"seen": seen} if seen.isdecimal() else {})
+
+
+def apply(request: Request) -> Response:
+    """Have it done, or gone on with, as it was looked at: once, however often the form is sent."""
+    form, who, plan = request.state.form, console.asking(request), _of(request).plan
+    try:
+        if plan.state is State.PLANNED:
+            check(plan, who, form)
+        console.of(request).desk.plans.decide(plan.id, who.name, _decision(plan, form))
+    except PlanChanged as error:
+        return _changed(request, error, State.APPLYING)
+    except PlanRefused as error:
+        return _page(request, _of(request), 400, str(error), form)
+    return RedirectResponse(f"/plans/{plan.id}", 303)
+
+
+def stop(request: Request) -> Response:
+    """Stop it, or throw one away that was not begun: what it has not come to stays as it is."""
+    form, who = request.state.form, console.asking(request)
+    id_ = request.path_params["id"]
+    try:
+        console.of(request).desk.plans.stop(id_, who.name, form.get("why", "").strip(), form.get("act", "-"))
+    except PlanRefused as error:
+        return _changed(request, error, State.STOPPED)
+    return RedirectResponse(f"/plans/{id_}", 303)
+
+
+def live(here: Console, id_: str) -> Callable[[], Snapshot]:
+    """Makes what of a plan's page changes while it is applied.
+
+    Raises:
+        NoSuchPlan: there is none of that number.
+    """
+    number = int(id_) if id_.isascii() and id_.isdecimal() and len(id_) < 20 else 0
+    here.desk.plans.one(number)
+    return lambda: _snapshot(here, here.desk.progress.of(number))
+
+
+def _snapshot(here: Console, found: Progress) -> Snapshot:
+    made, now = here.macros("plan-live.html"), here.clock()
+    parts = {
+        "p-state": made.state(found, plan_words),
+        "p-since": made.since(found.plan, now),
+        "p-waits": made.waits(found, plan_words),
+        "p-sums": made.sums(found, plan_words),
+        "p-left": made.left(found, plan_words),
+        "p-waves": made.waves(found, plan_words, now) if found.waves else "",
+        "p-again-list": made.again(found),
+        "p-out": made.left_out(found),
+        "p-trail": made.trail(found, now),
+    }
+    return Snapshot(found.key, found.plan.is_over, {place: str(html).strip() for place, html in parts.items()})
+
+
+def check(plan: Plan, who: Who, form: Mapping[str, str]) -> None:
+    """What is asked of who discards: the role for so many, and their number, typed.
+
+    Raises:
+        PlanRefused: something is missing.
+    """
+    count = plan.counts.letters
+    if plan.what is not What.DISCARD:
+        return
+    if count > MOST_DISCARDED and who.role < Role.ADMIN:
+        raise PlanRefused(
+            f"To discard {count:,} letters takes an admin: you are {who.role}, who may discard {MOST_DISCARDED:,} "
+            "by one plan. Nothing was discarded."
+        )
+    if not form.get("why", "").strip():
+        raise PlanRefused("To discard letters a reason is needed: it stays in the trail. Nothing was discarded.")
+    if form.get("count", "").strip().replace(",", "") != str(count):
+        raise PlanRefused(f"Type {count} to discard these letters. Nothing was discarded.")
+
+
+def _decision(plan: Plan, form: Mapping[str, str]) -> Decision:
+    """What a form says; of a plan that is gone on with, the way stays the one it has."""
+    return Decision(
+        key=form.get("act", ""),
+        left=int(left) if (left := form.get("left", "")).isdecimal() else -1,
+        rate=_rate(form.get("rate", "")),
+        canary=plan.what is What.REPLAY and form.get("pace") == "canary",
+        why=form.get("why", "").strip(),
+    )
+
+
+def _rate(text: str) -> float | None:
+    try:
+        return float(text) if text.strip() else None
+    except ValueError:
+        raise PlanRefused(f"{text!r} is no number of letters a second: write 200, or nothing.") from None
+
+
+def _changed(request: Request, error: PlanRefused, wanted: State) -> Response:
+    """Somebody was quicker; where that was the same person with the same wish, it is done already."""
+    found = _of(request)
+    last = found.trail[-1] if found.trail else None
+    mine = last is not None and last.by == console.asking(request).name
+    if mine and found.plan.state is wanted:
+        return RedirectResponse(f"/plans/{found.plan.id}", 303)
+    return _page(request, found, 409, str(error), request.state.form)
+
+
+def _of(request: Request) -> Progress:
+    return console.of(request).desk.progress.of(request.path_params["id"])
+
+
+def _page(
+    request: Request, found: Progress, status: int = 200, trouble: str = "", typed: Mapping[str, str] | None = None
+) -> Response:
+    plan, who = found.plan, console.asking(request)
+    undecided = plan.state in (State.PLANNED, State.MAKING)
+    return console.of(request).page(
+        request,
+        "plan-preview.html" if undecided else "plan.html",
+        status,
+        found=found,
+        plan=plan,
+        trouble=trouble,
+        changed=status == 409,
+        typed=typed or {},
+        words=plan_words,
+        meant=meant,
+        preview=preview(plan, found.gone),
+        canary=plan.what is What.REPLAY and plan.counts.letters > CANARY_ABOVE,
+        may=who.role >= Role.OPERATOR and not _too_many(plan, who),
+        needs=Role.ADMIN if _too_many(plan, who) else Role.OPERATOR,
+    )
+
+
+def _too_many(plan: Plan, who: Who) -> bool:
+    return plan.what is What.DISCARD and plan.counts.letters > MOST_DISCARDED and who.role < Role.ADMIN

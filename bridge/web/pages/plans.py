@@ -1,0 +1,63 @@
+"""Plans: listed, and made of letters that were chosen or of a filter."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.deadletters.plan.plan import Plan, State, What
+from bridge.errors import FilterFault
+from bridge.web import console
+from bridge.web.pages import asked, meant, plan_words
+
+#: Plans of a page.
+ROWS: Final = 50
+#: What is made of letters alone; other plans have commands of their own.
+MADE: Final = (What.REPLAY, What.DISCARD, What.ARCHIVE)
+
+
+def listed(request: Request) -> Response:
+    """The latest plans: what applies and what waits for somebody on top, then the newest first."""
+    found = console.of(request).desk.plans.latest(ROWS)
+    applying = sum(plan.state is State.APPLYING for plan in found)
+    waiting = sum(plan.state is State.PLANNED for plan in found)
+    return console.of(request).page(
+        request,
+        "plans.html",
+        plans=sorted(found, key=_standing),
+        heading=_heading(applying, waiting, len(found)),
+        words=plan_words,
+        meant=meant,
+    )
+
+
+def new(request: Request) -> Response:
+    """Freeze which letters are meant, and go on to where it is decided on.
+
+    Raises:
+        FilterFault: there is nothing that it could mean.
+    """
+    form = request.state.form
+    what = form.get("what", "")
+    if what not in MADE:
+        raise FilterFault(f"{what!r} is nothing that is done with letters here: {', '.join(MADE)}.")
+    desk = console.of(request).desk
+    wanted = asked.chosen(form)
+    if unknown := desk.absent.of(wanted):
+        raise FilterFault(" ".join(unknown))
+    plan = desk.plans.draft(What(what), wanted, console.asking(request).name)
+    seen = form.get("seen", "").replace(",", "")
+    return RedirectResponse(f"/plans/{plan.id}" + (f"?seen={int(seen)}" if seen.isdecimal() else ""), 303)
+
+
+def _standing(plan: Plan) -> tuple[int, int]:
+    return {State.APPLYING: 0, State.PLANNED: 1}.get(plan.state, 2), -plan.id
+
+
+def _heading(applying: int, waiting: int, count: int) -> str:
+    if not count:
+        return "No plan was made yet"
+    some = [f"{applying} {'plan is' if applying == 1 else 'plans are'} applying"] if applying else []
+    if waiting:
+        some.append(f"{waiting} {'waits' if waiting == 1 else 'wait'} for somebody")
+    return ", ".join(some) or "No plan is under way"

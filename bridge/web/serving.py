@@ -1,0 +1,58 @@
+"""One console process."""
+
+import logging
+from typing import Final
+
+import uvicorn
+
+from bridge.errors import ConsoleRefused
+from bridge.web.app import application
+from bridge.web.console import Console
+from bridge.web.origins import is_here
+
+logger = logging.getLogger("bridge")
+
+#: Seconds that answers have when it is told to end; streams of live parts never end by themselves.
+ENDS_WITHIN: Final = 3
+
+
+def serve(console: Console, host: str, port: int) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    Raises:
+        ConsoleRefused: nobody has to sign in, and others than this machine would be served.
+        DeskUnavailable: the database did not say whether there are users.
+        OSError: the port is taken.
+    """
+    has_users = console.desk.users.any()
+    if not (has_users or console.proxy.user_header or is_here(_in_address(host))):
+        raise ConsoleRefused(
+            f"This console has no users, so it listens on this machine alone, and not on {host}. Add one first: "
+            "bridge deadletters users add NAME --role admin."
+        )
+    address = f"http://{_in_address('localhost' if is_here(_in_address(host)) else host)}:{port}"
+    if has_users or console.proxy.user_header:
+        logger.info("the console listens at %s", address)
+    else:
+        link = f"{address}/sign-in/{console.sessions.new_link()}"
+        logger.info("the console has no users, so it listens on this machine alone; this link opens it, once: %s", link)
+    uvicorn.Server(_config(console, host, port)).run()
+
+
+def _config(console: Console, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        application(console),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Who sends a request is decided by `bridge.web.proxies`; this would take anything on this machine for a proxy.
+        proxy_headers=False,
+        timeout_graceful_shutdown=ENDS_WITHIN,
+    )
+
+
+def _in_address(host: str) -> str:
+    """A host as it stands in an address."""
+    return f"[{host}]" if ":" in host else host

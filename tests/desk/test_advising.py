@@ -1,0 +1,64 @@
+"""What to do with a group next: one table, of which the first rule that fits decides."""
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.deadletters.questions.advising import Around, advice
+from bridge.deadletters.questions.groups import Grouped
+from bridge.deadletters.questions.growing import Growth, Rate
+from bridge.deadletters.questions.suggesting import Do
+
+GROUP = Grouped(
+    id=7,
+    handler="charge",
+    error_class="ValueError",
+    place="a.py:pay",
+    statuses={"open": 3},
+    reasons=("permanent",),
+    topics=("orders",),
+    versions=("1.4.1",),
+    origins=("bridge",),
+    first_at=0,
+    last_at=0,
+    hours=(0,) * 24,
+    rate=Rate(0, 0),
+    growth=None,
+    fixed_in=None,
+    fixed_at=None,
+    fixed_by=None,
+    fixed_plan=None,
+    regressed_at=None,
+)
+GROWS = {"growth": Growth(3_600_000, 318, 60.0)}
+FIXED = {"fixed_in": "1.5"}
+BACK = {"regressed_at": 1_000}
+BEFORE = {"statuses": {"open": 3, "discarded": 3_806}}
+UNREAD = {"reasons": ("undecodable",)}
+NEW = {"running": {"1.4.2": 4}}
+
+
+@pytest.mark.parametrize(
+    ("group", "around", "do", "why"),
+    [
+        ({}, {}, Do.LOOK, "See what failed"),
+        (GROWS | FIXED | BACK, {"plan": 118, "down": "bank"}, Do.WATCH, "Plan 118"),
+        ({"statuses": {"resolved": 3}} | GROWS | BACK, NEW, Do.NOTHING, "None of its letters is open"),
+        (BACK | GROWS, NEW | {"down": "bank"}, Do.LOOK, "It came back: marked as fixed, it failed again"),
+        (FIXED | GROWS, {"down": "bank"}, Do.WAIT, "once all workers have 1.5; no worker is known"),
+        (FIXED, {"running": {"1.5": 1, "1.4.1": 3}}, Do.WAIT, "1 of 4 workers report it"),
+        (GROWS, NEW | {"down": "bank"}, Do.WAIT, "bank is down"),
+        (GROWS, NEW, Do.LOOK, "It grows: 318 since 1970-01-01 01:00:00 UTC; 60 an hour were usual"),
+        (UNREAD, NEW, Do.REPLAY, "1.4.2 runs now"),
+        ({}, {"running": {"1.4.1": 1, "1.4.2": 3}}, Do.LOOK, "See what failed"),
+        ({}, {"running": {"": 1, "1.4.2": 3}}, Do.LOOK, "See what failed"),
+        ({"versions": ()}, NEW, Do.LOOK, "See what failed"),
+        (UNREAD | BEFORE, {}, Do.EDIT, "could not be read"),
+        (BEFORE, {"died_again": True}, Do.EDIT, "have died again"),
+        (BEFORE, {}, Do.DISCARD, "3,806 were discarded before"),
+        ({"statuses": {"open": 3, "discarded": 9, "resolved": 1}}, {}, Do.LOOK, "See what failed"),
+    ],
+)
+def test_the_first_rule_that_fits_says_what_to_do_and_why(group, around, do, why):
+    said = advice(replace(GROUP, **group), Around(**around))
+    assert (said.do, why in said.why) == (do, True), said

@@ -1,0 +1,81 @@
+"""What is promised of the way back in a list: it is the way there, backwards, with any filter."""
+
+import pytest
+
+from bridge.deadletters.letters.filters import Cursor, Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.letters import Letters
+from bridge.deadletters.store import newer
+from tests.desk.letters import letter as made
+from tests.desk.rows import kind, letter
+from tests.desk.test_recording import record
+
+
+def cursors(found):
+    return [Cursor(each.failed_at, each.id) for each in found]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Filter(),
+        Filter(statuses=(Status.OPEN,)),
+        Filter(statuses=(Status.OPEN, Status.RESOLVED)),
+        Filter(handlers=("orders.notify",)),
+        Filter(handlers=("orders.notify",), statuses=(Status.RESOLVED,), since=4, until=18),
+        Filter(ids=tuple(range(1, 30, 2))),
+    ],
+)
+def test_the_letters_in_front_of_one_are_those_before_it_in_the_list(database, asked):
+    with database.writing() as connection:
+        kinds = [kind(connection), kind(connection, "orders.notify")]
+        for at in range(60):
+            status = Status.RESOLVED if at % 5 == 0 else Status.OPEN
+            letter(connection, kinds[at % 3 == 0], at, status, failed_at=at // 3)
+    here = Letters(database)
+    every = cursors(here.page(asked, 100).letters)
+    assert every
+    for at, place in enumerate(every):
+        page = here.newer(asked, 4, place)
+        assert cursors(page.letters) == every[max(0, at - 4) : at]
+        assert (page.next is None) == (at <= 4)
+        if page.next is not None:
+            assert page.next == every[at - 4]
+
+
+def test_words_headers_and_keys_are_of_the_filter_on_the_way_back_too(database):
+    ways = [(b"k%d" % (at % 2), (("tenant", b"t%d" % (at % 3)),), f"word{at % 5}") for at in range(30)]
+    record(
+        database,
+        *(
+            made(at, failed_at=1_000 + at, key=key, headers=headers, error_message=said)
+            for at, (key, headers, said) in enumerate(ways)
+        ),
+    )
+    here = Letters(database)
+    for asked in (
+        Filter(key=b"k1"),
+        Filter(headers=(("tenant", "t1"),)),
+        Filter(text="word2"),
+        Filter(text="word2", key=b"k0"),
+    ):
+        every = cursors(here.page(asked, 100).letters)
+        assert len(every) > 2
+        assert cursors(here.newer(asked, 100, every[-1]).letters) == every[:-1]
+
+
+def test_where_nothing_near_is_of_the_filter_it_says_where_to_look_on(database, monkeypatch):
+    monkeypatch.setattr(newer, "STRIDE", 10)
+    with database.writing() as connection:
+        kinds = [kind(connection), kind(connection, "orders.notify")]
+        for at in range(41):
+            letter(connection, kinds[at in (0, 40)], at, failed_at=at)
+    here, asked = Letters(database), Filter(handlers=("orders.notify",))
+    (last, first) = cursors(here.page(asked, 5).letters)
+    looks, page = 0, here.newer(asked, 5, first)
+    while not page.letters:
+        looks += 1
+        assert page.next is not None
+        page = here.newer(asked, 5, page.next)
+    assert looks == 3
+    assert cursors(page.letters) == [last]

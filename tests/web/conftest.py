@@ -1,0 +1,148 @@
+"""The console as its users have it, over a desk in SQLite: pages are asked for by a browser that is signed in."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from celery import Celery
+from pydantic import BaseModel
+from starlette.testclient import TestClient
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.recording import Recording
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.web.app import application
+from bridge.web.console import Console
+from bridge.web.cookies import COOKIE
+from bridge.web.roles import Role
+from tasks.declaring import declare
+from tasks.defaults import DEFAULTS
+from tests.desk.letters import HANDLER
+from tests.servers.postgres import PostgresServer
+from tests.web.site import Site, session
+
+#: A browser by its role.
+Browser = Callable[..., TestClient]
+
+
+class Order(BaseModel):
+    """What the handler takes."""
+
+    amount: int
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk without Kafka and Redis, whose handler takes orders."""
+    url = f"sqlite:///{tmp_path}/letters.db"
+    database = Database(url)
+    database.migrate()
+    made = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, BRIDGE_GROUP="shop")
+    settings = Settings(FileSettings(), made, "memory://", {"bootstrap.servers": "localhost:1"})
+    with Celery("shop", set_as_current=False) as app:
+        app.conf.update(DEFAULTS)
+
+        def charge(order: Order) -> None:
+            raise AssertionError("it runs")
+
+        declare(app, ("orders",), {"name": HANDLER})(charge)
+        yield Desk(app, settings, Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)}), database)
+    database.close()
+
+
+@pytest.fixture
+def record(desk: Desk) -> Callable[..., None]:
+    """Records letters (tests/desk/letters.py)."""
+    ids = Ids()
+
+    def recorded(*found: object, largest: int = 1_000_000) -> None:
+        with desk.database.writing() as connection:
+            Recording(connection, ids, int(time.time() * 1000), largest).record(found)  # type: ignore[arg-type]
+
+    return recorded
+
+
+@pytest.fixture
+def console(desk: Desk) -> Console:
+    """The console over it."""
+    return Console(desk, "shop @ localhost:1")
+
+
+@pytest.fixture
+def browser(console: Console) -> Iterator[Browser]:
+    """Makes a browser in which somebody of a role is signed in; `token` is what their forms bring along."""
+    opened = []
+
+    def opens(role: Role = Role.OPERATOR) -> TestClient:
+        client = signed_in(console, role)
+        opened.append(client)
+        return client
+
+    yield opens
+    for each in opened:
+        each.close()
+
+
+def signed_in(console: Console, role: Role) -> TestClient:
+    """A browser in which somebody of a role is signed in."""
+    client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
+    cookie = session(console, "ann" if role is Role.OPERATOR else str(role), role)
+    client.cookies.set(COOKIE, cookie)
+    client.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
+    return client
+
+
+@pytest.fixture(scope="session")
+def empty_desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of SQLite with the desk's tables, to be copied: making them takes most of a page's test."""
+    file = tmp_path_factory.mktemp("desk") / "empty.db"
+    with closing(Database(f"sqlite:///{file}")) as database:
+        database.migrate()
+    return file
+
+
+@pytest.fixture
+def new_site(tmp_path: Path, empty_desk: Path) -> Iterator[Callable[..., Site]]:
+    """Makes a console on SQLite, with these settings besides."""
+    made: list[Site] = []
+
+    def make(**environment: str) -> Site:
+        shutil.copy(empty_desk, tmp_path / f"desk-{len(made)}.db")
+        made.append(Site(f"sqlite:///{tmp_path}/desk-{len(made)}.db", **environment))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def site(new_site: Callable[..., Site]) -> Site:
+    """A console on SQLite, without users."""
+    return new_site()
+
+
+@pytest.fixture(scope="session")
+def console_template(postgres_server: PostgresServer) -> str:
+    """A database of PostgreSQL with the desk's tables, to be copied."""
+    with closing(Database(postgres_server.new_database("console_template"))) as database:
+        database.migrate()
+    return "console_template"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """A console on each of the databases."""
+    if request.param == "sqlite":
+        made = Site(f"sqlite:///{tmp_path}/desk.db")
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        made = Site(server.new_database(template=request.getfixturevalue("console_template")))
+    yield made
+    made.close()

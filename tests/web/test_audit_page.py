@@ -1,0 +1,168 @@
+"""What is promised of Audit: a proof that is counted when it is asked for, and a trail that nothing leaves."""
+
+import re
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+
+from bridge.commands.audit import Audit, LogChange
+from bridge.errors import DeskUnavailable, KafkaUnavailable
+from bridge.ledger.tally import Line
+from bridge.web.console import Console
+from bridge.web.looking import Looking
+from bridge.web.roles import Role
+from tests.desk.letters import HANDLER, letter
+from tests.desks import desk as desk_of
+from tests.processes import Stack, stack
+from tests.web import hostile
+from tests.web.conftest import signed_in
+from tests.web.standing import status
+
+__all__ = ["stack"]
+
+
+def words(page):
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") :])).split())
+
+
+@pytest.fixture
+def counted(monkeypatch, desk, console):
+    """Says what an audit finds."""
+
+    def made(*lines, changes=()):
+        monkeypatch.setattr(
+            "bridge.web.proofs.audit",
+            lambda app, settings, routes, topic: Audit(topic, [*lines], log_changes=[*changes]),
+        )
+
+    console.looking = Looking(status)
+    # The broker of the tests' desk is none that a ledger could be in.
+    monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
+    return made
+
+
+def post(client, path):
+    return client.post(path, data={"token": client.token})
+
+
+def test_nothing_is_counted_before_somebody_asks_and_then_once(browser, counted):
+    counted(
+        Line(HANDLER, 0, 0, 110, 110, 0, done=100, dead=7, handed=3), Line(HANDLER, 1, 0, 50, 40, 0, done=40, open=10)
+    )
+    ann = browser(Role.VIEWER)
+    assert "Nothing was counted yet" in words(ann.get("/audit").text)
+    answer = post(ann, "/audit/orders")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/audit")
+    text = words(ann.get("/audit").text)
+    assert text.startswith("0 of 150 deliveries are unaccounted for")
+    assert f"{HANDLER} 150 140 3 0 7 0 0" in text
+    assert "Count again" in text
+    assert "0 of 150 deliveries unaccounted for, counted" in words(ann.get("/").text)
+
+
+def test_what_is_unaccounted_for_comes_first_with_its_offsets(browser, counted):
+    bad = Line("z.last", 3, 0, 50, 40, 0, done=38, open=12, unaccounted=2, unaccounted_at=[7, 9], letters_missing=[4])
+    counted(Line(HANDLER, 0, 0, 10, 10, 0, done=10), bad, changes=[LogChange(3, "expired", 0, 5, 2, "2026-11-21")])
+    ann = browser()
+    post(ann, "/audit")
+    text = words(ann.get("/audit").text)
+    assert text.startswith("2 of 50 deliveries are unaccounted for")
+    assert text.index("z.last 40 38") < text.index(HANDLER)
+    assert "orders -3 : unaccounted for: 2, from 7, 9." in text
+    assert "Dead, but without a dead letter: 4." in text
+    assert "2 of them were never handled" in text
+    assert "2 deliveries are unaccounted for." in words(ann.get("/").text)
+
+
+def test_a_server_that_is_away_is_said_and_nothing_of_the_count(browser, counted, monkeypatch):
+    def away(*_):
+        raise KafkaUnavailable("Kafka at k:9092 does not answer.")
+
+    counted()
+    monkeypatch.setattr("bridge.web.proofs.audit", away)
+    ann = browser()
+    answer = post(ann, "/audit/orders")
+    assert answer.status_code == 503
+    assert "Kafka at k:9092 does not answer." in words(answer.text)
+    assert "Nothing was counted yet" in words(answer.text)
+
+
+def test_the_trail_says_who_did_what_and_why_the_newest_first(browser, desk, record):
+    record(letter(1))
+    desk.notes.on_letters([1], "the bank knows", "ann")
+    desk.trail.add("bob", "halt", "halted orders: the bank books twice")
+    text = words(browser(Role.VIEWER).get("/audit").text)
+    assert text.index("bob halt halted orders: the bank books twice") < text.index("ann note letter 1")
+    assert "the bank knows" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("who=ann", [0, 1, 3]),
+        ("did=note", [0]),
+        ("did=halt, resume", [1, 2]),
+        ("who=bob&did=note", []),
+        ("did=any", [0, 1, 2, 3]),
+    ],
+)
+def test_it_is_filtered_by_who_and_by_what(browser, desk, said, found):
+    for number, (by, what) in enumerate([("ann", "note"), ("ann", "halt"), ("bob", "resume"), ("ann", "policy")]):
+        desk.trail.add(by, what, f"act {number}.")
+    text = browser().get(f"/audit?{said}").text
+    assert [number for number in range(4) if f"act {number}." in text] == found
+    assert ("The whole trail" in text) == (not found)
+
+
+def test_older_pages_begin_where_the_one_before_ended_whatever_comes_meanwhile(browser, desk):
+    for number in range(120):
+        desk.trail.add("ann", "note", f"act {number}.")
+    ann = browser()
+    page = ann.get("/audit?who=ann").text
+    seen = re.findall(r"act (\d+)\.", page)
+    while older := re.search(r'<a href="([^"]*)">Older</a>', page):
+        desk.trail.add("ann", "note", "meanwhile")
+        page = ann.get(unescape(older[1])).text
+        seen += re.findall(r"act (\d+)\.", page)
+    assert seen == [str(number) for number in range(119, -1, -1)]
+
+
+@pytest.mark.parametrize("said", ["before=x", "before=²", "before=" + "9" * 30, "did=nothing"])
+def test_an_address_that_means_nothing_is_refused_in_words(browser, said):
+    assert browser().get(f"/audit?{said}").status_code == 400
+
+
+def test_a_database_that_is_away_leaves_the_proof(browser, counted, monkeypatch):
+    def gone(*_):
+        raise DeskUnavailable("The dead letters' database (pg) could not be read: refused.")
+
+    counted(Line(HANDLER, 0, 0, 10, 10, 0, done=10))
+    ann = browser()
+    post(ann, "/audit/orders")
+    monkeypatch.setattr("bridge.deadletters.questions.trail.Trail.page", gone)
+    text = words(ann.get("/audit").text)
+    assert text.startswith("0 of 10 deliveries")
+    assert "(pg) could not be read" in text
+
+
+def test_what_others_wrote_is_text(browser, desk, counted):
+    desk.trail.add(hostile.TEXT.replace("\x00", ""), "note", hostile.TEXT.replace("\x00", ""))
+    counted(Line(hostile.TEXT, 0, 0, 10, 10, 0, done=10, unaccounted=1))
+    ann = browser()
+    post(ann, "/audit/orders")
+    hostile.check(ann.get("/audit").text)
+    hostile.check(ann.get(f"/audit?who={quote(hostile.TEXT)}").text)
+
+
+def test_it_counts_what_bridge_audit_counts_on_the_servers(stack: Stack):
+    stack.make_topics("orders")
+    stack.produce("orders", 1, 2)
+    with desk_of(stack, "orders") as desk, signed_in(Console(desk, "shop"), Role.VIEWER) as client:
+        assert post(client, "/audit").status_code == 303
+        text = words(client.get("/audit").text)
+        assert text.startswith("0 of 0 deliveries are unaccounted for")
+        assert stack.topic("orders") in text
+        answer = post(client, "/audit/nobodys")
+        assert answer.status_code == 503
+        assert "no handler names topic" in words(answer.text)

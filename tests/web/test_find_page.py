@@ -1,0 +1,194 @@
+"""What is promised of Find: one field says where a record is, for each handler; and where it was looked for."""
+
+import re
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+
+from bridge.commands.find import Found
+from bridge.errors import DeskUnavailable, LedgerUnavailable
+from bridge.web import finding
+from bridge.web.console import Console
+from bridge.web.finding import Key, Letter, Plan, Record
+from bridge.web.roles import Role
+from tests.desk.letters import HANDLER, letter
+from tests.desks import desk as desk_of
+from tests.processes import Stack, stack
+from tests.web import hostile
+from tests.web.conftest import signed_in
+
+__all__ = ["stack"]
+
+
+def words(page):
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") :])).split())
+
+
+def delivery(handler=HANDLER, fate="dead", **other):
+    attempts = {"failed": 3, "lost": 1, "postponed": 0, "replayed": 1}
+    said = {"handler": handler, "fate": fate, "where": "orders.dlq-3-14410", "since": "2026-11-21T02:45:39Z"}
+    return {
+        **said,
+        "until": None,
+        "attempts": attempts,
+        "last_error": "ValueError: no",
+        "task": None,
+        "policy": None,
+        **other,
+    }
+
+
+def record_of(*deliveries, key="cust-90412", offset=1, halted=None):
+    place = {"topic": "orders", "partition": 0, "offset": offset, "key": key, "timestamp": 1_795_226_284_000}
+    return {"record": place, "halted": halted, "deliveries": [*deliveries]}
+
+
+@pytest.fixture
+def known(monkeypatch, desk):
+    """Says what `bridge find` finds of a coordinate, and of a key."""
+
+    def says(*found, by_key=()):
+        kept = {0: (0, 200)}
+        monkeypatch.setattr("bridge.web.pages.find.find", lambda *_: Found([*found], {}, kept))
+        monkeypatch.setattr("bridge.web.pages.find.find_key", lambda *_: Found([*by_key], {0: 100}, kept))
+
+    # The broker of the tests' desk is none that a ledger could be in.
+    monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
+    says()
+    return says
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("orders-3-1234", Record("orders", 3, 1234, None)),
+        ("a.b-c-3-1234", Record("a.b-c", 3, 1234, None)),
+        ("orders-3-1234:orders.handlers.charge#2", Record("orders", 3, 1234, "orders.handlers.charge")),
+        ("orders-3-10..12:orders.handlers.charge", Record("orders", 3, 10, "orders.handlers.charge")),
+        ("48112", Letter(48112)),
+        ("plan 118", Plan(118)),
+        ("orders cust-90412", Key("orders", "cust-90412")),
+        ("nobody cust-90412", Key(None, "nobody cust-90412")),
+        ("cust-90412", Key(None, "cust-90412")),
+        ("²", Key(None, "²")),
+        ("9" * 19, Key(None, "9" * 19)),
+        ("orders-3-" + "9" * 19, Key(None, "orders-3-" + "9" * 19)),
+        ("orders-٣-1", Key(None, "orders-٣-1")),
+    ],
+)
+def test_what_is_asked_for_is_told_by_how_it_is_written(text, meant):
+    assert finding.wanted(text, ["orders"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("fates", "said"),
+    [
+        (["dead", "open", "done"], "is dead for 1 of 3 handlers"),
+        (["done", "done"], "is done for all 2 handlers"),
+        (["done"], "is done for its handler"),
+        (["done", "discarded"], "has ended for all handlers"),
+        (["handed"], "is under way for 1 of 1 handler"),
+        (["parked", "handed"], "waits for 1 of 2 handlers"),
+        ([], "is in Kafka, and no handler has its topic"),
+    ],
+)
+def test_the_heading_is_the_answer(fates, said):
+    assert finding.fate([delivery(fate=fate) for fate in fates]) == said
+
+
+def test_a_record_is_where_each_handler_has_it_with_its_letter(browser, known, record):
+    record(letter(1))
+    known(record_of(delivery(), delivery("orders.handlers.notify", "done", where=None, last_error=None)))
+    page = browser(Role.VIEWER).get("/find?q=orders-0-1").text
+    text = words(page)
+    assert text.startswith("orders-0-1 is dead for 1 of 2 handlers")
+    assert "Key cust-90412 , written 21 Nov 2026" in text
+    assert f"{HANDLER} dead letter 1 orders.dlq-3-14410" in text
+    assert '<a href="/letters/1">letter 1</a>' in page
+    assert "3 1 0 1 ValueError: no" in text
+    assert 'value="orders-0-1"' in page
+    assert browser(Role.VIEWER).get(f"/find?q={quote(f'orders-0-1:{HANDLER}#2')}").text.count("letter 1</a>") == 1
+
+
+def test_what_is_not_found_says_where_it_was_looked_for_and_not_that_it_is_lost(browser, known):
+    answer = browser().get("/find?q=orders-0-1")
+    text = words(answer.text)
+    assert answer.status_code == 404
+    assert text.startswith("orders-0-1 was not found That does not mean that it is lost")
+    assert "Kafka and the ledger: orders-0, offsets 0 up to 200." in text
+    assert "The dead letters' database" in text
+
+
+def test_a_key_is_looked_for_among_the_letters_at_once_and_in_a_topic_when_that_is_asked(browser, known, record):
+    record(letter(1, key=b"cust-1"), letter(2, key=b"cust-2"))
+    known(by_key=[record_of(delivery(), offset=1), record_of(delivery(fate="done"), offset=9)])
+    page = browser().get("/find?q=cust-1").text
+    assert words(page).startswith("1 dead letter of cust-1")
+    assert '<a href="/find?q=orders+cust-1">' in page or '<a href="/find?q=orders%20cust-1">' in page
+    text = words(browser().get("/find?q=orders cust-1").text)
+    assert text.startswith("2 records of this key in orders")
+    assert "offsets 100 up to 200" in text
+    assert text.index("orders-0-1") < text.index("orders-0-9")
+
+
+def test_a_letter_and_a_plan_are_opened(browser, known, record):
+    record(letter(1))
+    assert browser().get("/find?q=1").headers["location"] == "/letters/1"
+    assert browser().get("/find?q=plan 7").headers["location"] == "/plans/7"
+    answer = browser().get("/find?q=999")
+    assert answer.status_code == 404
+    assert "for a letter 999" in words(answer.text)
+
+
+def test_a_server_that_is_away_is_said_and_the_other_asked_all_the_same(browser, known, record, monkeypatch):
+    def away(*_):
+        raise LedgerUnavailable("Redis at r:6379 does not answer.")
+
+    def gone(*_):
+        raise DeskUnavailable("The dead letters' database (pg) could not be read.")
+
+    record(letter(1))
+    monkeypatch.setattr("bridge.web.pages.find.find", away)
+    text = words(browser().get("/find?q=orders-0-1").text)
+    assert "Redis at r:6379 does not answer." in text
+    assert text.startswith("1 dead letter of orders-0-1")
+    monkeypatch.setattr("bridge.deadletters.questions.letters.Letters.at", gone)
+    answer = browser().get("/find?q=orders-0-1")
+    assert words(answer.text).startswith("It is not known where orders-0-1 is")
+    known(record_of(delivery()))
+    assert words(browser().get("/find?q=orders-0-1").text).startswith("orders-0-1 is dead")
+
+
+def test_without_a_question_it_says_what_can_be_asked(browser):
+    assert words(browser().get("/find").text).startswith("Where is it?")
+    assert "1,000 characters" in words(browser().get(f"/find?q={'x' * 1001}").text)
+
+
+@pytest.mark.parametrize("path", ["/find", "/audit", "/letters"])
+def test_the_field_is_on_every_page(browser, path):
+    page = browser().get(path).text
+    assert '<form class="find" role="search" action="/find">' in page
+    assert page.count('id="find"') == 1
+
+
+def test_what_others_wrote_is_text_and_so_is_what_was_asked(browser, known):
+    halted = {"since": "2026-11-21T02:45:39Z", "by": hostile.TEXT, "why": hostile.TEXT}
+    bad = dict.fromkeys(("where", "last_error", "task", "policy"), hostile.TEXT)
+    known(record_of(delivery(hostile.TEXT, **bad), key=hostile.TEXT, halted=halted))
+    hostile.check(browser().get("/find?q=orders-0-1").text)
+    hostile.check(browser().get("/find", params={"q": hostile.TEXT}).text)
+    assert browser().get("/find?q=0xzz").status_code == 404
+
+
+def test_it_finds_what_bridge_find_finds_on_the_servers(stack: Stack):
+    stack.make_topics("orders")
+    (place,) = stack.produce("orders", {"id": 1}, key=b"4711")
+    with desk_of(stack, "orders") as desk, signed_in(Console(desk, "shop"), Role.VIEWER) as client:
+        text = words(client.get(f"/find?q={place}").text)
+        assert text.startswith(f"{place} is open for 1 of 1 handler")
+        assert "Key 4711" in text
+        assert "not handed off" in text
+        assert words(client.get(f"/find?q={stack.topic('orders')} 4711").text).startswith("1 record of this key")
+        assert client.get(f"/find?q={stack.topic('orders')}-0-99").status_code == 404
+        assert "it has no topic" in words(client.get("/find?q=nobodys-0-1").text)

@@ -1,0 +1,172 @@
+"""What pages of groups promise: what fails and how fast, in which versions, what to do next, and that once."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.growing import HOUR
+from bridge.deadletters.questions.running import versions
+from bridge.deadletters.store import schema, times
+from bridge.deadletters.store.database import Database
+from bridge.web import pictures
+from bridge.web.console import Console
+from bridge.web.roles import Role
+from tests.desk import rows
+from tests.web.acting import HANDLER, Person, desk_of
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    database = Database(f"sqlite:///{tmp_path}/desk.db")
+    database.migrate()
+    yield Console(desk_of(database, monkeypatch), "bridge @ kafka")
+    database.close()
+
+
+@pytest.fixture
+def ann(console: Console) -> Person:
+    return Person(console, "ann", Role.OPERATOR)
+
+
+@pytest.fixture
+def groups(console: Console) -> list[int]:
+    """One with three open letters of two versions, and one that is resolved, with names that mean harm."""
+    now = console.clock()
+    with console.desk.database.writing() as connection:
+        first, second = (rows.kind(connection, HANDLER, error_class="bank.Declined", version=each) for each in "12")
+        other = rows.kind(connection, HOSTILE, error_class=HOSTILE, place=HOSTILE)
+        for offset, of in enumerate((first, first, second)):
+            rows.letter(connection, of, offset, failed_at=now)
+        rows.letter(connection, other, 9, Status.RESOLVED, failed_at=now)
+        times.add(connection, {(first, now // HOUR): 7, (second, now // HOUR - 2): 3})
+        found = [rows.group_of(connection, each) for each in (first, other)]
+        times.see(connection, dict.fromkeys(found, (now - HOUR, now)))
+    return found
+
+
+def test_groups_with_open_letters_are_listed_with_their_picture_and_what_to_do_next(ann, groups):
+    page = ann.get("/groups").text
+    assert "1 group with open letters" in page
+    for words in ("Declined", "orders/bank.py:pay", "1, 2", "most 7", "See what failed", "There is no Redis"):
+        assert words in page, words
+    assert page.count("<rect x=") == 2
+    assert "Failures an hour: none before, then 0, 0, 0, 3, 0, 7" in page
+
+
+def test_all_groups_are_shown_where_that_is_asked_and_what_is_foreign_in_them_stays_text(ann, groups):
+    page = ann.get("/groups?show=all").text
+    assert "2 groups" in page
+    assert "<img" not in page
+    assert "&lt;img" in page
+    assert "0 groups come back" in ann.get("/groups?show=come+back").text
+    assert "0 groups" in ann.get("/groups?place=nowhere").text
+    assert "1 group" in ann.get("/groups?place=BANK.DECLINED").text
+    assert ann.get(f"/groups/{groups[1]}").text.count("<img") == 0
+    assert ann.get("/groups?text=x").status_code == 400
+
+
+def test_a_group_shows_its_counts_versions_and_letters(console, ann, groups):
+    with console.desk.database.writing() as connection:
+        kind_id = rows.kind(connection, HANDLER, error_class="bank.Declined", version="1")
+        history = {"letter_id": 1, "number": 1, "kind_id": kind_id, "failed_at": 1, "error_message": "", "runs": 1}
+        where = {"letter_topic": "orders.dlq", "letter_partition": 0, "letter_offset": 0}
+        connection.execute(insert(schema.failures).values(history | where))
+    page = ann.get(f"/groups/{groups[0]}").text
+    assert re.search(r"Died again</span></dt><dd>1 ", page)
+    failed = re.findall(r'scope="row">(?:<bdi>)?(\w+)(?:</bdi>)?</th>.*?Failed">(.*?)</td>.*?Open">(.*?)</td>', page)
+    assert failed == [("2", "1", "1"), ("1", "2", "2")]
+    assert "died again after a replay" in page
+    assert all(f'href="/letters/{id_}' in page for id_ in (1, 2, 3))
+
+
+def test_a_replay_of_a_group_is_planned_from_its_page(console, ann, groups):
+    address = f"/groups/{groups[0]}"
+    made = ann.post("/plans/new", **ann.form(address, "/plans/new"), what="replay")
+    assert made.headers["location"] == "/plans/1?seen=3"
+    assert console.desk.plans.one(1).asked["groups"] == [groups[0]]
+    assert "Replay 3 letters?" in ann.get("/plans/1").text
+
+
+def test_a_group_that_a_plan_has_is_to_be_watched(console, ann, groups):
+    with console.desk.database.writing() as connection:
+        kind_id = rows.kind(connection, HANDLER, error_class="bank.Declined", version="1")
+        rows.letter(connection, kind_id, 77, Status.REPLAYING, plan_id=118)
+    for page in ("/groups", f"/groups/{groups[0]}"):
+        text = ann.get(page).text
+        assert "Watch plan 118" in text
+        assert 'href="/plans/118"' in text
+
+
+def test_a_group_is_marked_as_fixed_once_and_that_is_taken_back(console, ann, groups):
+    address = f"/groups/{groups[0]}"
+    form = ann.form(f"{address}/fixed", f"{address}/fixed")
+    for _ in range(2):
+        assert ann.post(f"{address}/fixed", **form, version="1.5.0").status_code == 303
+    group = console.desk.groups.one(groups[0])
+    assert (group.fixed_in, group.fixed_by) == ("1.5.0", "ann")
+    assert [act.what for act in console.desk.notes.of_group(groups[0])] == ["fixed"]
+    page = ann.get(address).text
+    assert "go back by themselves once all workers have 1.5.0" in page
+    undo = ann.form(address, f"{address}/not-fixed")
+    for _ in range(2):
+        assert ann.post(f"{address}/not-fixed", **undo).status_code == 303
+    assert console.desk.groups.one(groups[0]).fixed_in is None
+    assert [act.what for act in console.desk.notes.of_group(groups[0])] == ["fixed", "not fixed"]
+
+
+def test_of_two_who_mark_a_group_at_once_the_second_is_told_and_keeps_what_was_typed(console, ann, groups):
+    address, bob = f"/groups/{groups[0]}/fixed", Person(console, "bob", Role.OPERATOR)
+    form = bob.form(address, address)
+    ann.post(address, **ann.form(address, address), version="1.5.0")
+    answer = bob.post(address, **form, version="1.6.0")
+    assert answer.status_code == 409
+    assert "ann has marked it as fixed in 1.5.0 at" in answer.text
+    assert 'value="1.6.0"' in answer.text
+    assert console.desk.groups.one(groups[0]).fixed_in == "1.5.0"
+
+
+def test_no_version_is_none(ann, groups):
+    address = f"/groups/{groups[0]}/fixed"
+    answer = ann.post(address, **ann.form(address, address), version=" ")
+    assert (answer.status_code, "In which version" in answer.text) == (400, True)
+
+
+def test_notes_stand_with_the_group_as_text(ann, groups):
+    address = f"/groups/{groups[0]}"
+    assert ann.post(f"{address}/note", said=HOSTILE).headers["location"] == f"{address}#h-trail"
+    page = ann.get(address).text
+    assert "&lt;img" in page
+    assert "<img" not in page
+    assert ann.post(f"{address}/note", said=" ").status_code == 400
+
+
+def test_a_viewer_sees_groups_without_buttons(console, groups):
+    page = Person(console, "eve", Role.VIEWER).get(f"/groups/{groups[0]}").text
+    assert "You can read here" in page
+    assert "/plans/new" not in page
+    assert "/fixed" not in page
+
+
+def test_pictures_show_what_is_small_beside_what_is_large():
+    found = pictures.bars([0, 1, 10_000])
+    assert [bar.height for bar in found] == [1.0, 23.0]
+    assert pictures.bars([0] * 24) == []
+    shares = pictures.shares({"good": 1, "bad": 0, "rest": 3})
+    assert [(share.look, share.x, share.width) for share in shares] == [("good", 0.0, 25.0), ("rest", 25.0, 75.0)]
+
+
+def test_versions_are_counted_of_the_workers_of_a_group_alone():
+    told = [
+        {"group": "a", "handlers": ["h", "i"], "handler_versions": {"h": "1"}},
+        {"group": "a", "handlers": ["h"], "handler_versions": {"h": "1"}},
+        {"group": "b", "handlers": ["h"], "handler_versions": {"h": "2"}},
+        json.loads('{"handlers": ["h"]}'),
+    ]
+    assert versions("a", told) == {"h": {"1": 2, "": 1}, "i": {"": 1}}

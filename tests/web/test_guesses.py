@@ -1,0 +1,104 @@
+"""What a wrong password costs: pure, and counted by name and by address."""
+
+import threading
+
+import pytest
+
+from bridge.web import guesses
+from bridge.web.guesses import Guesses
+
+
+class Clock:
+    """Ms since the epoch, as a test wants them."""
+
+    def __init__(self):
+        self.now = 1_700_000_000_000
+
+    def __call__(self):
+        return self.now
+
+    def pass_by(self, seconds):
+        self.now += seconds * 1_000
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def counts(clock):
+    return Guesses(clock)
+
+
+def wrong(counts, times, name="ann", address="10.0.0.1"):
+    return [counts.guess(name, address) for _ in range(times)]
+
+
+def test_each_wrong_one_says_what_the_next_costs(counts):
+    said = [each.warning for each in wrong(counts, 5)]
+    assert said == [
+        "After 4 more wrong ones this name waits a minute.",
+        "After 3 more wrong ones this name waits a minute.",
+        "After 2 more wrong ones this name waits a minute.",
+        "After the next wrong one this name waits a minute.",
+        "After the next wrong one this name waits 2 minutes.",
+    ]
+
+
+def test_a_name_waits_longer_with_each_wrong_one_more_and_fifteen_minutes_at_most(counts, clock):
+    wrong(counts, 5)
+    waited = []
+    for _ in range(7):
+        refused = counts.guess("ann", "10.0.0.1")
+        assert refused.waits == "name"
+        waited.append((refused.until - clock.now) // 1_000)
+        clock.now = refused.until
+        # Behind another address, which has not tried yet: the name waits, wherever it is tried from.
+        assert counts.guess("ann", f"10.0.1.{len(waited)}").waits == ""
+    assert waited == [60, 120, 240, 480, 900, 900, 900]
+
+
+def test_an_address_waits_that_tries_many_names(counts):
+    tried = [counts.guess(f"user{number}", "10.0.0.1") for number in range(21)]
+    assert [each.waits for each in tried] == [""] * 20 + ["address"]
+    assert tried[17].warning == "After 2 more wrong ones this address waits a minute."
+    assert counts.guess("user1", "10.0.0.2").waits == ""
+
+
+def test_a_right_one_lets_the_name_begin_anew(counts):
+    wrong(counts, 4)
+    counts.guess("ann", "10.0.0.1")
+    counts.right("ann", "10.0.0.1")
+    assert wrong(counts, 1)[0].warning == "After 4 more wrong ones this name waits a minute."
+
+
+def test_who_knows_one_password_guesses_no_faster_by_it(counts):
+    for _ in range(20):
+        counts.guess("ann", "10.0.0.1")
+        counts.guess("mine", "10.0.0.1")
+        counts.right("mine", "10.0.0.1")
+    assert counts.guess("ann", "10.0.0.9").waits == "name"
+
+
+def test_wrong_ones_are_forgotten_after_an_hour(counts, clock):
+    wrong(counts, 4)
+    clock.pass_by(guesses.FORGOTTEN)
+    assert wrong(counts, 1)[0].warning == "After 4 more wrong ones this name waits a minute."
+
+
+def test_many_at_once_are_no_way_round(counts):
+    tried = []
+    threads = [threading.Thread(target=lambda: tried.extend(wrong(counts, 1))) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(each.waits == "" for each in tried) == guesses.NAME_FREE
+
+
+def test_who_tries_without_end_takes_no_memory_without_end(counts, monkeypatch):
+    monkeypatch.setattr(guesses, "COUNTED", 10)
+    for number in range(100):
+        counts.guess(f"user{number}", f"10.0.0.{number}")
+    assert len(counts._names) == len(counts._addresses) == 10

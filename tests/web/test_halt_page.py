@@ -1,0 +1,220 @@
+"""What is promised of deciding in the console: topics are halted and resumed, policies changed, with a reason."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from bridge.commands.halt import halt, halted, resume
+from bridge.commands.policy import policies
+from bridge.deadletters.desk import Desk
+from bridge.handlers import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.web.console import Console
+from bridge.web.looking import Looking
+from bridge.web.roles import Role
+from tasks.declaring import declare
+from tasks.defaults import DEFAULTS
+from tests.desk.letters import HANDLER
+from tests.processes import Stack, stack
+from tests.servers.process import free_port
+from tests.web import hostile
+from tests.web.conftest import signed_in
+from tests.web.standing import status
+
+__all__ = ["stack"]
+
+
+def words(page: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") :])).split())
+
+
+def desk_on(stack: Stack, **other: Any) -> Iterator[Desk]:
+    """A desk of the stack's servers with one handler, whose policy its code says."""
+    url = f"sqlite:///{stack.folder}/letters.db"
+    made = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, BRIDGE_GROUP=stack.environ["BRIDGE_GROUP"])
+    said = {"kafka": {"bootstrap.servers": stack.kafka}, "broker": stack.broker, **other}
+    settings = Settings(FileSettings(), made, said["broker"], said["kafka"])
+    transport = "lossless.transport:Transport"
+    with Celery("shop", broker=said["broker"], broker_transport=transport, set_as_current=False) as app:
+        app.conf.update(DEFAULTS)
+
+        def charge(order: Any) -> None:
+            raise AssertionError("it runs")
+
+        topic = stack.topic("orders")
+        declare(app, (topic,), {"name": HANDLER, "max_retries": 12})(charge)
+        routes = Routes({HANDLER: Handler(HANDLER, (topic,), "q", 1, 0.0)})
+        with Desk.opened(app, settings, routes) as opened:
+            yield opened
+
+
+@pytest.fixture
+def desk(stack: Stack) -> Iterator[Desk]:
+    """On real servers."""
+    stack.make_topics("orders")
+    yield from desk_on(stack)
+
+
+@pytest.fixture
+def console(desk: Desk) -> Console:
+    """Over it; how the group stands is data."""
+    made = Console(desk, "shop")
+    made.looking = Looking(status)
+    return made
+
+
+@pytest.fixture
+def ann(console: Console) -> Iterator[Any]:
+    """An operator's browser."""
+    with signed_in(console, Role.OPERATOR) as client:
+        yield client
+
+
+def send(client: Any, path: str, **form: str) -> Any:
+    """Send the form of a page, as a browser does: with what is hidden in it."""
+    page = client.get(path).text
+    hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page[page.index("<main") :])
+    return client.post(path, data={**{name: unescape(value) for name, value in hidden}, **form})
+
+
+def topics(desk: Desk) -> dict[str, Any]:
+    return halted(desk.settings)
+
+
+def test_a_topic_is_halted_and_resumed_with_a_reason_that_everybody_sees(ann, desk):
+    (topic,) = desk.routes.topics
+    page = ann.get(f"/topics/{topic}/halt").text
+    assert words(page).startswith(f"Overview {topic} {topic} is not halted")
+    assert "It stays halted through restarts" in page
+    answer = send(ann, f"/topics/{topic}/halt", why="the bank books twice")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{topic}/resume")
+    found = topics(desk)[topic]
+    assert (found["by"], found["why"]) == ("ann", "the bank books twice")
+    page = words(ann.get(answer.headers["location"]).text)
+    assert f"{topic} is halted" in page
+    assert "by ann : the bank books twice" in page
+
+    answer = send(ann, f"/topics/{topic}/resume", why="the bank is mended")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{topic}/halt")
+    assert topics(desk) == {}
+    trail = [(each.by, each.what, each.said) for each in desk.trail.page(what=("halt", "resume")).entries]
+    assert trail == [
+        ("ann", "resume", f"resumed {topic}: the bank is mended"),
+        ("ann", "halt", f"halted {topic}: the bank books twice"),
+    ]
+
+
+@pytest.mark.parametrize("why", ["", "  ", "x" * 501])
+def test_without_a_reason_nothing_is_halted(ann, desk, why):
+    (topic,) = desk.routes.topics
+    answer = send(ann, f"/topics/{topic}/halt", why=why)
+    assert answer.status_code == 400
+    assert "Nothing was changed" in words(answer.text)
+    assert topics(desk) == {}
+
+
+def test_what_somebody_else_decided_meanwhile_is_not_undone_unseen(ann, desk):
+    (topic,) = desk.routes.topics
+    by_bob = (desk.app, desk.settings, desk.routes, [topic])
+    token = {"token": ann.token, "why": "mine"}
+    halt(*by_bob, "it burns", "bob")
+    answer = ann.post(f"/topics/{topic}/halt", data={**token, "seen": ""})
+    assert answer.status_code == 409
+    assert "Somebody was quicker" in answer.text
+    assert 'value="mine"' in answer.text
+    assert topics(desk)[topic]["by"] == "bob"
+
+    page = ann.get(f"/topics/{topic}/resume").text
+    seen = unescape(re.search(r'name="seen" value="([^"]*)"', page)[1])  # type: ignore[index]
+    halt(*by_bob, "and the cellar is full of water", "bob")
+    answer = ann.post(f"/topics/{topic}/resume", data={**token, "seen": seen})
+    assert answer.status_code == 409
+    assert "full of water" in words(answer.text)
+    assert topic in topics(desk)
+    resume(*by_bob, "", "bob")
+    assert ann.post(f"/topics/{topic}/resume", data={**token, "seen": seen}).status_code == 409
+
+
+def test_a_topic_that_nobody_names_is_not_halted(ann, desk):
+    assert ann.get("/topics/nobodys/halt").status_code == 404
+    assert ann.post("/topics/nobodys/halt", data={"token": ann.token, "why": "x", "seen": ""}).status_code == 404
+    assert topics(desk) == {}
+
+
+def test_a_form_that_is_not_of_the_session_halts_nothing(ann, desk):
+    (topic,) = desk.routes.topics
+    assert ann.post(f"/topics/{topic}/halt", data={"why": "x", "seen": ""}).status_code == 403
+    assert topics(desk) == {}
+
+
+@pytest.mark.slow
+def test_with_kafka_away_a_halt_counts_and_is_said_not_to_be_safe_yet(stack: Stack):
+    stack.make_topics("orders")
+    for desk in desk_on(stack, kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"}):
+        console = Console(desk, "shop")
+        console.looking = Looking(status)
+        with signed_in(console, Role.OPERATOR) as client:
+            answer = send(client, f"/topics/{stack.topic('orders')}/halt", why="it burns")
+        assert answer.status_code == 200
+        assert "Not safe yet: Redis alone has it" in words(answer.text)
+        assert "is halted" in words(answer.text)
+
+
+def test_what_others_wrote_is_text(ann, desk):
+    (topic,) = desk.routes.topics
+    halt(desk.app, desk.settings, desk.routes, [topic], hostile.TEXT, hostile.TEXT)
+    hostile.check(ann.get(f"/topics/{topic}/resume").text)
+    answer = ann.post(f"/topics/{topic}/halt", data={"token": ann.token, "why": hostile.TEXT, "seen": ""})
+    assert answer.status_code == 409
+    hostile.check(answer.text)
+
+
+# A policy
+
+
+def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
+    path = f"/handlers/{HANDLER}/policy"
+    assert "has the policy that its code says" in words(ann.get(path).text)
+    answer = ann.post(
+        path, data={"token": ann.token, "option": "max_retries", "value": "20", "why": "the bank is slow"}
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    found = policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
+    assert (found["was"], found["is"], found["by"], found["why"]) == (12, 20, "ann", "the bank is slow")
+    page = words(ann.get(path).text)
+    assert "has a policy that is not its code's" in page
+    assert "max_retries 20 12 by ann at" in page
+
+    form = {"token": ann.token, "option": "max_retries", "unset": "1", "why": "it is back"}
+    assert ann.post(path, data=form).status_code == 303
+    assert policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
+    assert "it is back" in words(ann.get(path).text)
+    assert [each.said for each in desk.trail.page(what=("policy",)).entries] == [
+        f"unset max_retries of {HANDLER}: it is back",
+        f"max_retries=20 of {HANDLER}: the bank is slow",
+    ]
+
+
+def test_a_value_that_is_none_is_refused_and_what_was_typed_is_still_there(ann, desk):
+    path = f"/handlers/{HANDLER}/policy"
+    form = {"token": ann.token, "option": "max_retries", "value": "many", "why": "the bank is slow"}
+    answer = ann.post(path, data=form)
+    assert answer.status_code == 400
+    assert "Nothing was changed." in words(answer.text)
+    assert 'value="many"' in answer.text
+    assert 'value="the bank is slow"' in answer.text
+    assert policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
+    assert ann.post(path, data={**form, "value": "3", "why": ""}).status_code == 400
+    assert ann.get("/handlers/nobody.knows/policy").status_code == 404
+
+
+def test_a_reader_sees_a_policy_and_has_no_form(console):
+    with signed_in(console, Role.VIEWER) as client:
+        page = client.get(f"/handlers/{HANDLER}/policy").text
+        assert "max_retries" in page
+        assert "<select" not in page
+        assert "needs the role operator" in page

@@ -1,0 +1,224 @@
+"""What is promised of the list of letters: the filter is in its address, and it is as quick with many as with few."""
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from starlette.datastructures import QueryParams
+
+from bridge.deadletters.letters.filters import Filter
+from bridge.web.pages import asked
+from bridge.web.roles import Role
+from tests.desk.letters import HANDLER, letter
+from tests.web import hostile
+
+
+def records(page):
+    return re.findall(r'<a href="/letters/\d+[^"]*"><bdi>orders</bdi>-0-(\d+)', page)
+
+
+def linked(page, words):
+    (found,) = re.findall(rf'<a [^>]*href="([^"]*)"[^>]*>{words}</a>', page)
+    return unescape(found)
+
+
+def titled(page):
+    (found,) = re.findall(r"<h1>(.*?)</h1>", page, re.DOTALL)
+    return re.sub(r"<[^>]+>", "", found).strip()
+
+
+def test_the_list_is_the_open_letters_newest_first_with_their_number(browser, record):
+    record(*(letter(at, failed_at=1_000 * at) for at in (1, 2, 3)))
+    page = browser().get("/letters").text
+    assert records(page) == ["3", "2", "1"]
+    assert titled(page) == "3 letters match"
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("handler=other.pay", ["2"]),
+        ("reason=permanent", ["3"]),
+        ("exception=KeyError", ["4"]),
+        ("key=k5", ["5"]),
+        ("text=broken", ["6"]),
+        ("header=tenant%3Dacme", ["7"]),
+        ("version=1.4.2", ["8"]),
+        ("id=1&id=2", ["2", "1"]),
+        ("handler=other.pay&handler=nobody", ["2"]),
+        ("since=1970-01-01T00:00:08&until=1970-01-01T00:00:09", ["8"]),
+        ("status=resolved", []),
+        ("topic=orders&status=any&reason=permanent", ["3"]),
+        ("origin=bridge&reason=permanent", ["3"]),
+        ("group=1&key=k5", ["5"]),
+    ],
+)
+def test_each_filter_of_the_command_line_is_one_of_the_address(browser, record, said, found):
+    others: list[dict[str, Any]] = [
+        {},
+        {"handler": "other.pay"},
+        {"reason": "permanent"},
+        {"error_class": "KeyError"},
+        {"key": b"k5"},
+        {"error_message": "it is broken"},
+        {"headers": (("tenant", b"acme"),)},
+        {"version": "1.4.2"},
+    ]
+    record(*(letter(at, failed_at=1_000 * at, **other) for at, other in enumerate(others, 1)))
+    answer = browser().get(f"/letters?{said}")
+    assert answer.status_code == 200
+    assert records(answer.text) == found
+
+
+def test_what_the_command_line_says_at_the_foot_is_the_same_filter(browser, record):
+    page = browser().get("/letters?handler=other.pay&key=a b&status=any").text
+    assert "bridge deadletters list --handler other.pay --key &#39;a b&#39;" in page
+
+
+def test_a_filter_that_is_none_is_refused_with_what_is_wrong(browser):
+    for said in (
+        "status=lost",
+        "since=never",
+        "key=0xzz",
+        "group=x",
+        "header=none",
+        "before=x",
+        "after=9-",
+        "id=" + "9" * 50,
+    ):
+        answer = browser().get(f"/letters?{said}")
+        assert answer.status_code == 400, said
+    assert "There is no status" in browser().get("/letters?status=lost").text
+
+
+def test_older_and_newer_pages_lead_over_all_letters_and_back(browser, record):
+    record(*(letter(at, failed_at=1_000 + at // 3) for at in range(120)))
+    here, seen = browser(), []
+    pages = ["/letters?rows=25"]
+    while True:
+        page = here.get(pages[-1]).text
+        seen += records(page)
+        if 'rel="next"' not in page:
+            break
+        pages.append(linked(page, "Older"))
+    assert seen == [str(at) for at in sorted(range(120), key=lambda at: (at // 3, at), reverse=True)]
+    assert "No older ones." in page
+    for expected in reversed(range(1, len(pages) - 1)):
+        page = here.get(linked(page, "Newer")).text
+        assert records(page) == seen[25 * expected : 25 * expected + 25]
+    answer = here.get(linked(page, "Newer"))
+    if answer.status_code == 303:
+        answer = here.get(answer.headers["location"])
+    assert records(answer.text) == seen[:25]
+
+
+def test_the_way_back_from_a_page_of_a_filter_skips_what_is_not_of_it(browser, record):
+    record(*(letter(at, failed_at=1_000 + at, reason="permanent" if at % 2 else "exhausted") for at in range(120)))
+    here = browser()
+    first = here.get("/letters?reason=permanent&rows=25").text
+    second = here.get(linked(first, "Older")).text
+    third = here.get(linked(second, "Older")).text
+    assert records(here.get(linked(third, "Newer")).text) == records(second)
+
+
+def test_a_column_that_the_filter_makes_the_same_for_all_is_left_out(browser, record):
+    record(letter(1))
+    assert ">Handler</th>" in browser().get("/letters").text
+    page = browser().get(f"/letters?handler={HANDLER}&reason=exhausted&key=k").text
+    assert records(page) == ["1"]
+    assert not [name for name in ("Handler", "Reason", "Key") if f">{name}</th>" in page]
+
+
+def test_an_operator_may_tick_letters_and_choose_what_is_done_with_them(browser, record):
+    record(letter(1), letter(2))
+    page = browser().get("/letters?reason=exhausted").text
+    assert re.findall(r'name="ids" value="(\d+)"', page) == ["2", "1"]
+    hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
+    assert ("reason", "exhausted") in hidden
+    assert ("status", "open") in hidden
+    assert ("seen", "2") in hidden
+    assert re.findall(r'name="what" value="(\w+)"', page) == ["replay", "archive", "discard"]
+
+
+def test_a_viewer_has_no_ticks_and_reads_which_role_is_needed(browser, record):
+    record(letter(1))
+    page = browser(Role.VIEWER).get("/letters").text
+    assert 'name="ids"' not in page
+    assert 'name="what"' not in page
+    assert "needs the role operator" in page
+
+
+def test_what_a_form_of_the_list_means_is_its_ticks_or_its_filter():
+    form = QueryParams("scope=ids&ids=3&ids=4,5&reason=permanent&status=open&token=t&seen=9")
+    assert asked.chosen(form) == Filter(ids=(3, 4, 5))
+    form = QueryParams("scope=filter&ids=3&reason=permanent&token=t")
+    assert asked.chosen(form) == Filter(reasons=("permanent",))
+
+
+def test_an_empty_list_says_of_what_and_how_many_there_are_without_the_filter(browser, record):
+    page = browser().get("/letters").text
+    assert "nothing was recorded here yet" in page
+    record(letter(1), letter(2))
+    page = browser().get("/letters?handler=orders.handlers.charg").text
+    assert titled(page) == "No letter matches"
+    assert "is &#39;orders.handlers.charge&#39; meant?" in page
+    assert "2 letters</a>" in page
+
+
+def test_a_page_behind_the_last_letter_says_no_more_and_not_none(browser, record):
+    record(letter(1))
+    page = browser().get("/letters?before=1-1").text
+    assert "There are no more letters of this filter." in page
+
+
+def test_what_letters_say_is_harmless_in_the_list(browser, record):
+    record(
+        letter(1, key=hostile.BYTES, error_message=hostile.TEXT, error_class=hostile.TEXT, version=hostile.TEXT),
+        letter(2, key=hostile.TEXT.encode(), handler=hostile.TEXT, reason=hostile.TEXT, place=hostile.TEXT),
+    )
+    page = browser().get("/letters").text
+    assert len(records(page)) == 2
+    hostile.check(page)
+
+
+def test_what_an_address_says_is_harmless_in_its_page(browser):
+    for name in asked.NAMES:
+        answer = browser().get("/letters", params={name: hostile.TEXT})
+        hostile.check(answer.text)
+
+
+def test_a_page_of_ten_thousand_letters_takes_what_one_of_a_hundred_takes(browser, record, desk):
+    addresses = (
+        "/letters",
+        "/letters?status=any",
+        f"/letters?handler={HANDLER}&since=1970-01-01",
+        "/letters?before=5500-999999",
+        "/letters?after=5500-1",
+        "/letters/50",
+    )
+
+    def asked_of_the_database():
+        statements, here = [], browser()
+        for address in addresses:
+            some = []
+            listen = lambda *found: some.append(found[2])  # noqa: E731, B023
+            event.listen(desk.database._engine, "before_cursor_execute", listen)
+            answer = here.get(address)
+            event.remove(desk.database._engine, "before_cursor_execute", listen)
+            assert answer.status_code in (200, 303), address
+            assert len(answer.text) < 200_000, address
+            statements.append(some)
+        return statements
+
+    record(*(letter(at, failed_at=5_000 + 10 * at) for at in range(100)))
+    few = asked_of_the_database()
+    record(*(letter(at, failed_at=5_000 + at % 1_000) for at in range(100, 10_000)))
+    many = asked_of_the_database()
+    for address, before, after in zip(addresses, few, many, strict=True):
+        assert len(after) <= len(before), (address, after)
+        unbounded = [
+            each for each in after if "FROM letters" in each and "LIMIT" not in each and "letters.id" not in each
+        ]
+        assert not unbounded, (address, unbounded)

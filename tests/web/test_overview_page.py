@@ -1,0 +1,319 @@
+"""What is promised of the overview: what needs a person, how all stands, and that it falls with no server."""
+
+import re
+import threading
+import time
+from html import unescape
+from typing import Any
+
+import pytest
+
+from bridge.commands.halt import halt
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.plan.plan import Options, What
+from bridge.errors import DeskUnavailable
+from bridge.web.console import Console
+from bridge.web.looking import Looking, asked
+from bridge.web.pages import overview
+from bridge.web.roles import Role
+from bridge.web.told import Link, told
+from tests.desk.letters import HANDLER, letter
+from tests.desks import desk as desk_of
+from tests.processes import Stack, eventually, stack
+from tests.web import hostile
+from tests.web.conftest import signed_in
+from tests.web.standing import BRIDGE, SINCE, WORKER, status
+
+__all__ = ["stack"]
+
+HALTED = (
+    "Topic 'orders' is halted, since 2026-11-21 01:58:04 UTC (49 min), by ann: the period is closed. 412 records in "
+    "Kafka wait. Mend the cause, then `bridge resume orders`: it goes on from exactly there."
+)
+SILENT = "Redis at redis-0:6379 (LEDGER_URL) does not answer: connection refused. Start it."
+
+
+def words(page):
+    """The text of a page, as somebody reads it."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") :])).split())
+
+
+@pytest.fixture
+def page(console, browser):
+    """Loads the overview over what `bridge status` is to answer."""
+
+    def loaded(role=Role.OPERATOR, path="/", **other):
+        console.looking = Looking(lambda: status(**other))
+        answer = browser(role).get(path)
+        assert answer.status_code == 200
+        hostile.check(answer.text.replace("<g ", "<b ").replace("<rect ", "<b ").replace("<text ", "<b "))
+        return answer.text
+
+    return loaded
+
+
+def test_where_all_is_well_it_says_so_and_shows_how_each_topic_and_handler_stands(page):
+    text = words(page())
+    assert text.startswith("Nothing needs a person")
+    assert "orders 2 partitions 214 0 22 runs" in text
+    assert f"{HANDLER} 96 1 s 0 runs" in text
+    assert "Workers of queue q 1 8 12 messages 1.4.2" in text
+    assert "Bridges 1" in text
+    assert "host:1 : 2 partitions" in text
+    assert "Is it all there?" in text
+    assert "KAFKA_HANDLERS_VERSION" not in text
+
+
+def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
+    found = page(problems=[HALTED], halted={"orders": {"since": SINCE, "by": "ann", "why": "the period is closed"}})
+    text = words(found)
+    assert text.startswith("1 problem needs a person")
+    assert "the period is closed" in text
+    assert "halted since 2026-11-21T01:58:04Z, by ann" in text
+    assert '<time datetime="2026-11-21T01:58:04.000Z"' in found
+    assert "<code><bdi>bridge resume orders</bdi></code>" in found
+    assert '<a class="btn row-btn" href="/topics/orders/resume">Resume orders…</a>' in found
+    assert "Is it all there?" not in text
+
+
+def test_what_can_be_done_in_the_console_is_a_link_and_what_cannot_is_a_command():
+    assert told(HALTED).links == (Link("Resume orders…", "/topics/orders/resume"),)
+    assert told(HALTED).what.endswith("by ann: the period is closed.")
+    assert told(HALTED).since == 1_795_226_284_000
+    assert told("No bridge runs. Start `bridge run`.").links == ()
+    grows = "20 letters. `bridge deadletters list --group 7` shows them; then `bridge deadletters replay --group 7`."
+    assert told(grows).links == (Link("Look at group 7", "/groups/7"),)
+    assert told("It is lost: `bridge audit a/b` tells.").links == (Link("Proof", "/audit?topic=a%2Fb"),)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"bridges": {}}, "no bridge reads it"),
+        ({"bridges": {"host:1": {**BRIDGE, "topics": ["mails"]}}}, "no bridge reads it"),
+        ({"bridges": {"b": {**BRIDGE, "paused": {"orders-0": "too many"}}}}, "1 partition paused too many"),
+        ({"workers": {}}, "no worker nobody takes queue q"),
+        ({"workers": {"w": {**WORKER, "queues": ["other"]}}}, "no worker"),
+        ({"topics": {"orders": {}}}, "does not exist yet"),
+        (
+            {"breakers": {"smtp": {"handlers": [HANDLER], "state": "open", "since": SINCE, "why": "38 of 40"}}},
+            "held by breaker smtp since 2026-11-21T01:58:04Z: 38 of 40",
+        ),
+        ({"policies": {HANDLER: "changed by ann"}}, "policy, changed"),
+    ],
+)
+def test_every_state_is_said_in_words(page, other, said):
+    assert said in words(page(**other))
+
+
+def test_a_server_that_does_not_answer_takes_its_part_away_and_no_other(page, record):
+    record(letter(1))
+    gone: dict[str, Any] = dict.fromkeys(("bridges", "workers", "queues", "topics", "parked"))
+    text = words(page(problems=[SILENT], unanswered=[SILENT], oldest=[], **gone))
+    assert text.startswith("1 problem needs a person")
+    assert "No answer, for" in text
+    assert "redis-0:6379" in text
+    assert f"{HANDLER} ? \u2013 1 not known" in text
+
+
+def test_a_database_that_does_not_answer_leaves_the_rest_of_the_page(page, console, monkeypatch):
+    def gone(*_):
+        raise DeskUnavailable("The dead letters' database (pg) could not be read: refused; start it.")
+
+    monkeypatch.setattr("bridge.deadletters.questions.totals.Totals.stats", gone)
+    text = words(page())
+    assert text.startswith("1 problem needs a person")
+    assert "The dead letters' database (pg) could not be read" in text
+    assert f"{HANDLER} 96 1 s ? runs" in text
+    assert "Failures of the last day" not in text
+
+
+def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, monkeypatch):
+    answered = threading.Event()
+    monkeypatch.setattr("bridge.web.looking.WITHIN", 0.05)
+    console.looking = Looking(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.looking, "latest", lambda: Looking.latest(console.looking, 0.05))
+    assert "Still asking how the group stands" in browser().get("/").text
+    answered.set()
+
+
+def test_failures_of_the_last_day_are_drawn_and_said_by_the_hour(page, record):
+    now = int(time.time() * 1000)
+    record(*(letter(at, failed_at=now) for at in range(3)), letter(9, failed_at=now - 3 * 3_600_000))
+    found = page()
+    assert "Dead letters by the hour: 4 in 24 hours, at most 3 in one, 3 in this one" in found
+    assert found.count("<rect ") == 24
+    assert f'<a href="/letters?handler={HANDLER}&amp;status=open">4</a>' in found
+
+
+def test_letters_of_handlers_that_are_not_of_this_app_are_the_last_block(page, record):
+    record(letter(1, handler="other.pay"), letter(2, handler="", origin="spring"))
+    text = words(page())
+    assert text.index("Letters of others") > text.index(HANDLER)
+    assert "other programs 1" in text
+
+
+def test_a_plan_that_applies_is_in_hand_so_that_nobody_does_it_twice(page, desk, record):
+    record(letter(1))
+    plan = desk.plans.make(What.ARCHIVE, Filter(), Options(), "bob", "old ones")
+    desk.plans.approve(plan.id, "bob")
+    text = words(page())
+    assert f"In hand: plan {plan.id} archives 1 letters: old ones" in text
+    assert "bob applies it" in text
+
+
+def test_who_may_only_read_has_no_button_that_acts_and_is_told_why(page):
+    found = page(Role.VIEWER)
+    assert "/topics/orders/halt" not in found
+    assert "need the role operator" in found
+
+
+def test_who_may_act_has_a_button_for_it(page):
+    assert "/topics/orders/halt" in page(Role.OPERATOR)
+
+
+def test_above_thirty_topics_those_that_are_well_are_counted(page, desk, monkeypatch):
+    monkeypatch.setattr("bridge.web.pages.overview.ALL", 0)
+    assert "1 topic, of which 1 are well and not listed" in words(page())
+    assert "not listed" not in words(page(path="/?show=all"))
+    assert "not listed" not in words(page(workers={}))
+
+
+def test_what_others_wrote_is_text_wherever_it_comes_from(page, record):
+    record(letter(1, handler=hostile.TEXT.replace("\x00", "")))
+    halts = {"orders": {"since": SINCE, "by": hostile.TEXT, "why": hostile.TEXT}}
+    page(problems=[hostile.TEXT, f"`{hostile.TEXT}` and `bridge resume {hostile.TEXT}`"], halted=halts)
+
+
+# How often it is asked
+
+
+def group_of(looking):
+    found = looking.latest(20)
+    assert found
+    return found.status["group"]
+
+
+def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(monkeypatch):
+    monkeypatch.setattr("bridge.web.looking.KEEPS_LOOKING", 0.2)
+    monkeypatch.setattr("bridge.web.looking.EVERY", 0.05)
+    asks = []
+
+    def ask():
+        asks.append(threading.get_ident())
+        return status()
+
+    looking = Looking(ask)
+    readers = [threading.Thread(target=looking.latest) for _ in range(20)]
+    for each in readers:
+        each.start()
+    for each in readers:
+        each.join()
+    assert len({*asks}) == 1
+    eventually(lambda: not looking._runs, 10, "it ends")
+    count = len(asks)
+    assert looking.latest() is not None
+    eventually(lambda: len(asks) > count, 10, "it is asked anew")
+
+
+def test_after_something_was_changed_an_answer_from_before_is_not_shown():
+    answers = iter(range(100))
+    begun, go_on = threading.Event(), threading.Event()
+    go_on.set()
+
+    def ask():
+        begun.set()
+        go_on.wait(20)
+        return status(group=next(answers))
+
+    looking = Looking(ask)
+    assert group_of(looking) == 0
+    begun.clear()
+    go_on.clear()
+    begun.wait(20)
+    looking.forget()
+    go_on.set()
+    assert group_of(looking) == 2
+
+
+def test_it_is_known_since_when_a_server_is_silent_although_its_words_change():
+    now = iter(range(1_000, 1_100))
+    errors = iter(f"Redis at r does not answer: error {number}" for number in range(100))
+    looking = Looking(lambda: status(problems=[(error := next(errors))], unanswered=[error]), lambda: next(now))
+    first, second = looking._look(), looking._look()
+    assert first.at < second.at
+    assert [*second.silent.values()] == [first.at] == [*first.silent.values()]
+
+
+def test_a_fault_in_asking_ends_nothing(caplog, monkeypatch):
+    monkeypatch.setattr("bridge.web.looking.EVERY", 0.01)
+    asks = iter([ZeroDivisionError(), None])
+
+    def ask():
+        if error := next(asks, None):
+            raise error
+        return status()
+
+    looking = Looking(ask)
+    assert eventually(looking.latest, 10).status["group"] == "shop"
+    assert "cannot say how the group stands" in caplog.text
+
+
+def test_what_it_shows_is_what_bridge_status_answers_of_the_servers(stack: Stack):
+    stack.make_topics("orders")
+    stack.produce("orders", 1, 2)
+    with desk_of(stack, "orders") as desk:
+        name = stack.topic("orders")
+        halt(desk.app, desk.settings, desk.routes, [name], "the bank books twice", "ann")
+        found = asked(desk)
+        assert [problem for problem in found["problems"] if "is halted" in problem]
+        made = Console(desk, "shop")
+        with signed_in(made, Role.OPERATOR) as client:
+            text = words(eventually(lambda: t if "is halted" in (t := client.get("/").text) else None, 20))
+        assert f"Topic '{name}' is halted" in text
+        assert f"{name} 1 partition 2" in text
+        assert "the bank books twice" in text
+
+
+# While it is open
+
+
+@pytest.fixture
+def snapshot(console):
+    """What an open page is told of a status."""
+
+    def of(**other):
+        console.looking = Looking(lambda: status(**other))
+        return overview.live(console, "")()
+
+    return of
+
+
+def test_an_open_page_is_told_its_numbers_and_each_has_a_place_in_it(page, snapshot):
+    found = page()
+    told_ = snapshot(workers={"w": {**WORKER, "holds": {"q": {HANDLER: 97}}}})
+    assert told_.parts[overview.place("orders", HANDLER, "in flight")] == "97"
+    assert told_.parts["o-heading"] == "Nothing needs a person"
+    for place in told_.parts:
+        assert found.count(f'id="{place}"') == 1, place
+    assert f'data-act="{told_.act}"' in found
+    assert not told_.over
+
+
+def test_an_open_page_is_told_that_it_lists_the_past_when_a_problem_comes_and_not_when_it_gets_older(page, snapshot):
+    older = HALTED.replace("412", "99,413").replace("(49 min)", "(50 min)")
+    found = page(problems=[HALTED])
+    assert f'data-act="{snapshot(problems=[older]).act}"' in found
+    for other in ({}, {"problems": [HALTED, SILENT]}, {"problems": [HALTED.replace("orders", "refunds")]}):
+        assert f'data-act="{snapshot(**other).act}"' not in found
+
+
+def test_there_is_one_overview_to_watch(browser):
+    assert browser().get("/events?of=overview-2").status_code == 404
+
+
+def test_what_others_wrote_is_text_in_live_parts_too(snapshot, record):
+    record(letter(1))
+    halts = {"orders": {"since": SINCE, "by": hostile.TEXT, "why": hostile.TEXT}}
+    for html in snapshot(problems=[hostile.TEXT], halted=halts).parts.values():
+        hostile.check(html)

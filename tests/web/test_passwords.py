@@ -1,0 +1,49 @@
+"""Passwords as they are kept, and tried."""
+
+import threading
+
+import pytest
+
+from bridge.errors import TooManySignIn, UserRefused
+from bridge.web import passwords
+from tests.web.site import PASSWORD, kept
+
+
+def test_a_password_is_kept_as_an_argon2_hash_with_a_salt_of_its_own():
+    made = [passwords.hashed("ann", PASSWORD) for _ in range(2)]
+    assert all(each.startswith("$argon2id$") for each in made)
+    assert made[0] != made[1]
+    assert all(passwords.fits(each, PASSWORD) for each in made)
+
+
+@pytest.mark.parametrize("password", ["", "short", "a" * 11, "a" * 1_001, "Annabelle.Lee", "annabelle.lee12"])
+def test_what_is_easily_guessed_or_too_long_is_refused(password):
+    with pytest.raises(UserRefused, match="nothing was changed"):
+        passwords.hashed("annabelle.lee", password)
+
+
+@pytest.mark.parametrize("hash_", [None, "", "no hash", "$argon2id$v=19$m=8,t=1,p=1$AAAA$AAAA"])
+@pytest.mark.parametrize("password", [PASSWORD, "nobody's", ""])
+def test_what_is_no_hash_fits_no_password(hash_, password):
+    assert passwords.fits(hash_, password) is False
+
+
+def test_who_tries_many_at_once_keeps_no_thread_of_those_who_are_signed_in(monkeypatch):
+    entered, go = threading.Semaphore(0), threading.Event()
+
+    def slow(hash_: str, password: str) -> bool:
+        entered.release()
+        return go.wait(30)
+
+    hash_ = kept(PASSWORD)
+    monkeypatch.setattr(passwords, "_verified", slow)
+    threads = [threading.Thread(target=passwords.fits, args=(hash_, PASSWORD)) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    assert all(entered.acquire(timeout=30) for _ in threads)
+    with pytest.raises(TooManySignIn, match="try again"):
+        passwords.fits(hash_, PASSWORD)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert passwords.fits(hash_, PASSWORD)

@@ -1,0 +1,329 @@
+"""What the console promises of plans: looked at before they are done, done once, stopped, and never by two at once."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import ItemState, State, What
+from bridge.deadletters.questions.progress import Progresses, stops_at
+from bridge.deadletters.store import items, plans, schema, statuses
+from bridge.deadletters.store.database import Database
+from bridge.web.console import Console
+from bridge.web.pages.plan_words import VERBS
+from bridge.web.roles import Role
+from tests.processes import eventually
+from tests.web.acting import Person, desk_of, open_letters
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """What the database makes no difference to; tests/desk/test_deciding.py has both."""
+    found = Database(f"sqlite:///{tmp_path}/desk.db")
+    found.migrate()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def console(database: Database, monkeypatch: pytest.MonkeyPatch) -> Console:
+    return Console(desk_of(database, monkeypatch), "bridge @ kafka")
+
+
+@pytest.fixture
+def ann(console: Console) -> Person:
+    return Person(console, "ann", Role.OPERATOR)
+
+
+@pytest.fixture
+def bob(console: Console) -> Person:
+    return Person(console, "bob", Role.OPERATOR)
+
+
+def made(person: Person, what: str = "replay", **fields: Any) -> str:
+    """The address of a plan that was just made."""
+    answer = person.post("/plans/new", what=what, **({"scope": "filter"} | fields))
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"])
+
+
+def stands(console: Console, address: str) -> State:
+    return console.desk.plans.one(int(address.rpartition("/")[2])).state
+
+
+def applied(person: Person, address: str, **fields: Any) -> Any:
+    action = f"{address}/apply"
+    return person.post(action, **person.form(address, action) | fields)
+
+
+def test_ticked_letters_become_a_plan_that_sends_nothing_yet(console, ann, database):
+    ids = open_letters(database, 3)
+    address = made(ann, scope="ids", ids=f"{ids[0]}, {ids[2]}")
+    page = ann.get(address).text
+    assert "Replay 2 letters?" in page
+    assert "Nothing has been sent" in page
+    plan = console.desk.plans.one(int(address.rpartition("/")[2]))
+    assert (plan.state, plan.by, plan.outcomes) == (State.PLANNED, "ann", {"waiting": 2})
+
+
+def test_a_filter_becomes_a_plan_of_its_open_letters_and_says_that_their_number_has_changed(ann, database):
+    open_letters(database, 2)
+    open_letters(database, 3, "orders.handlers.gone", reason="poison")
+    address = made(ann, handler="orders.handlers.gone", seen="4")
+    assert address.endswith("?seen=4")
+    page = ann.get(address).text
+    assert "Nothing to replay: of 3 letters that matched, none can be replayed" in page
+    assert "3 letters of <bdi>orders.handlers.gone</bdi>, which nobody knows" in page
+    assert "4 matched when you looked" in page
+    assert 'href="/letters?handler=orders.handlers.gone"' in page
+    assert "Replay 3 letters" not in page
+    assert "Throw the plan away" in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"scope": "ids", "ids": ""}, "No letter is ticked"),
+        ({"scope": "ids", "ids": "1,x"}, "is no number of a letter"),
+        ({"what": "delete"}, "is nothing that is done with letters"),
+        ({"handler": "orders.handlers.chrge"}, "is &#39;orders.handlers.charge&#39; meant?"),
+        ({"status": "resolved"}, "Only what is open"),
+    ],
+)
+def test_what_can_mean_nothing_makes_no_plan_and_says_why(console, ann, database, fields, words):
+    open_letters(database, 1)
+    answer = ann.post("/plans/new", **{"what": "replay", "scope": "filter"} | fields)
+    assert (answer.status_code, words in answer.text) == (400, True)
+    assert console.desk.plans.latest() == []
+
+
+def test_a_preview_shows_handlers_reasons_warnings_and_what_died_again_before(ann, database):
+    ids = open_letters(database, 3, error_class="<b>E")
+    with database.writing() as connection:
+        connection.execute(update(schema.letters).where(schema.letters.c.id == ids[0]).values(failures=3))
+    page = ann.get(made(ann)).text
+    for words in ("exhausted", "2 replays", "Kafka does not answer", "orders.handlers.charge", "At most"):
+        assert words in page, words
+    assert "1 of them have died again after a replay already" in page
+
+
+def test_above_20_letters_a_canary_is_chosen_already(ann, database):
+    open_letters(database, 20)
+    assert 'value="all" checked' in ann.get(made(ann)).text
+    open_letters(database, 1)
+    assert 'value="canary" checked' in ann.get(made(ann)).text
+
+
+def test_a_plan_is_applied_as_it_was_decided_on_in_the_background(console, ann, database):
+    open_letters(database, 8)
+    address = made(ann)
+    answer = applied(ann, address, pace="canary", rate="200", why="1.4.2 reads decimals")
+    assert (answer.status_code, answer.headers["location"]) == (303, address)
+    plan = console.desk.plans.one(1)
+    assert (plan.state, plan.options.canary, plan.options.rate) == (State.APPLYING, True, 200.0)
+    assert plan.why == "1.4.2 reads decimals"
+    with database.reading() as connection:
+        assert [len(items.waiting(connection, 1, wave, 100)) for wave in range(3)] == [1, 6, 8]
+    page = ann.get(address).text
+    assert "Stop plan 1" in page
+    assert "leaves 8 letters as they are" in page
+    assert "1.4.2 reads decimals" in page
+
+
+def test_the_same_form_sent_again_changes_nothing(console, ann, database):
+    open_letters(database, 2)
+    address = made(ann)
+    form = ann.form(address, f"{address}/apply")
+    assert ann.post(f"{address}/apply", **form).status_code == 303
+    assert ann.post(f"{address}/apply", **form).status_code == 303
+    stop = ann.form(address, f"{address}/stop")
+    assert ann.post(f"{address}/stop", **stop).status_code == 303
+    assert ann.post(f"{address}/apply", **form).status_code == 409
+    assert stands(console, address) is State.STOPPED
+    assert [act.what for act in Progresses(database).of(1).trail] == ["replay", "apply", "stop"]
+
+
+def test_a_form_of_before_a_stop_does_not_stop_what_was_gone_on_with(console, ann, database):
+    open_letters(database, 2)
+    address = made(ann)
+    applied(ann, address)
+    stop = ann.form(address, f"{address}/stop")
+    ann.post(f"{address}/stop", **stop)
+    assert applied(ann, address).status_code == 303
+    assert stands(console, address) is State.APPLYING
+    assert ann.post(f"{address}/stop", **stop).status_code == 409
+    assert stands(console, address) is State.APPLYING
+
+
+def test_of_two_who_decide_at_once_the_second_is_told_who_did_what_and_keeps_its_words(console, ann, bob, database):
+    open_letters(database, 2)
+    address = made(ann)
+    form = bob.form(address, f"{address}/apply")
+    ann.post(f"{address}/stop", **ann.form(address, f"{address}/apply"), why="wait for the bank")
+    answer = bob.post(f"{address}/apply", **form, why="smtp is back")
+    assert answer.status_code == 409
+    assert "Somebody was quicker" in answer.text
+    assert "stopped by ann: wait for the bank, by ann at" in answer.text
+    assert stands(console, address) is State.STOPPED
+
+
+def test_letters_that_another_plan_has_taken_meanwhile_are_named_and_the_rest_may_go(console, ann, bob, database):
+    ids = open_letters(database, 5)
+    address = made(ann)
+    form = ann.form(address, f"{address}/apply")
+    other = made(bob, scope="ids", ids=",".join(map(str, ids[:3])))
+    applied(bob, other)
+    with database.writing() as connection:
+        found = items.waiting(connection, 2, 0, 10)
+        at = 2**42
+        items.claim(connection, 2, {item.position: None for item in found}, at)
+        statuses.move(connection, ids[:3], Status.OPEN, Status.REPLAYING, at, 2)
+    answer = ann.post(f"{address}/apply", **form, why="mine")
+    assert answer.status_code == 409
+    assert "Plan 2 of bob has taken 3 of these 5 letters. 2 are left." in answer.text
+    assert 'value="mine"' in answer.text
+    assert "Replay 2 of the 5 letters that matched?" in answer.text
+    assert stands(console, address) is State.PLANNED
+    assert applied(ann, address).status_code == 303
+    assert stands(console, address) is State.APPLYING
+
+
+def test_a_discard_wants_a_reason_and_its_number_typed(console, ann, database):
+    open_letters(database, 4)
+    address = made(ann, "discard")
+    for fields, words in (
+        ({"count": "4"}, "a reason is needed"),
+        ({"why": "told them", "count": "3"}, "Type 4 to discard"),
+    ):
+        answer = applied(ann, address, **fields)
+        assert (answer.status_code, words in answer.text) == (400, True)
+    assert stands(console, address) is State.PLANNED
+    assert applied(ann, address, why="told them", count="4").status_code == 303
+    assert console.desk.plans.one(1).why == "told them"
+
+
+def test_for_10_s_nobody_takes_a_discard_up_and_it_can_be_stopped(console, ann, database):
+    open_letters(database, 1)
+    address = made(ann, "discard")
+    applied(ann, address, why="told them", count="1")
+    with database.writing() as connection:
+        assert plans.abandoned(connection) == []
+        assert not plans.lease(connection, 1, "recorder")
+    assert "It begins 10 s after it was applied" in ann.get(address).text
+    ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
+    assert stands(console, address) is State.STOPPED
+    with database.writing() as connection:
+        connection.execute(update(schema.plans).values(leased_until=0, state=State.APPLYING))
+        assert plans.abandoned(connection) == [1]
+
+
+def test_more_than_1000_letters_are_discarded_by_an_admin_alone(console, ann, database):
+    open_letters(database, 1)
+    address = made(ann, "discard")
+    with database.writing() as connection:
+        counts = console.desk.plans.one(1).counts.to_data() | {"letters": 1_001}
+        connection.execute(update(schema.plans).values(counts=json.dumps(counts)))
+    page = ann.get(address).text
+    assert "that needs admin; you are operator" in page
+    assert "/apply" not in page
+    admin = Person(console, "root", Role.ADMIN)
+    form = admin.form(address, f"{address}/apply")
+    assert ann.post(f"{address}/apply", **form | {"token": ann.token}, why="x", count="1001").status_code == 400
+    assert admin.post(f"{address}/apply", **form, why="x", count="1,001").status_code == 303
+
+
+def test_a_viewer_sees_plans_and_may_do_nothing(console, ann, database):
+    open_letters(database, 2)
+    address = made(ann)
+    viewer = Person(console, "eve", Role.VIEWER)
+    page = viewer.get(address).text
+    assert "You can read here" in page
+    assert "/apply" not in page
+    for path in ("/plans/new", f"{address}/apply", f"{address}/stop"):
+        assert viewer.post(path, what="replay", scope="filter").status_code == 403
+    applied(ann, address)
+    assert "/stop" not in viewer.get(address).text
+
+
+def test_that_no_recorder_takes_a_plan_up_is_said_once_it_should_have(console, ann, database):
+    open_letters(database, 2)
+    address = made(ann)
+    applied(ann, address)
+    assert "No recorder has taken it up" not in ann.get(address).text
+    with database.writing() as connection:
+        connection.execute(update(schema.trail).values(at=schema.trail.c.at - 60_000))
+    assert "No recorder has taken it up" in ann.get(address).text
+    with database.writing() as connection:
+        assert plans.lease(connection, 1, "recorder")
+    assert "No recorder has taken it up" not in ann.get(address).text
+
+
+def test_a_plan_under_way_shows_its_waves_what_died_again_and_what_was_left_out_as_text(console, ann, database):
+    ids = open_letters(database, 30)
+    with database.writing() as connection:
+        connection.execute(
+            update(schema.letters).where(schema.letters.c.id == ids[6]).values(error_message="<script>alert(1)")
+        )
+    address = made(ann)
+    applied(ann, address, pace="canary")
+    with database.writing() as connection:
+        plans.at_wave(connection, 1, 2)
+        spots = {position: items.Spot("orders.replay", 0, position) for position in range(1, 21)}
+        items.claim(connection, 1, spots, 1_000)
+        items.end(connection, 1, dict.fromkeys(range(1, 7), ""), ItemState.DONE, 4_000)
+        items.end(connection, 1, {7: ""}, ItemState.DEAD, 4_028)
+        items.end(connection, 1, {21: "it is discarded <i>"}, ItemState.SKIPPED, 4_000)
+    page = ann.get(address).text
+    assert "<script>alert" not in page
+    assert "<i>" not in page
+    for words in ("Wave 3", "stops the plan at 2 dead", "3 s", "it is discarded &lt;i&gt;", "wave 3", "85.7 %"):
+        assert words in page, words
+    assert f"/letters/{ids[6]}" in page
+
+
+def test_plans_are_listed_those_under_way_on_top(ann, database):
+    open_letters(database, 2)
+    first = made(ann, "archive")
+    made(ann, "discard")
+    applied(ann, first, why="<b>old</b>")
+    page = ann.get("/plans").text
+    assert "1 plan is applying, 1 waits for somebody" in page
+    assert page.index('href="/plans/1"') < page.index('href="/plans/2"')
+    assert "&lt;b&gt;old" in page
+    assert "Archive 2 letters" in page
+
+
+def test_a_plan_that_is_not_there_is_404(ann):
+    assert ann.get("/plans/77").status_code == 404
+    assert ann.post("/plans/77/stop").status_code == 404
+    assert "No plan" in ann.get("/plans").text
+
+
+@pytest.mark.parametrize(("wave", "letters", "dead"), [(1, 1, 1), (2, 5, 1), (3, 20, 2), (4, 100, 6), (4, 40, 3)])
+def test_how_many_deaths_stop_a_wave(wave, letters, dead):
+    assert stops_at(wave, letters) == dead
+
+
+def test_every_what_has_words():
+    assert set(VERBS) == set(What)
+
+
+def test_what_is_applied_here_a_recorder_does(console, ann, database):
+    open_letters(database, 3)
+    address = made(ann, "archive")
+    applied(ann, address)
+    stopping = Event()
+    thread = Thread(target=console.desk.plans.go_on, args=(stopping,), daemon=True)
+    thread.start()
+    eventually(lambda: stands(console, address) is State.DONE, 20)
+    stopping.set()
+    thread.join(20)
+    page = ann.get(address).text
+    assert re.search(r"Archived</span></dt><dd>3 ", page)
+    assert "data-live" not in page

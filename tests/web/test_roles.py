@@ -1,0 +1,132 @@
+"""Every address of the console is refused without its role. A new one must enter this table."""
+
+import re
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from bridge.web import app, cookies
+from bridge.web.roles import Role
+from bridge.web.routes import PAGES
+
+ROLES = {
+    "GET /": Role.VIEWER,
+    "GET /topics/{topic}/halt": Role.OPERATOR,
+    "POST /topics/{topic}/halt": Role.OPERATOR,
+    "GET /topics/{topic}/resume": Role.OPERATOR,
+    "POST /topics/{topic}/resume": Role.OPERATOR,
+    "GET /handlers/{name}/policy": Role.VIEWER,
+    "POST /handlers/{name}/policy": Role.OPERATOR,
+    "GET /find": Role.VIEWER,
+    "GET /audit": Role.VIEWER,
+    "POST /audit": Role.VIEWER,
+    "POST /audit/{topic}": Role.VIEWER,
+    "GET /groups": Role.VIEWER,
+    "GET /groups/{id:int}": Role.VIEWER,
+    "GET /groups/{id:int}/fixed": Role.OPERATOR,
+    "POST /groups/{id:int}/fixed": Role.OPERATOR,
+    "POST /groups/{id:int}/not-fixed": Role.OPERATOR,
+    "POST /groups/{id:int}/note": Role.OPERATOR,
+    "GET /letters": Role.VIEWER,
+    "GET /letters/{id:int}": Role.VIEWER,
+    "GET /letters/{id:int}/value": Role.VIEWER,
+    "GET /letters/{id:int}/elsewhere": Role.VIEWER,
+    "POST /letters/{id:int}/notes": Role.OPERATOR,
+    "GET /letters/{id:int}/edit": Role.OPERATOR,
+    "POST /letters/{id:int}/edit": Role.OPERATOR,
+    "POST /letters/{id:int}/check": Role.OPERATOR,
+    "GET /plans": Role.VIEWER,
+    "POST /plans/new": Role.OPERATOR,
+    "GET /plans/{id:int}": Role.VIEWER,
+    "POST /plans/{id:int}/apply": Role.OPERATOR,
+    "POST /plans/{id:int}/stop": Role.OPERATOR,
+    "GET /events": Role.VIEWER,
+    "GET /sign-in": Role.NOBODY,
+    "POST /sign-in": Role.NOBODY,
+    "GET /sign-in/{token}": Role.NOBODY,
+    "POST /sign-in/{token}": Role.NOBODY,
+    "GET /account": Role.VIEWER,
+    "POST /account/password": Role.VIEWER,
+    "POST /account/sign-out": Role.VIEWER,
+    "GET /admin/users": Role.ADMIN,
+    "POST /sign-out": Role.VIEWER,
+    "GET /healthz": Role.NOBODY,
+}
+#: What is answered without being in the table of addresses: files of the console itself, which show nothing.
+OPEN = {"/static/{digest}/{name}"}
+GUARDED = [(address, role) for address, role in ROLES.items() if role > Role.NOBODY]
+
+
+@pytest.fixture
+def guarded(new_site, monkeypatch):
+    """A console whose pages say only that somebody was let in: what they show is no matter here."""
+    pages = [page._replace(answer=lambda request: PlainTextResponse("let in")) for page in PAGES]
+    monkeypatch.setattr(app, "PAGES", pages)
+    return new_site()
+
+
+def token(browser):
+    """What the forms of a browser's session bring along."""
+    return cookies.token(browser.cookies[cookies.COOKIE])
+
+
+def ask(browser, address, **form):
+    method, path = address.split(" ")
+    filled = re.sub(r"{[^}]+}", "1", path)
+    return browser.request(method, filled, data=form if method == "POST" else None)
+
+
+def test_the_table_has_every_address_with_its_role():
+    assert {f"{page.method} {page.path}": page.role for page in PAGES} == ROLES
+
+
+def test_the_console_answers_at_no_other_address(site):
+    assert {route.path for route in site.app.routes} == {page.path for page in PAGES} | OPEN
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_who_is_not_signed_in_is_sent_to_sign_in_and_sees_nothing(guarded, address, role):
+    answer = ask(guarded.browser(), address)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/sign-in?then=%2F")
+    assert answer.text == ""
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_a_lower_role_is_refused_with_the_one_that_is_needed(guarded, address, role):
+    for lower in range(Role.VIEWER, role):
+        browser = guarded.signed_in(Role(lower))
+        answer = ask(browser, address, token=token(browser))
+        assert answer.status_code == 403
+        assert f"This needs the role {role}; {Role(lower)}-in-person has the role {Role(lower)}." in answer.text
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_the_role_that_is_needed_is_enough(guarded, address, role):
+    browser = guarded.signed_in(role)
+    answer = ask(browser, address, token=token(browser))
+    assert answer.text == "let in"
+
+
+@pytest.mark.parametrize(("address", "role"), [each for each in GUARDED if each[0].startswith("POST")])
+@pytest.mark.parametrize("form", [{}, {"token": ""}, {"token": "0" * 64}])
+def test_what_acts_is_refused_without_the_token_of_the_session(guarded, address, role, form):
+    browser = guarded.signed_in(role)
+    answer = ask(browser, address, **form)
+    assert answer.status_code == 403
+    assert "Nothing was changed" in answer.text
+
+
+@pytest.mark.parametrize(("address", "role"), [each for each in GUARDED if each[0].startswith("POST")])
+def test_the_token_of_another_session_is_none(guarded, address, role):
+    other = token(guarded.signed_in(role))
+    assert ask(guarded.signed_in(role), address, token=other).status_code == 403
+
+
+@pytest.mark.parametrize(("address", "role"), GUARDED)
+def test_no_address_answers_to_another_method(guarded, address, role):
+    browser = guarded.signed_in(Role.ADMIN)
+    _, path = address.split(" ")
+    known = {each.split(" ")[0] for each in ROLES if each.split(" ")[1] == path} | {"HEAD"}
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - known:
+        assert ask(browser, f"{method} {path}", token=token(browser)).status_code in (404, 405)

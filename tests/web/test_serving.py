@@ -1,0 +1,63 @@
+"""`bridge deadletters serve`: on which addresses it listens, and what it says first."""
+
+import logging
+
+import pytest
+import uvicorn
+
+from bridge.errors import ConsoleRefused
+from bridge.web import serving
+from bridge.web.roles import Role
+
+PROXY = {
+    "DEADLETTERS_TRUSTED_PROXY": "10.0.0.7",
+    "DEADLETTERS_PROXY_USER_HEADER": "X-Forwarded-User",
+    "DEADLETTERS_PROXY_ROLE": "viewer",
+}
+
+
+@pytest.fixture
+def served(monkeypatch, caplog):
+    """With what a server would have been run."""
+    caplog.set_level(logging.INFO, "bridge")
+    configs = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self: configs.append(self.config))
+    return configs
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "console.example.com", "localhost.evil.example"])
+def test_without_users_no_other_machine_is_served_and_it_says_what_to_do(site, served, host):
+    with pytest.raises(ConsoleRefused, match="users add NAME --role admin"):
+        serving.serve(site.console, host, 8093)
+    assert served == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_without_users_it_prints_a_link_that_works_once(site, served, caplog, host):
+    serving.serve(site.console, host, 8093)
+    assert [(each.host, each.port) for each in served] == [(host, 8093)]
+    link = caplog.text.partition("http://localhost:8093")[2].strip()
+    browser = site.browser("http://localhost:8093")
+    assert browser.post(link).status_code == 303
+    assert browser.get("/groups").status_code == 200
+    assert browser.post(link).status_code == 403
+
+
+def test_with_users_it_may_be_served_to_others_and_prints_no_link(site, served, caplog):
+    site.user("ann", Role.VIEWER)
+    serving.serve(site.console, "0.0.0.0", 8093)
+    assert [each.host for each in served] == ["0.0.0.0"]
+    assert "sign-in" not in caplog.text
+    assert site.console.sessions.use_link("") is False
+
+
+def test_with_a_proxy_that_signs_people_in_it_may_be_served_to_it(new_site, served, caplog):
+    serving.serve(new_site(**PROXY).console, "10.0.0.8", 8093)
+    assert [each.host for each in served] == ["10.0.0.8"]
+    assert "sign-in" not in caplog.text
+
+
+def test_nothing_that_a_request_says_changes_the_address_that_it_came_from(site, served):
+    serving.serve(site.console, "127.0.0.1", 8093)
+    assert served[0].proxy_headers is False
+    assert served[0].access_log is False
