@@ -211,6 +211,10 @@ class ConsoleRefused(BridgeError):
     """The console cannot be served so: why, and what to do."""
 
 
+class ProxyRefused(BridgeError):
+    """What a request to the console says of who sends it is not believed: why, and what to do."""
+
+
 class TooManySignIn(BridgeError):
     """Too many people sign in to the console at once; others go on with what they do."""
 

@@ -7,9 +7,9 @@ from typing import Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from bridge.errors import ProxyRefused
 from bridge.web import cookies
 from bridge.web.console import Console
-from bridge.web.proxies import ProxyRefused
 from bridge.web.roles import NOBODY, Who
 
 #: With which forms of people without a session are marked: those from before a restart must be loaded again.

@@ -6,12 +6,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from starlette.datastructures import Headers
 
 from bridge.deadletters.users.role import Role
+from bridge.errors import ProxyRefused
 from bridge.settings.addresses import networks
 from bridge.settings.values import EnvironmentSettings
-
-
-class ProxyRefused(Exception):
-    """What a request says of who sends it is not believed: why, and what to do."""
 
 
 @dataclass(frozen=True)
