@@ -78,8 +78,9 @@ types: $(INSTALLED)
 
 check: lint types test
 
+# Three at a time: these wait even more.
 slow: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m 'slow and not chaos' --numprocesses 2 --dist worksteal \
+	$(BIN)/python -m pytest -m 'slow and not chaos' --numprocesses 3 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # One at a time: what is killed and what is measured has the machine for itself.
