@@ -198,18 +198,24 @@ def _travelled(left: Left) -> Iterator[str]:
 def _sent_as_said(left: Left) -> Iterator[str]:
     """Each record of a replay topic is one delivery of one plan, and there is one for each that a plan has sent.
 
-    But for those by which a worker hands what was sent back, and is done, to the next handler of a sequence.
+    But for those by which a worker hands what was sent back, and is done, to the next handler of a sequence. What ended
+    before its sender, which was killed, had noted that it was sent has no number.
     """
-    said = by([item for item in left.items if item.state in ENDS], lambda item: (item.delivery, item.number or 0))
+    ended = [item for item in left.items if item.state in ENDS]
+    said = by([item for item in ended if item.number is not None], lambda item: (item.delivery, item.number or 0))
+    unnoted = Counter(item.delivery for item in ended if item.number is None)
     handed_on = {_next(each) for each in left.sent} - said.keys()
     by_plans = [each for each in left.sent if (each.delivery, each.number) not in handed_on]
     sent = by(by_plans, lambda each: (each.delivery, each.number))
     for which in {*sent, *said}:
         there, claimed = sent.get(which, []), said.get(which, [])
-        if len(there) != len(claimed):
+        noted_not = min(max(0, len(there) - len(claimed)), unnoted[which[0]])
+        unnoted[which[0]] -= noted_not
+        if len(there) != len(claimed) + noted_not:
             yield f"sent {len(there)} times, and {len(claimed)} are said: {there} {claimed}"
         plans = Counter(item.plan for item in claimed)
         yield from (f"twice by plan {plan}: {which}" for plan, count in plans.items() if count > 1)
+    yield from (f"said to have ended, and never sent: {delivery}" for delivery, count in unnoted.items() if count)
     for item in left.items:
         if item.state in (ItemState.CLAIMED, ItemState.SENT):
             yield f"its end is not known yet: {item}"
