@@ -2,6 +2,7 @@
 
 import time
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
@@ -20,8 +21,15 @@ from tasks.limits import Limits
 
 #: Seconds beyond its handlers' time that a task may take to settle its deliveries.
 SETTLE_WITHIN: Final = 300
-#: What ended in this process.
+#: What ended in this process, by the delivery's identity.
 ended: Final = Ended()
+#: The messages here of deliveries that were parked or sent back, by the delivery's identity.
+numbered: Final[WeakValueDictionary[str, "Request"]] = WeakValueDictionary()
+
+
+def identity_of(task_id: str) -> str:
+    """Return what all messages of one delivery have in common, those that were parked or sent back (`#n`) too."""
+    return task_id.partition("#")[0]
 
 
 class Request(request.Request):
@@ -39,6 +47,8 @@ class Request(request.Request):
             self._name_all()
         if LOOKED in message.properties and not self._may_believe(message):
             del message.properties[LOOKED]
+        if (identity := identity_of(self.id)) != self.id:
+            numbered[identity] = self
         if HEADER in self.request_dict:
             task: Any = self.task
             hard, soft = self.time_limits
@@ -69,12 +79,15 @@ class Request(request.Request):
         if not hasattr(message.channel, "do_along"):
             return False  # what another transport than ours lets through is a sender's word
         # Another message of the same delivery is here: by the time that this one runs, that may have ended. Or it has.
-        return self.id not in state.requests and not ended.since(self.id, message.properties[LOOKED][0])
+        # After a Redis that was wiped one may be read again and another sent back.
+        identity = identity_of(self.id)
+        here = self.id in state.requests or identity in state.requests or identity in numbered
+        return not here and not ended.since(identity, message.properties[LOOKED][0])
 
     def acknowledge(self) -> None:
         """Acknowledge, and remember that it has ended."""
         super().acknowledge()
-        ended.add(self.id, self._step)
+        ended.add(identity_of(self.id), self._step)
 
     def send_event(self, type: str, **fields: Any) -> Any:
         """Flower's search reads results and not exceptions: of a batch it must find the records that are dead."""
@@ -84,7 +97,7 @@ class Request(request.Request):
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """A process that was lost with its only delivery after the hard limit was ended for that."""
-        ended.add(self.id)  # it may have marked it
+        ended.add(identity_of(self.id))  # it may have marked it
         if not self._overran(raised(exc_info.exception)):
             super().on_failure(exc_info, send_failed_event, return_ok)
             return

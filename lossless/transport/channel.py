@@ -14,6 +14,7 @@ import redis
 from kombu.log import get_logger
 from kombu.transport import redis as _kombu_redis
 from kombu.utils.json import dumps
+from kombu.utils.objects import cached_property
 from kombu.utils.uuid import uuid
 
 from lossless.transport.broadcast import Broadcasts
@@ -24,6 +25,7 @@ from lossless.transport.keeping import Keeper
 from lossless.transport.outages import UNAVAILABLE
 from lossless.transport.polling import Poller
 from lossless.transport.prefetch import QoS
+from lossless.transport.published import Published
 from lossless.transport.replica import leaving
 from lossless.transport.riding import Step, ridden
 from lossless.transport.stored import Keys, eta_of
@@ -373,6 +375,11 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return bool(self.bare_client().exists(*self._lists(queue), self.keys.waiting(queue)) or self.aside_lists(queue))
 
     # -- connections
+
+    @cached_property
+    def subclient(self) -> Published:
+        """What reads published messages; kombu's would wait for one."""
+        return Published(self._create_client(asynchronous=True).connection_pool)
 
     def stop_listening(self) -> None:
         """Drop the connection of published messages; it is made again when Redis answers."""

@@ -67,6 +67,8 @@ class Bell(Line):
     def read(self) -> bool:
         """Read what there is. Returns whether the bell was rung. Raises redis-py's errors."""
         rung = False
+        if not self.connection.can_read(timeout=0):
+            return rung  # the event loop spoke of another connection, which had its number: this one is not waited for
         while True:
             heard = self.connection.read_response(push_request=True)  # the answer to a PING, or what was published
             self._answered()

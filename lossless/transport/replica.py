@@ -8,10 +8,13 @@ next command.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import redis
+from kombu.asynchronous import get_event_loop
 
 #: How a server says that it is no master. Redis before 7 puts it into the text of a script's error.
 SIGNS = ("READONLY", "UNBLOCKED", "MASTERDOWN")
@@ -28,6 +31,7 @@ class _Leaves:
     """Mixed into a connection class of redis-py."""
 
     _sock: Any
+    pid: int
     _refused = False
     _on_lost: Callable[[], None] | None = None
 
@@ -54,7 +58,19 @@ class _Leaves:
         """Disconnect, and tell of it."""
         if self._sock is not None and self._on_lost is not None:
             self._on_lost()
+        self._unpoll()
         super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+    def _unpoll(self) -> None:
+        """Have the event loop watch the socket no longer, while it is open.
+
+        A process of the pool may have inherited it. Closed here, it would stay open there, and epoll would tell of it
+        for ever, by a number that the next connection has (epoll(7), question 6).
+        """
+        hub = get_event_loop()
+        if hub is not None and self._sock is not None and self.pid == os.getpid():
+            with suppress(OSError, ValueError):
+                hub.poller.unregister(self._sock.fileno())
 
 
 def _refusal(answer: Any) -> bool:

@@ -10,12 +10,12 @@ from kombu import transport as _kombu_transport
 
 from lossless import transport
 from tests.lossless.harness import QUICK, TRANSPORT_APP, Broker, Worker, wait_until
-from tests.processes import pytest_runtest_makereport
+from tests.processes import forked, pytest_runtest_makereport
 from tests.servers.redis import RedisServer
 
 kombu_transport: Any = _kombu_transport
 
-__all__ = ["pytest_runtest_makereport"]
+__all__ = ["forked", "pytest_runtest_makereport"]
 
 
 @pytest.fixture(scope="module", autouse=True)

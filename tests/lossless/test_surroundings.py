@@ -86,14 +86,16 @@ def url(port: int, database: int, authority: Path) -> str:
 def test_tls_with_a_certificate_that_is_checked(encrypted: int, certificates: Path, tmp_path: Path):
     authority = certificates / "server.pem"
     with Celery(broker=url(encrypted, 0, authority)) as app:
-        app.send_task(f"{TRANSPORT_APP}.noop", countdown=1)
-        app.send_task(f"{TRANSPORT_APP}.noop")
         client = redis.Redis("127.0.0.1", encrypted, ssl=True, ssl_ca_certs=str(authority))
+        app.send_task(f"{TRANSPORT_APP}.noop")
+        # All connections are there, and it is not due before it is looked at.
+        app.send_task(f"{TRANSPORT_APP}.noop", countdown=3)
         assert (client.llen("celery"), client.zcard("_waiting.celery")) == (1, 1)
         with worker(url(encrypted, 0, authority), tmp_path) as running:
             wait_until(lambda: running.count("succeeded") == 2, what="both have run")
             assert running.terminate() == 0
-        assert not client.exists("celery", "_waiting.celery", "_taken")
+        left = {name: client.type(name) for name in ("celery", "_waiting.celery", "_taken") if client.exists(name)}
+        assert left == {}, running.text
         client.close()
 
 

@@ -218,7 +218,7 @@ def test_a_worker_that_is_told_to_stop_tells_of_its_last_tasks(
         wait_until(lambda: len(broker.noted(key)) == (1 if seconds else 2), what="it has begun, or ended")
         worker.signal(signal.SIGTERM)
         assert worker.ends(15) == 0
-        wait_until(lambda: listener.types(name) == ALL, 3, "its end is told")
+        wait_until(lambda: listener.types(name) == ALL, what="its end is told")
 
 
 def test_who_has_a_heartbeat_sent_a_moment_before_it_listens_is_noticed(

@@ -1,5 +1,6 @@
 """What the main process believes of a look at a message, before its child does."""
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from bridge.records.header import HEADER
 from lossless.transport.joining import JOINS
 from lossless.transport.riding import LOOKED
 from tasks.ended import Ended
-from tasks.request import SETTLE_WITHIN, Request
+from tasks.request import SETTLE_WITHIN, Request, ended
 
 
 class Ours:
@@ -61,6 +62,22 @@ def test_a_second_message_of_a_delivery_that_is_here_is_looked_at_again(monkeypa
     monkeypatch.setitem(state.requests, first.id, first)
     assert LOOKED not in request(Ours()).request_dict["properties"]
     assert LOOKED in request(Ours(), "orders-0-2:h").request_dict["properties"]
+
+
+def test_a_message_of_a_delivery_that_is_here_as_sent_back_or_was_until_now_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent_back = request(Ours(), "orders-0-3:h#2")
+    assert LOOKED in sent_back.request_dict["properties"]
+    assert LOOKED not in request(Ours(), "orders-0-3:h").request_dict["properties"]
+    del sent_back
+    gc.collect()
+    assert LOOKED in request(Ours(), "orders-0-3:h").request_dict["properties"]
+    live = request(Ours(), "orders-0-4:h")
+    monkeypatch.setitem(state.requests, live.id, live)
+    assert LOOKED not in request(Ours(), "orders-0-4:h#2").request_dict["properties"]
+    ended.add("orders-0-5:h")
+    assert LOOKED not in request(Ours(), "orders-0-5:h#2").request_dict["properties"]
 
 
 def test_a_task_that_retries_of_other_batches_have_joined_names_them_all() -> None:
