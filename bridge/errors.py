@@ -1,6 +1,6 @@
 """Every error of the bridge: what happened, and what to do about it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class BridgeError(Exception):
@@ -215,6 +215,14 @@ class ProxyRefused(BridgeError):
     """What a request to the console says of who sends it is not believed: why, and what to do."""
 
 
+class IssuerUnavailable(BridgeError):
+    """The issuer of OpenID Connect does not answer, or not as one: nobody signs in by it until it does."""
+
+
+class SignInRefused(BridgeError):
+    """What an issuer of OpenID Connect says of somebody is not believed, or gives them no role: why, and what to do."""
+
+
 class TooManySignIn(BridgeError):
     """Too many people sign in to the console at once; others go on with what they do."""
 
@@ -223,5 +231,44 @@ class UserRefused(BridgeError):
     """A user of the console cannot be added or changed so: why, and what to do."""
 
 
+class UserChanged(UserRefused):
+    """Somebody was quicker: a user is not as they were when it was decided on; nothing was done."""
+
+
+class WebhookRefused(BridgeError):
+    """A webhook cannot be so, be changed so, or be sent to where it leads: why, and what to do."""
+
+
 class NoSuchGroup(BridgeError):
     """The desk has no group of this number."""
+
+
+class TokenRefused(BridgeError):
+    """A token cannot be made or revoked so: why, and what to do."""
+
+
+class KeyReused(BridgeError):
+    """Something else was asked under the same idempotency key; nothing was done."""
+
+
+class RequestUnderWay(BridgeError):
+    """The same request is done just now."""
+
+
+class RequestTakenOver(BridgeError):
+    """Another process does a request, since this one was away for too long; nothing was done by this one."""
+
+
+class RequestRefused(BridgeError):
+    """A request to the console's API is not done: why, and what to do.
+
+    Parameters:
+        name: of the kind of problem that it is (bridge.web.api.problems).
+        detail: what happened, and what to do.
+        headers: of the answer.
+        more: members of the answer besides, for programs.
+    """
+
+    def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> None:
+        self.name, self.headers, self.more = name, dict(headers or {}), more
+        super().__init__(detail)

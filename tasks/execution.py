@@ -8,6 +8,7 @@ from typing import Any
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 
 from bridge.errors import MalformedDelivery, NeverPublished
+from bridge.ledger.counts import What
 from bridge.records.failure import Failure
 from bridge.records.header import from_header
 from bridge.records.message import Batch, Dead, Delivery
@@ -15,6 +16,7 @@ from tasks import aftermath, metrics, observing, pace, progress
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.book import Book
 from tasks.breaking import PAUSE, REFUSED, Breaking
+from tasks.counts import counts
 from tasks.dead_letters import DeadLetters
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
 from tasks.grip import Grip
@@ -83,7 +85,7 @@ class Execution:
         self._book = Book.of(task.app, batch)
         self._settling = Settling.of(task, batch, self._book)
         self._laps = Laps(begun)
-        self._runs = metrics.Runs(task.name, batch.group)
+        self._runs = metrics.Runs(task.name, batch.group, self._count)
         self._attempts = Attempts(task, batch, self._last_will)
         self._halting = Halting.of(task.app, batch)
         # The mark of a single delivery is not put off for others.
@@ -118,6 +120,10 @@ class Execution:
             raise comes_back from None
         finally:
             self._runs.tell()
+
+    def _count(self, outcome: str, number: int) -> None:
+        what: What = "handled" if outcome == "done" else "failed"
+        counts.add(self._book.ledger, self._batch.topic, self._batch.handler, what, number)
 
     def _last_will(self) -> None:
         """What was done before a handler that ends the process is done, and counted."""

@@ -92,10 +92,16 @@ def _observe(histogram: "Histogram", amounts: Sequence[float]) -> None:
 
 
 class Runs:
-    """The runs of a handler in one task, counted together: one by one counting costs more than a fast handler."""
+    """The runs of a handler in one task, counted together: one by one counting costs more than a fast handler.
 
-    def __init__(self, handler: str, group: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._handler, self._group, self._clock = handler, group, clock
+    Parameters:
+        told: is called with an outcome and how many had it, whenever they are counted.
+    """
+
+    def __init__(
+        self, handler: str, group: str, told: Callable[[str, int], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._handler, self._group, self._told, self._clock = handler, group, told, clock
         self._seconds: dict[str, list[float]] = {"done": [], "failed": []}
         self._told_at = clock()
 
@@ -110,6 +116,7 @@ class Runs:
         for outcome, seconds in self._seconds.items():
             if seconds:
                 ran(self._handler, self._group, outcome, *seconds)
+                self._told(outcome, len(seconds))
                 seconds.clear()
         self._told_at = self._clock()
 

@@ -23,6 +23,7 @@ from lossless.worker.along import is_heard
 from tasks import metrics, telling
 from tasks.between import is_followed, keeps_success
 from tasks.book import Book
+from tasks.counts import counts
 
 #: How a delivery has ended, in the word that travels with it until the ledger has the mark.
 ENDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead", Fate.PARKED: "parked"}
@@ -113,6 +114,7 @@ class Settling:
             publisher.dead_letter(delivery, dead, group)
         self._mark(delivery, Fate.DEAD)
         metrics.dead_lettered(delivery.handler, group, dead.reason)
+        counts.add(self._book.ledger, self._batch.topic, delivery.handler, "dead")
         telling.dead(delivery, dead, cause)
 
     def park(self, clones: Sequence[Clone], delays: Sequence[int]) -> list[PublishFailed | None]:

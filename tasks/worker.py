@@ -27,6 +27,7 @@ from bridge.settings.modules import import_each
 from lossless.transport import risks
 from tasks import awaiting, logs, metrics, progress, telling
 from tasks.announcing import Announcing
+from tasks.counts import counts
 from tasks.notes import notes
 from tasks.using import current
 
@@ -48,6 +49,7 @@ def sum_up(**_: Any) -> None:
     """What was counted or noted and not written is written before the process ends."""
     telling.flush()
     notes.flush()
+    counts.flush()
 
 
 @worker_process_shutdown.connect(weak=False)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, loaded, print_found
-from bridge.cli.deadletters.problems import desk_problems
+from bridge.cli.deadletters.problems import desk_findings, desk_problems
 from bridge.commands import tables
 from bridge.commands.audit import audit as audit_of
 from bridge.commands.check import Finding
@@ -14,6 +14,7 @@ from bridge.commands.check import check as findings
 from bridge.commands.find import coordinates, find_key, lines
 from bridge.commands.find import find as find_record
 from bridge.commands.status import status as status_of
+from bridge.commands.status_data import with_more
 from bridge.commands.topics import topics as topics_of
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, NothingAnswers, UnknownTopic
 from bridge.settings.modules import find_celery_app
@@ -31,6 +32,7 @@ def check(
         found = findings(find_celery_app(context.obj))
     except AppNotFound as error:
         found = [Finding("fault", str(error))]
+    found += desk_findings()
     print_found([finding.to_data() for finding in found], as_json, lambda: tables.print_findings(console, found))
     raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
 
@@ -72,7 +74,7 @@ def status(
         found = status_of(app, chosen, routes)
     except NothingAnswers as error:
         fail(str(error), NOT_FOUND)
-    found["problems"] += desk_problems(chosen, routes)
+    found = with_more(found, desk_problems(chosen, routes))
     print_found(found, as_json, lambda: tables.print_status(console, found))
 
 

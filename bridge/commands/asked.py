@@ -18,6 +18,7 @@ from bridge.handoff.messages import LOOKED_AT, Messages
 from bridge.ledger import Ledger
 from bridge.ledger.breakers import Breakers
 from bridge.ledger.control import NOTHING, Mirror, Mirrored
+from bridge.ledger.counts import counted
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.records.control import Decision
@@ -68,6 +69,7 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> Asked:
             asked.ask(lambda: _members(asked, ledger))
             if not asked.silent:
                 asked.ask(lambda: _breakers(asked, ledger, routes))
+                asked.ask(lambda: _counts(asked, ledger))
         take_decided(asked, app, routes, asked.mirrored.in_force())
     # A Redis that is frozen costs seconds for each question: the same one is not asked again.
     if not (settings.one_redis and asked.silent):
@@ -115,6 +117,11 @@ def _breakers(asked: Asked, ledger: Ledger, routes: Routes) -> None:
         for name, known in sorted(Breakers(ledger).open_ones(sorted(routes.terms)).items())
     ]
     asked.facts = replace(asked.facts, breakers=tuple(found))
+
+
+def _counts(asked: Asked, ledger: Ledger) -> None:
+    whose = [(topic, handler.name) for handler in asked.facts.handlers for topic in handler.topics]
+    asked.facts = replace(asked.facts, counts=counted(ledger, whose, asked.facts.now))
 
 
 def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:

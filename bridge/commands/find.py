@@ -7,6 +7,7 @@ from typing import Any, Final
 from celery import Celery
 
 from bridge.commands.halt import halts, shown
+from bridge.commands.printing import EMPTY
 from bridge.commands.traced import Places, Traced, produced_at, trace
 from bridge.commands.whereabouts import Whereabouts
 from bridge.errors import HandoffFailed
@@ -185,7 +186,7 @@ def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in found:
         record = each["record"]
-        key = "" if record["key"] is None else f", key {record['key']}"
+        key = "" if record["key"] is None else f", key {record['key'] or EMPTY}"
         at = "?" if record["timestamp"] is None else iso(record["timestamp"] / 1000, "milliseconds")
         yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
         if halt := each["halted"]:

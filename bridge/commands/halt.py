@@ -85,6 +85,22 @@ def halted(settings: Settings) -> dict[str, dict[str, Any]]:
         return {topic: shown(decision) for topic, decision in halts(group.standing).items()}
 
 
+def history(settings: Settings, topic: str) -> list[dict[str, Any]]:
+    """Who halted and resumed a topic, from wherever, the latest first: `halted`, `by`, `at`, `why`; also `handler`.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    with decisions(settings) as group:
+        decision = group.standing.get(halt_key(topic))
+    changes = [] if decision is None else [decision.change, *decision.history]
+    return [
+        {"halted": each.data is not None, "by": each.by, "at": iso(each.at), "why": each.why}
+        | {name: said for name, said in (each.data or {}).items() if name == "handler"}
+        for each in changes
+    ]
+
+
 def halts(known: Mapping[str, Decision]) -> dict[str, Decision]:
     """By topic, why it is halted."""
     return {

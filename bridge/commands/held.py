@@ -6,6 +6,7 @@ from typing import Final
 from bridge.pauses.halts import HALTED
 from bridge.records.place import Place
 from bridge.upkeep.facts import Facts, TierFacts, records, span, when
+from bridge.upkeep.problem import Problem
 
 #: Seconds after which what is due and not handed off needs a person.
 OVERDUE: Final = 60.0
@@ -13,32 +14,53 @@ OVERDUE: Final = 60.0
 YOUNG: Final = 30.0
 
 
-def unfit(facts: Facts) -> Iterator[str]:
+def unfit(facts: Facts) -> Iterator[Problem]:
     """Topics of ours that are not as they must be."""
     for tier in facts.tiers:
         refused = " Until then no bridge starts again, and nothing is parked there." if tier.refused else ""
         for words in tier.problems:
-            yield words[0].upper() + words[1:] + refused
+            yield Problem(
+                words[0].upper() + words[1:] + refused,
+                "topic",
+                f"Topic {tier.topic!r} is not as it must be",
+                topic=tier.source,
+                many=tier.records,
+                of="records",
+                lost=None,
+                do="`bridge topics` says what to do",
+            )
 
 
-def drained(facts: Facts) -> Iterator[str]:
+def drained(facts: Facts) -> Iterator[Problem]:
     """Tiers that no handler needs any more, as long as they hold something."""
     for tier in facts.tiers:
         if not tier.records:
             continue
         if tier.use == "drained":
-            yield (
+            yield Problem(
                 f"No handler parks for {span(tier.delay or 0)} any more, and {tier.topic!r} holds "
-                f"{records(tier.records)}: they run when they are due. Delete the topic when it is empty."
+                f"{records(tier.records)}: they run when they are due. Delete the topic when it is empty.",
+                "drained",
+                f"No handler parks in {tier.topic!r} any more",
+                topic=tier.source,
+                many=tier.records,
+                of="records",
+                do="delete the topic when it is empty",
             )
         elif tier.use == "abandoned":
-            yield (
+            yield Problem(
                 f"{tier.topic!r} holds {records(tier.records)} of {tier.source!r}, which no handler names any more: "
-                "they stay there. Give that topic its handlers once more, or delete the retry topic."
+                "they stay there. Give that topic its handlers once more, or delete the retry topic.",
+                "drained",
+                f"{tier.topic!r} is of a topic that no handler names",
+                topic=tier.source,
+                many=tier.records,
+                of="records",
+                do="give that topic its handlers once more, or delete the retry topic",
             )
 
 
-def overdue(facts: Facts) -> Iterator[str]:
+def overdue(facts: Facts) -> Iterator[Problem]:
     """What is due and is not handed off, by its topic and the reason."""
     if not facts.bridges:
         # That no bridge runs is said already, with what is due.
@@ -58,13 +80,20 @@ def overdue(facts: Facts) -> Iterator[str]:
             yield _overdue(facts, tier, why, found)
 
 
-def _overdue(facts: Facts, tier: TierFacts, why: str, found: list[tuple[float, Place]]) -> str:
+def _overdue(facts: Facts, tier: TierFacts, why: str, found: list[tuple[float, Place]]) -> Problem:
     since = min(due for due, _ in found)
     places = ", ".join(f"{topic}-{number}" for _, (topic, number) in sorted(found, key=lambda each: each[1])[:5])
     count = sum(tier.lag[number] for _, (_, number) in found)
     cause = f" ({why})" if why else ""
-    return (
+    return Problem(
         f"What waits in {tier.topic!r} is overdue, {when(since, facts.now)}: up to {records(count)} of {places} are "
         f"due and not handed off{cause}. See the queues' lengths and the bridges' logs; more bridges help only where "
-        "workers are idle."
+        "workers are idle.",
+        "overdue",
+        f"What waits in {tier.topic!r} is overdue",
+        topic=tier.source,
+        since=since,
+        many=count,
+        of="records",
+        do="see the queues' lengths and the bridges' logs",
     )

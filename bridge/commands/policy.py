@@ -21,6 +21,7 @@ from bridge.settings import Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed_tiers
 from bridge.topics.retries import RetryTopics
+from bridge.upkeep.problem import Problem
 
 
 def policies(app: Celery, settings: Settings, routes: Routes, handler: str | None = None) -> dict[str, Any]:
@@ -125,11 +126,17 @@ def history(settings: Settings, routes: Routes, handler: str) -> list[dict[str, 
     ]
 
 
-def stale(app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> Iterator[str]:
+def stale(app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> Iterator[Problem]:
     """What was changed and is not in force, a sentence each."""
     for name, data in changed_policies(standing).items():
         if fault := fault_of(app, routes, name, data):
-            yield f"The policy of {name} was {summary(data)}, and its code's is in force: {fault}"
+            yield Problem(
+                f"The policy of {name} was {summary(data)}, and its code's is in force: {fault}",
+                "policy",
+                f"What was changed of the policy of {name} is not in force",
+                handler=name,
+                do=f"set it anew, or `bridge policy unset {name}`",
+            )
 
 
 def fault_of(app: Celery, routes: Routes, name: str, data: Data) -> str | None:

@@ -1,5 +1,7 @@
 """How commands print for people: a table, a line, whatever others have put into it."""
 
+from typing import Final
+
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
@@ -9,6 +11,8 @@ from bridge.records.printable import printable
 
 #: Faults may have several lines, those of a module that cannot be imported for one.
 BREAK = "\n"
+#: What is shown of a key that is there and has no byte.
+EMPTY: Final = "(empty)"
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -5,13 +5,20 @@ Empty when nothing does. What a bridge or worker mends by itself within a minute
 
 from bridge.commands import held, standing, unsettled
 from bridge.upkeep.facts import Facts
+from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 
 
-def problems(facts: Facts) -> list[str]:
+def silent(sentence: str) -> Problem:
+    """What does not answer: what it alone knows is not known."""
+    what = sentence.partition(":")[0].partition(". ")[0]
+    return Problem(sentence, "silent", what, lost=None, do="start it, or mend the network")
+
+
+def problems(facts: Facts) -> list[Problem]:
     """Everything that needs a person; what stops most comes first."""
     return [
-        *facts.silent,
+        *map(silent, facts.silent),
         *standing.memory(facts),
         *standing.halted(facts),
         *facts.stale,

@@ -1,6 +1,6 @@
 """What stands still, and since when, as sentences: servers, bridges, partitions (pure)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from bridge.ledger.breakers import SET_A_LIMIT
@@ -10,6 +10,7 @@ from bridge.pauses.needs import NEEDS
 from bridge.pauses.queues import BYTES
 from bridge.pauses.sources import DYING, PARKED
 from bridge.upkeep.facts import Down, Facts, Memory, clock, in_kafka, records, span, when
+from bridge.upkeep.problem import Problem
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
@@ -26,56 +27,86 @@ _ADVICE: Final = {
 }
 
 
-def memory(facts: Facts) -> Iterator[str]:
+def memory(facts: Facts) -> Iterator[Problem]:
     """Each Redis that is full, or does not bring its data to disk."""
     for redis in facts.memory:
         yield from of_redis(redis)
 
 
-def of_redis(redis: Memory) -> Iterator[str]:
+def of_redis(redis: Memory) -> Iterator[Problem]:
     """What is wrong with its memory and its disk."""
     if redis.full:
-        yield (
+        yield Problem(
             f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
-            "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues."
+            "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues.",
+            "redis",
+            f"Redis at {redis.where} is full",
+            many=redis.used,
+            of="bytes",
+            do="raise its maxmemory",
         )
     elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
-        yield (
+        yield Problem(
             f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
-            "Raise its maxmemory, or let workers empty the queues."
+            "Raise its maxmemory, or let workers empty the queues.",
+            "redis",
+            f"Redis at {redis.where} is nearly full",
+            many=redis.used,
+            of="bytes",
+            do="raise its maxmemory",
         )
     if redis.disk:
-        yield f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk."
+        yield Problem(
+            f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk.",
+            "redis",
+            f"Redis at {redis.where} does not bring its data to disk",
+            do="see its log and its disk",
+        )
 
 
-def halted(facts: Facts) -> Iterator[str]:
+def halted(facts: Facts) -> Iterator[Problem]:
     """Topics whose consumption was stopped, by a person or by a handler."""
     for topic, halt in sorted(facts.halts.items()):
         cause = halt.data or {}
         record = f" The delivery of {cause['record']} runs first then." if "record" in cause else ""
-        waiting = ""
+        waiting, count = "", None
         if facts.lag is not None and topic in facts.lag:
+            count = facts.lag[topic] + facts.parked(topic)
             waiting = f" {in_kafka(facts.lag[topic], facts.parked(topic))}."
         if (aside := facts.aside.get(topic)) and aside.messages:
             waiting += f" Set aside for it: {aside.words}."
-        yield (
+        yield Problem(
             f"Topic {topic!r} is halted, {when(halt.since, facts.now)}, by {halt.by}: {halt.why.rstrip('.')}.{waiting} "
-            f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}"
+            f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}",
+            "halted",
+            f"Topic {topic!r} is halted",
+            topic=topic,
+            since=halt.since,
+            many=count,
+            of="records",
+            do=f"mend the cause, then `bridge resume {topic}`",
         )
 
 
-def down(facts: Facts) -> Iterator[str]:
+def down(facts: Facts) -> Iterator[Problem]:
     """What handlers need and is held to be down."""
     for each in facts.breakers:
         if each.state == "ramping":
             continue
         waiting = f" Waiting for it: {each.aside.words}." if each.aside.messages else ""
-        yield (
+        yield Problem(
             f"{each.dependency!r} is held to be down, {when(each.since, facts.now)}: {each.why.rstrip('.')}.{waiting} "
             f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
             f"there again: mend it. {_tries(each, facts.now)}If it is there, and what waits is broken in itself: "
             f"`bridge policy set {each.handlers[0] if each.handlers else 'HANDLER'} dead_letter_for=ITS_ERROR "
-            "--why …` lets that die."
+            "--why …` lets that die.",
+            "breaker",
+            f"{each.dependency!r} is held to be down",
+            handler=each.handlers[0] if len(each.handlers) == 1 else None,
+            since=each.since,
+            many=each.aside.deliveries,
+            of="deliveries",
+            do="mend what it is",
         )
 
 
@@ -93,39 +124,59 @@ def _tries(each: Down, now: float) -> str:
     return tries
 
 
-def unnamed(facts: Facts) -> Iterator[str]:
+def unnamed(facts: Facts) -> Iterator[Problem]:
     """What waits for a dependency whose breaker was renamed or taken away, and no bridge has let go on."""
     for dependency, aside in sorted(facts.unnamed.items()):
-        yield (
+        yield Problem(
             f"No handler here names {dependency!r}; what waits for it: {aside.words}. Bridges that run with the "
-            "handlers that are here let that go on within seconds: restart them if this does not pass."
+            "handlers that are here let that go on within seconds: restart them if this does not pass.",
+            "unnamed",
+            f"No handler here names {dependency!r}",
+            many=aside.deliveries,
+            of="deliveries",
+            do="restart the bridges",
         )
 
 
-def bridges(facts: Facts) -> Iterator[str]:
+def bridges(facts: Facts) -> Iterator[Problem]:
     """No bridge, or none that consumes a topic or has a partition."""
     if facts.bridges is None:
         return
     if not facts.bridges:
-        waiting = "what comes in Kafka waits"
+        waiting, left = "what comes in Kafka waits", None
         if facts.lag is not None:
+            left = sum(facts.lag.values()) + facts.parked()
             waiting = in_kafka(sum(facts.lag.values()), facts.parked())
         due = min((at for tier in facts.tiers if tier.waits for at in tier.first_due.values()), default=facts.now)
         late = f", the first of them due {when(due, facts.now)}" if due < facts.now else ""
-        since = when(facts.seen.get(f"group {facts.group}"), facts.now)
-        yield f"No bridge of group {facts.group!r} runs, {since}: {waiting}{late}. Start `bridge run`."
+        last = facts.seen.get(f"group {facts.group}")
+        yield Problem(
+            f"No bridge of group {facts.group!r} runs, {when(last, facts.now)}: {waiting}{late}. Start `bridge run`.",
+            "no bridge",
+            f"No bridge of group {facts.group!r} runs",
+            since=last,
+            many=left,
+            of="records",
+            do="start `bridge run`",
+        )
         return
     topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
     for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):
-        count = records((facts.lag or {}).get(topic, 0))
-        yield (
-            f"No bridge of group {facts.group!r} consumes topic {topic!r}, though it has a handler here: {count} wait. "
-            "Restart the bridges with the handlers that are here."
+        count = (facts.lag or {}).get(topic, 0)
+        yield Problem(
+            f"No bridge of group {facts.group!r} consumes topic {topic!r}, though it has a handler here: "
+            f"{records(count)} wait. Restart the bridges with the handlers that are here.",
+            "not consumed",
+            f"No bridge consumes topic {topic!r}",
+            topic=topic,
+            many=count,
+            of="records",
+            do="restart the bridges with the handlers that are here",
         )
     yield from _unassigned(facts, facts.bridges)
 
 
-def obstacles(facts: Facts) -> Iterator[str]:
+def obstacles(facts: Facts) -> Iterator[Problem]:
     """What keeps bridges from consuming, as they say it, once for all of them."""
     grouped: dict[str, tuple[str, float | None, list[str]]] = {}
     for name, state in (facts.bridges or {}).items():
@@ -139,13 +190,19 @@ def obstacles(facts: Facts) -> Iterator[str]:
             earlier = since if at is None or since is None else min(at, since)
             grouped[kind] = (first, earlier, [*names, name])
     for text, since, names in grouped.values():
-        yield (
+        yield Problem(
             f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing, {when(since, facts.now)}: "
-            f"{text.rstrip('.')}. They go on by themselves when that is mended."
+            f"{text.rstrip('.')}. They go on by themselves when that is mended.",
+            "obstacle",
+            f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing",
+            since=since,
+            many=len(names),
+            of="bridges",
+            do="mend what it says; they go on by themselves",
         )
 
 
-def behind(facts: Facts) -> Iterator[str]:
+def behind(facts: Facts) -> Iterator[Problem]:
     """Topics of which bridges read less than is written, for minutes; what is paused for long is said there."""
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
@@ -158,15 +215,23 @@ def behind(facts: Facts) -> Iterator[str]:
     for topic, found in sorted(grouped.items()):
         places, count = sorted(place for place, *_ in found), sum(count for _, count, _ in found)
         shown = ", ".join(places[:5]) + (" …" if len(places) > 5 else "")
-        yield (
-            f"Bridges fall behind on {topic!r}, {when(min(since for *_, since in found), facts.now)}: "
+        began = min(since for *_, since in found)
+        yield Problem(
+            f"Bridges fall behind on {topic!r}, {when(began, facts.now)}: "
             f"{records(count)} are not read yet, and there are more with every minute ({shown}). "
             f"Add workers where a queue is long, else bridges ({len(facts.bridges or {})} run; of use is up to "
-            "one a partition)."
+            "one a partition).",
+            "behind",
+            f"Bridges fall behind on {topic!r}",
+            topic=topic,
+            since=began,
+            many=count,
+            of="records",
+            do="add workers where a queue is long, else bridges",
         )
 
 
-def paused(facts: Facts) -> Iterator[str]:
+def paused(facts: Facts) -> Iterator[Problem]:
     """Partitions that have been paused for long, by the reason."""
     grouped: dict[str, tuple[float, list[str]]] = {}
     for state in (facts.bridges or {}).values():
@@ -184,13 +249,20 @@ def paused(facts: Facts) -> Iterator[str]:
         queue = why.removeprefix("queue ") if why.startswith("queue ") else None
         advice = next((text for start, text in _ADVICE.items() if why.startswith(start)), _MORE_WORKERS)
         length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
-        yield (
+        yield Problem(
             f"{len(places)} partitions are paused, {when(since, facts.now)}: {why}{length}. They go on when that is "
-            f"less; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})"
+            f"less; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
+            "paused",
+            f"{len(places)} partitions are paused: {why}",
+            topic=_topic_of(places),
+            since=since,
+            many=len(places),
+            of="partitions",
+            do=advice,
         )
 
 
-def dying(facts: Facts) -> Iterator[str]:
+def dying(facts: Facts) -> Iterator[Problem]:
     """Topics that are paused because too many of their deliveries die: at once, for somebody must look."""
     since: dict[str, float] = {}
     for state in (facts.bridges or {}).values():
@@ -200,14 +272,25 @@ def dying(facts: Facts) -> Iterator[str]:
                 topic = why.removeprefix(_ELSEWHERE)
                 since[topic] = min(at, since.get(topic, at))
     for topic, at in sorted(since.items()):
-        yield (
+        yield Problem(
             f"Topic {topic!r} is paused, {when(at, facts.now)}: too many of its deliveries died within a minute "
             "(kafka_pause_dead_letters_a_minute). It goes on by itself, and pauses again if they go on dying: see the "
-            f"dead letters below and mend the cause; `bridge halt {topic}` stops it until then."
+            f"dead letters below and mend the cause; `bridge halt {topic}` stops it until then.",
+            "dying",
+            f"Topic {topic!r} is paused: too many of its deliveries die",
+            topic=topic,
+            since=at,
+            do=f"mend the cause; `bridge halt {topic}` stops it until then",
         )
 
 
-def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _topic_of(places: Collection[str]) -> str | None:
+    """The topic of these partitions, where it is one."""
+    topics = {place.rpartition("-")[0] for place in places}
+    return topics.pop() if len(topics) == 1 else None
+
+
+def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Partitions that no bridge has, where all have had the time to take them and nothing else hinders."""
     young = any(
         facts.now - each.get("started", 0.0) < UNASSIGNED_LONG or each["obstacles"] for each in bridges.values()
@@ -219,8 +302,14 @@ def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Itera
     for topic, count in sorted(facts.partitions.items()):
         missing = [str(number) for number in range(count) if f"{topic}-{number}" not in assigned]
         if missing and topic in known:
-            yield (
-                f"No bridge has partition {', '.join(missing)} of {topic!r}: "
-                f"{records((facts.lag or {}).get(topic, 0))} of the topic wait. "
-                "If it does not pass in a minute, restart the bridges and see their logs."
+            count = (facts.lag or {}).get(topic, 0)
+            yield Problem(
+                f"No bridge has partition {', '.join(missing)} of {topic!r}: {records(count)} of the topic wait. "
+                "If it does not pass in a minute, restart the bridges and see their logs.",
+                "unassigned",
+                f"No bridge has partition {', '.join(missing)} of {topic!r}",
+                topic=topic,
+                many=count,
+                of="records",
+                do="restart the bridges if it does not pass",
             )

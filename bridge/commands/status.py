@@ -14,6 +14,7 @@ from bridge.commands.asked import Asked, facts_of, take_decided
 from bridge.commands.opened import opened
 from bridge.commands.status_data import as_data
 from bridge.commands.tiers import tiers
+from bridge.commands.unquoted import unquoted
 from bridge.errors import NothingAnswers
 from bridge.handlers import Handler, Routes, changed_handlers
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
@@ -31,17 +32,22 @@ from bridge.upkeep.facts import Facts, Letters
 from bridge.upkeep.gone import look
 
 
-def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
+def status(app: Celery, settings: Settings, routes: Routes, *, quotes: bool = True) -> dict[str, Any]:
     """What the group consumes and how far, what bridges and workers say of themselves, and what needs a person.
 
+    Parameters:
+        quotes: whether it says what errors say.
+
     Returns:
-        `group`; `problems`: what needs a person, a sentence each; `topics`: per topic and partition `committed`,
-        `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`: what each announces, or `None`
-        without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`: per topic and handler the
-        seconds that the oldest delivery has been under way; `halted`: per topic `why` and `since`, empty when
-        nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is; `parked`: what waits
-        in retry and replay topics; `policies`: of handlers whose policy is not their code's, by whom and when it was
-        changed, and to what; `unanswered`: what could not be asked, a sentence each.
+        `group`; `problems`: what needs a person, a sentence each, and `problem_values`: each as values; `topics`: per
+        topic and partition `committed`, `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`:
+        what each announces, or `None` without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`:
+        per topic and handler the seconds that the oldest delivery has been under way; `halted`: per topic `why` and
+        `since`, empty when nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is;
+        `parked`: what waits in retry and replay topics; `policies`: of handlers whose policy is not their code's, by
+        whom and when it was changed, and to what; `counts`: by topic and handler, how many deliveries were handled,
+        attempts failed, dead letters written and deliveries replayed in each of the last 60 minutes and 24 hours;
+        `unanswered`: what could not be asked, a sentence each.
 
     Raises:
         NothingAnswers: nothing could be told.
@@ -53,6 +59,8 @@ def status(app: Celery, settings: Settings, routes: Routes) -> dict[str, Any]:
     if asked.extents is not None:
         _take_in(asked, app, settings, routes)
     asked.facts = replace(asked.facts, silent=tuple(asked.silent))
+    if not quotes:
+        asked.facts = unquoted(asked.facts)
     return as_data(asked, routes.topics)
 
 

@@ -1,15 +1,17 @@
 """`bridge status --json`: what was found of a group, as programs read it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bridge.commands.asked import Asked
 from bridge.commands.halt import shown
 from bridge.commands.problems import problems
+from bridge.ledger.counts import HOURS, MINUTES, Series, Whose
 from bridge.records.policies import summary, values, words
 from bridge.records.times import iso
 from bridge.topics.extents import Extent
 from bridge.upkeep.facts import Down, Facts
+from bridge.upkeep.problem import Problem
 
 
 def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
@@ -21,7 +23,7 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
     facts = asked.facts
     return {
         "group": facts.group,
-        "problems": problems(facts),
+        **told(problems(facts)),
         "topics": None if asked.extents is None else _topics(topics, asked.extents),
         "bridges": _with_times(facts.bridges),
         "workers": _with_times(facts.workers),
@@ -34,8 +36,20 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
         "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
         "policies": {name: f"{summary(data)}: {words(values(data))}" for name, data in asked.policies.items()},
         "breakers": {each.dependency: _breaker(each) for each in facts.breakers},
+        "counts": None if facts.counts is None else [_counts(*each, facts.now) for each in facts.counts.items()],
         "unanswered": asked.silent,
     }
+
+
+def told(found: Sequence[Problem]) -> dict[str, Any]:
+    """What needs a person: the sentences, and each with its values."""
+    return {"problems": [*map(str, found)], "problem_values": [each.data() for each in found]}
+
+
+def with_more(status: Mapping[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
+    """The status, with what needs a person besides."""
+    more = told(found)
+    return {**status, **{name: [*status[name], *values] for name, values in more.items()}}
 
 
 def _queues(facts: Facts) -> dict[str, dict[str, Any]] | None:
@@ -63,6 +77,18 @@ def _breaker(down: Down) -> dict[str, Any]:
         "tried": iso(down.tried) if down.tried else None,
         "next_try": None if down.state == "ramping" else iso(down.next),
         "silent_tries": down.silent,
+    }
+
+
+def _counts(whose: Whose, series: Series, now: float) -> dict[str, Any]:
+    """What a handler did of a topic: by the minute and by the hour, the first of which begins at `from`."""
+    topic, handler = whose
+    minute, hour = now // 60 - MINUTES + 1, now // 3_600 - HOURS + 1
+    return {
+        "topic": topic,
+        "handler": handler,
+        "minutes": {"from": iso(minute * 60), **series.minutes},
+        "hours": {"from": iso(hour * 3_600), **series.hours},
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import OWN, Change
 from bridge.upkeep.facts import Facts, records, when
+from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import named
 
 #: Seconds under way from which on a delivery of a handler that nobody has any more needs a person.
@@ -19,20 +20,26 @@ FAILING_MANY: Final = 100
 FAILING_LONG: Final = 300.0
 
 
-def known_to_some(facts: Facts) -> Iterator[str]:
+def known_to_some(facts: Facts) -> Iterator[Problem]:
     """Handlers that some workers of their queue know, and some do not."""
     for handler in facts.handlers:
         consumers = facts.consumers(handler.queue)
         without = [name for name, state in consumers.items() if handler.name not in state["handlers"]]
         if without and len(without) < len(consumers):
-            yield (
+            yield Problem(
                 f"{len(without)} of {len(consumers)} workers of queue {handler.queue!r} do not know handler "
                 f"{handler.name}: {named(without, consumers)}. Its deliveries wait there for one that does. "
-                "Deploy the same handlers to them."
+                "Deploy the same handlers to them.",
+                "known to some",
+                f"{len(without)} of {len(consumers)} workers do not know {handler.name}",
+                handler=handler.name,
+                many=len(without),
+                of="workers",
+                do="deploy the same handlers to them",
             )
 
 
-def lost(facts: Facts) -> Iterator[str]:
+def lost(facts: Facts) -> Iterator[Problem]:
     """Deliveries that are unaccounted for."""
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for state in (facts.bridges or {}).values():
@@ -40,23 +47,40 @@ def lost(facts: Facts) -> Iterator[str]:
             if each["handler"] == OWN:
                 by_source.setdefault(_source(facts, each["topic"]), []).append(each)
                 continue
-            yield (
+            yield Problem(
                 f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
                 f"{each['handler']}, {when(each['since'], facts.now)}: committed, and the ledger does not know how "
                 f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
-                f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart."
+                f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart.",
+                "lost",
+                f"Records of {each['topic']}-{each['partition']} are unaccounted for",
+                topic=each["topic"],
+                handler=each["handler"],
+                since=each["since"],
+                many=each["count"],
+                of="records",
+                lost=each["count"],
+                do=f"`bridge audit {each['topic']}` tells which",
             )
     for source, found in sorted(by_source.items()):
         count, since = sum(each["count"] for each in found), min(each["since"] for each in found)
-        yield (
+        yield Problem(
             f"{records(count)} of {', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
             f"are unaccounted for, {when(since, facts.now)}: committed, and the ledger does not know how they ended. "
             f"What they were retried for lies in {source!r}: `bridge audit {source}` tells what is lost, "
-            f"`bridge reset {source} --to OFFSET` lets it run, what is settled apart."
+            f"`bridge reset {source} --to OFFSET` lets it run, what is settled apart.",
+            "lost",
+            f"Parked records of {source!r} are unaccounted for",
+            topic=source,
+            since=since,
+            many=count,
+            of="records",
+            lost=count,
+            do=f"`bridge audit {source}` tells which",
         )
 
 
-def changed(facts: Facts) -> Iterator[str]:
+def changed(facts: Facts) -> Iterator[Problem]:
     """What happened to logs in the last day; `bridge audit` lists it for longer."""
     recent = [each for each in facts.changes if facts.now - each.at <= TOLD_FOR]
     yield from _deleted(facts, [each for each in recent if each.what == "deleted" and each.lost])
@@ -65,28 +89,50 @@ def changed(facts: Facts) -> Iterator[str]:
         if each.what == "deleted":
             continue
         if each.lost:
-            yield (
+            yield Problem(
                 f"Kafka's retention took {records(each.lost)} of {place} unread, {since}: offsets {each.first} to "
                 f"{each.end - 1}. They are gone{_told_by(facts, each.topic)}. Keep records for longer (retention.ms), "
-                "and the bridges running; said for a day."
+                "and the bridges running; said for a day.",
+                "log",
+                f"Kafka's retention took records of {place} unread",
+                topic=_source(facts, each.topic),
+                since=each.at,
+                many=each.lost,
+                of="records",
+                lost=each.lost,
+                do="keep records for longer (retention.ms)",
             )
         elif each.what != "expired":
-            yield (
-                f"The log of {place} {'was ' if each.what == 'made anew' else ''}{each.what}, {since}, from offset "
-                f"{each.first} on: other records lie there now. If nobody meant it, see Kafka's disks and elections; "
-                "said for a day."
+            happened = f"{'was ' if each.what == 'made anew' else ''}{each.what}"
+            yield Problem(
+                f"The log of {place} {happened}, {since}, from offset {each.first} on: other records lie there now. "
+                "If nobody meant it, see Kafka's disks and elections; said for a day.",
+                "log",
+                f"The log of {place} {happened}",
+                topic=_source(facts, each.topic),
+                since=each.at,
+                lost=None,
+                do="see Kafka's disks and elections",
             )
 
 
-def _deleted(facts: Facts, found: Iterable[Change]) -> Iterator[str]:
+def _deleted(facts: Facts, found: Iterable[Change]) -> Iterator[Problem]:
     """Retry and replay topics that are gone, with what waited in them."""
     by_topic: dict[str, list[Change]] = {}
     for gone in facts.gone:
         if gone.missing:
-            yield (
+            yield Problem(
                 f"{gone.topic!r} was deleted, seen {when(gone.at, facts.now)}: at least {gone.missing:,} deliveries of "
                 f"{gone.source!r} are parked and lie in no retry topic (parked: {gone.whose}). They do not run by "
-                f"themselves: `bridge audit {gone.source}` tells which, and how to let them run."
+                f"themselves: `bridge audit {gone.source}` tells which, and how to let them run.",
+                "log",
+                f"{gone.topic!r} was deleted",
+                topic=gone.source,
+                since=gone.at,
+                many=gone.missing,
+                of="deliveries",
+                lost=gone.missing,
+                do=f"`bridge audit {gone.source}` tells which",
             )
     told = {gone.topic for gone in facts.gone if gone.missing}
     for each in found:
@@ -94,10 +140,18 @@ def _deleted(facts: Facts, found: Iterable[Change]) -> Iterator[str]:
             continue
         by_topic.setdefault(each.topic, []).append(each)
     for topic, changes in sorted(by_topic.items()):
-        yield (
-            f"{topic!r} was deleted, {when(min(each.at for each in changes), facts.now)}, with up to "
-            f"{records(sum(each.lost for each in changes))} that waited in it: they do not run by themselves"
-            f"{_told_by(facts, topic)}. See who deletes topics; said for a day."
+        since, count = min(each.at for each in changes), sum(each.lost for each in changes)
+        yield Problem(
+            f"{topic!r} was deleted, {when(since, facts.now)}, with up to {records(count)} that waited in it: they do "
+            f"not run by themselves{_told_by(facts, topic)}. See who deletes topics; said for a day.",
+            "log",
+            f"{topic!r} was deleted",
+            topic=_source(facts, topic),
+            since=since,
+            many=count,
+            of="records",
+            lost=count,
+            do="see who deletes topics",
         )
 
 
@@ -114,7 +168,7 @@ def _source(facts: Facts, topic: str) -> str:
     return next((tier.source for tier in facts.tiers if tier.topic == topic), facts.sources.get(topic, topic))
 
 
-def old(facts: Facts) -> Iterator[str]:
+def old(facts: Facts) -> Iterator[Problem]:
     """Deliveries that have been under way for too long."""
     limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
     queues = {handler.name: handler.queue for handler in facts.handlers}
@@ -123,7 +177,7 @@ def old(facts: Facts) -> Iterator[str]:
             continue
         if name == OWN:
             if seconds >= max(limits.values(), default=TOO_OLD):
-                yield _old(facts, f"that came by {topic!r}", seconds, "its run is not over")
+                yield _old(facts, f"that came by {topic!r}", seconds, "its run is not over", _source(facts, topic))
             continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
             if seconds >= GONE_LONG:
@@ -132,7 +186,8 @@ def old(facts: Facts) -> Iterator[str]:
         # Without a worker that runs it the sentence about that says it.
         knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
         if seconds >= limits.get(name, TOO_OLD) and knowing:
-            yield _old(facts, f"of {topic!r} to {name}", seconds, "is neither settled nor waiting for its retry")
+            stands = "is neither settled nor waiting for its retry"
+            yield _old(facts, f"of {topic!r} to {name}", seconds, stands, topic, name)
 
 
 def _waits_by_decision(facts: Facts, topic: str, handler: str) -> bool:
@@ -144,28 +199,49 @@ def _waits_by_decision(facts: Facts, topic: str, handler: str) -> bool:
     return any(name in facts.waiting_for_needs for name in names)
 
 
-def _old(facts: Facts, which: str, seconds: float, stands: str) -> str:
-    return (
-        f"The oldest delivery {which} has been under way {when(facts.now - seconds, facts.now)}, and {stands}. "
-        f"See what the workers run (celery -A {facts.app} inspect active) and whether they are enough."
+def _old(facts: Facts, which: str, seconds: float, stands: str, topic: str, handler: str | None = None) -> Problem:
+    since, see = facts.now - seconds, f"celery -A {facts.app} inspect active"
+    return Problem(
+        f"The oldest delivery {which} has been under way {when(since, facts.now)}, and {stands}. "
+        f"See what the workers run ({see}) and whether they are enough.",
+        "old",
+        f"A delivery {which} is old",
+        topic=topic,
+        handler=handler,
+        since=since,
+        do=f"see what the workers run: `{see}`",
     )
 
 
-def failing(facts: Facts) -> Iterator[str]:
+def failing(facts: Facts) -> Iterator[Problem]:
     """Deliveries that failed and wait, many or for long, or that cannot go on by themselves."""
     for each in _in_all(facts):
         count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
         since = when(each.since, facts.now) if each.since else "since when is not known"
         match each.kind:
             case "unpublished":
-                yield (
+                yield Problem(
                     f"Kafka does not take the dead letters of {count} of {each.handler}, the first failed {since}: "
-                    f"{each.error}. They are tried again. See the workers' log, and the topic of the dead letters."
+                    f"{each.error}. They are tried again. See the workers' log, and the topic of the dead letters.",
+                    "unpublished",
+                    f"Kafka does not take the dead letters of {each.handler}",
+                    handler=each.handler,
+                    since=each.since or None,
+                    many=each.count,
+                    of="deliveries",
+                    do="see the workers' log, and the topic of the dead letters",
                 )
             case _ if each.count >= FAILING_MANY or (each.since and facts.now - each.since >= FAILING_LONG):
-                yield (
+                yield Problem(
                     f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
-                    f"{each.error}. {_goes_on(facts, each.handler)}"
+                    f"{each.error}. {_goes_on(facts, each.handler)}",
+                    "failing",
+                    f"Deliveries of {each.handler} fail and wait for a retry",
+                    handler=each.handler,
+                    since=each.since or None,
+                    many=each.count,
+                    of="deliveries",
+                    do="mend the cause: they run again",
                 )
 
 
@@ -194,22 +270,35 @@ def _in_all(facts: Facts) -> list[Waiting]:
     return list(found.values())
 
 
-def dead(facts: Facts) -> Iterator[str]:
+def dead(facts: Facts) -> Iterator[Problem]:
     """Dead letters whose deliveries are dead still."""
     for each in facts.letters:
         count = f"{each.count:,} deliveries" if each.count > 1 else "1 delivery"
-        yield (
+        yield Problem(
             f"{'At least ' if each.more else ''}{count} of {each.handler} {'are' if each.count > 1 else 'is'} dead, "
             f"{when(each.since, facts.now)}; the last: {each.reason}, {each.error}. They lie in {each.topic!r}: mend "
-            "the cause, then send them back or leave them."
+            "the cause, then send them back or leave them.",
+            "dead",
+            f"Deliveries of {each.handler} are dead",
+            handler=each.handler,
+            since=each.since,
+            many=each.count,
+            of="deliveries",
+            do="mend the cause, then send them back or leave them",
         )
 
 
-def _gone(facts: Facts, topic: str, name: str, seconds: float) -> str:
-    return (
+def _gone(facts: Facts, topic: str, name: str, seconds: float) -> Problem:
+    return Problem(
         f"Deliveries of {topic!r} to {name} wait, the oldest {when(facts.now - seconds, facts.now)}: that handler was "
         "renamed or removed, and no worker knows it. Deploy it to a worker once more, or let them become dead letters "
-        "(unknown_handler, after kafka_unknown_for)."
+        "(unknown_handler, after kafka_unknown_for).",
+        "old",
+        f"Deliveries to {name} wait, which no worker knows",
+        topic=topic,
+        handler=name,
+        since=facts.now - seconds,
+        do="deploy it to a worker once more",
     )
 
 

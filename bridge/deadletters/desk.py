@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from celery import Celery
 
 from bridge.deadletters.copying.copies import Copies
 from bridge.deadletters.files.transfers import Transfers
+from bridge.deadletters.masking.common import Common
+from bridge.deadletters.masking.editing import Editing
+from bridge.deadletters.masking.lists import Lists
+from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.mending.mending import Mending
 from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.questions.absent import Absent
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.notes import Notes
+from bridge.deadletters.questions.of_versions import GroupVersions
 from bridge.deadletters.questions.progress import Progresses
 from bridge.deadletters.questions.simulations import Simulations
 from bridge.deadletters.questions.standing import GroupStandings
@@ -22,8 +27,14 @@ from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.questions.trail import Trail
 from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.requests import Claim
+from bridge.deadletters.users.admins import Admins
+from bridge.deadletters.users.issued import Issued
+from bridge.deadletters.users.requests import Requests
 from bridge.deadletters.users.sessions import Sessions
+from bridge.deadletters.users.tokens import Tokens
 from bridge.deadletters.users.users import Users
+from bridge.deadletters.webhooks.webhooks import Webhooks
 from bridge.handlers import Routes
 from bridge.settings import Settings
 
@@ -94,6 +105,11 @@ class Desk:
         return GroupStandings(self.settings, self.routes, self.database)
 
     @property
+    def versions(self) -> GroupVersions:
+        """In which versions groups have failed, and which run."""
+        return GroupVersions(self.settings, self.routes, self.database)
+
+    @property
     def totals(self) -> Totals:
         """All of them in figures."""
         return Totals(self.database)
@@ -133,6 +149,18 @@ class Desk:
         """Values that are edited, patched, or asked whether their handlers would take them."""
         return Mending(self.app, self.database)
 
+    def editing(self, masks: Masks) -> Editing:
+        """The same by somebody who does not see all of them."""
+        return Editing(self.letters, self.mending, masks)
+
+    def lists(self, masks: Masks) -> Lists:
+        """Lists for somebody who does not see all of their letters."""
+        return Lists(self.database, masks)
+
+    def common(self, masks: Masks) -> Common:
+        """What the letters of a group have in common, likewise."""
+        return Common(self.database, masks)
+
     @property
     def copies(self) -> Copies:
         """Letters copied elsewhere."""
@@ -149,6 +177,35 @@ class Desk:
         return Users(self.database)
 
     @property
+    def admins(self) -> Admins:
+        """What an admin does with them in a browser."""
+        return Admins(self.database)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of alarms."""
+        return Webhooks(self.settings, self.database)
+
+    @property
     def sessions(self) -> Sessions:
         """Who is signed in to it."""
         return Sessions(self.database)
+
+    @property
+    def issued(self) -> Issued:
+        """Who is signed in to it by the word of an issuer."""
+        return Issued(self.database)
+
+    @property
+    def tokens(self) -> Tokens:
+        """What programs sign in to it with."""
+        return Tokens(self.database)
+
+    @property
+    def requests(self) -> Requests:
+        """What programs have asked of it."""
+        return Requests(self.database)
+
+    def doing(self, claim: Claim) -> Self:
+        """This desk, while it does a request: what it does is noted as that one's."""
+        return replace(self, database=self.database.doing(claim))

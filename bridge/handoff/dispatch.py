@@ -7,6 +7,7 @@ from bridge.handoff.keeping import Kept
 from bridge.handoff.marks import Marks
 from bridge.handoff.origins import Taken, leave_out_ended
 from bridge.handoff.packing import Packed, pack, step_from
+from bridge.handoff.replays import Replays
 from bridge.handoff.rotation import Rotation
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
@@ -38,11 +39,12 @@ class Dispatch:
         cluster: str,
         group: str,
         metrics: BridgeMetrics,
+        replays: Replays,
     ) -> None:
         self._broker, self._ledger, self._marks, self._one_step = broker, ledger, marks, one_step
         self._sizes, self._shares = sizes, shares
         self._cluster, self._group = cluster, group
-        self._metrics = metrics
+        self._metrics, self._replays = metrics, replays
         #: Of what was parked, and of all else: each has room of its own.
         self._turns = {True: Rotation(), False: Rotation()}
         self._holds = {True: False, False: False}
@@ -192,6 +194,7 @@ class Dispatch:
             counts[key] = counts.get(key, 0) + len(each.group.offsets)
         for (topic, handler), count in counts.items():
             self._metrics.handed_off.labels(topic, handler).inc(count)
+            self._replays.handed(topic, handler, count)
         for handler in {each.group.handler for each in packed}:
             own = [each for each in packed if each.group.handler == handler]
             deliveries = sum(len(each.group.offsets) for each in own)

@@ -1,4 +1,4 @@
-"""Which bridges and workers live, and how each is: what commands read when none of them can be reached.
+"""Which bridges, workers and recorders live, and how each is: what commands read when none of them can be reached.
 
 Nothing here is keyed by the Kafka cluster: what Redis knows can be told while Kafka is away.
 """
@@ -12,7 +12,7 @@ from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
 from bridge.ledger.script import ANNOUNCE
 
-Kind = Literal["bridges", "workers"]
+Kind = Literal["bridges", "workers", "recorders"]
 
 #: Seconds between two announcements, and for which one holds.
 ANNOUNCE_EVERY: Final = 2.0
@@ -22,13 +22,13 @@ _REMEMBERED_FOR: Final = 30 * 86_400
 
 
 class Members:
-    """The living bridges of the ledger's group, or the living workers on its Redis (of whatever group: a queue is
-    the broker's, not a group's). Each method raises LedgerUnavailable when Redis is silent.
+    """The living bridges or recorders of the ledger's group, or the living workers on its Redis (of whatever group: a
+    queue is the broker's, not a group's). Each method raises LedgerUnavailable when Redis is silent.
     """
 
     def __init__(self, ledger: Ledger, kind: Kind) -> None:
         self._ledger, self._kind = ledger, kind
-        self._name = ("members", kind, ledger.group) if kind == "bridges" else ("members", kind)
+        self._name = ("members", kind) if kind == "workers" else ("members", kind, ledger.group)
 
     def announce(
         self, member: str, state: Mapping[str, Any], seen: Iterable[str] = (), seconds: float = ANNOUNCED_FOR

@@ -26,6 +26,7 @@ DECIDED_EVERY: Final = 0.5
 DEPTHS_EVERY: Final = 1.0
 SOURCES_EVERY: Final = 1.0
 NEEDS_EVERY: Final = 0.5
+REPLAYS_EVERY: Final = 5.0
 KAFKA_EVERY: Final = 5.0
 STUCK_EVERY: Final = 60.0
 AUDIT_EVERY: Final = 30.0
@@ -57,6 +58,7 @@ class Looks:
             Job("sources", SOURCES_EVERY, self._sources),
             Job("needs", NEEDS_EVERY, parts.needs.look),
             Job("decided", DECIDED_EVERY, parts.before.decided.look),
+            Job("replays", REPLAYS_EVERY, parts.replays.tell),
             Job("kafka", KAFKA_EVERY, self._kafka),
             Job("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),
             Job("audit", AUDIT_EVERY, self._audit),

@@ -11,6 +11,7 @@ from bridge.handoff.broker import Broker
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.marks import Marks
 from bridge.handoff.messages import Messages
+from bridge.handoff.replays import Replays
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
 from bridge.ledger import Ledger
@@ -34,6 +35,7 @@ from bridge.pauses.sources import Sources
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
+from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed
 from bridge.upkeep.changed_waits import ChangedWaits
 from bridge.upkeep.decided import Decided
@@ -96,6 +98,7 @@ class Parts:
     marks: Marks
     sizes: Sizes
     dispatch: Dispatch
+    replays: Replays
     needs: Needs
     commits: Commits
     queues: Queues
@@ -140,7 +143,10 @@ class Parts:
         marks = Marks(ledger)
         sizes = Sizes(before.routes, ledger, broker)
         shares = Shares(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)
-        dispatch = Dispatch(broker, ledger, marks, sizes, shares, settings.one_redis, cluster, settings.group, metrics)
+        replays = Replays(ledger, TopicNames.of(settings), before.routes.topics, before.routes.handlers)
+        dispatch = Dispatch(
+            broker, ledger, marks, sizes, shares, settings.one_redis, cluster, settings.group, metrics, replays
+        )
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after
         queues = Queues(broker, before.routes, file, metrics, ledger)
@@ -158,6 +164,7 @@ class Parts:
             marks=marks,
             sizes=sizes,
             dispatch=dispatch,
+            replays=replays,
             needs=Needs(before.routes, ledger, broker, settings.group, metrics),
             commits=commits,
             queues=queues,

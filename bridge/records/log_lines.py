@@ -29,8 +29,6 @@ def json_formatter() -> logging.Formatter:
 def begin(level: str, form: Format) -> None:
     """Log to standard error from this level on, in this form."""
     logging.basicConfig(level=level.upper(), format="[%(asctime)s: %(levelname)s/bridge] %(message)s")
-    # It names each of its plugins as it is imported, which says nothing to who reads a log.
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     for each in logging.getLogger().handlers:
         each.setFormatter(json_formatter() if form == "json" else OneLine(each.formatter))
 

@@ -1,7 +1,8 @@
 """Every fault of the settings, a sentence each that says what to do: pure, and never only the first."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Final
 
@@ -10,7 +11,9 @@ from pydantic import ValidationError
 
 from bridge.handlers import Routes
 from bridge.kafka import FIXED, property_fault
-from bridge.settings.addresses import holds_ledger, networks
+from bridge.settings.addresses import holds_ledger, listed, networks
+from bridge.settings.issuers import claimed_roles, may_be_asked
+from bridge.settings.masks import rules
 from bridge.settings.values import OWN_APP, EnvironmentSettings, FileSettings, Settings, TopicSettings
 
 #: librdkafka does not know the property: no fault of its own, and left out.
@@ -18,6 +21,13 @@ UNKNOWN: Final = "unknown"
 #: Kafka's own rule for a group or topic name that every tool can show and type.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+_HOST: Final = re.compile(r"[^\s:/?#@*,]{1,253}")
+#: What variables of the desk begin with.
+DESK: Final = "DEADLETTERS_"
+#: Where a console is found.
+_URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+#: What Kubernetes sets for a service called `deadletters…`.
+_OF_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_[A-Z]+(_.*)?)?)")
 _SECRET: Final = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
 #: A topic's pattern → what it must contain.
 _PATTERNS: Final = {
@@ -70,7 +80,52 @@ def of_environment(found: EnvironmentSettings) -> list[str]:
         wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
     if found.LEDGER_URL and not holds_ledger(found.LEDGER_URL):
         wrong.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
-    return [*wrong, *_of_proxy(found)]
+    return [*wrong, *_of_hosts(found), *_of_proxy(found), *_of_issuer(found), *_of_masks(found), *_of_addresses(found)]
+
+
+def _of_hosts(found: EnvironmentSettings) -> Iterator[str]:
+    """Names of the console that no browser would call it by."""
+    for name in listed(found.DEADLETTERS_CONSOLE_HOSTS):
+        if not _HOST.fullmatch(name):
+            yield (
+                f"DEADLETTERS_CONSOLE_HOSTS: {name!r} is no name of a host: write console.example.com, without "
+                "https:// and port, with commas between several."
+            )
+
+
+def of_names(environ: Iterable[str]) -> Iterator[str]:
+    """Variables of the desk that there are not: with a misspelt one fields that are to be masked would be shown."""
+    known = [name for name in EnvironmentSettings.model_fields if name.startswith(DESK)]
+    for name in sorted(environ):
+        if name.startswith(DESK) and name not in known and not _OF_SERVICE.fullmatch(name):
+            near = get_close_matches(name, known, n=1, cutoff=0.8)
+            advice = f"did you mean {near[0]}? Else remove it" if near else "remove it"
+            yield f"environment: there is no setting {name}: {advice}; docs/settings.md has the list."
+
+
+def _of_masks(found: EnvironmentSettings) -> Iterator[str]:
+    """Masks that would hide nothing, or that nobody has set."""
+    try:
+        masked = rules(found.DEADLETTERS_MASK)
+    except ValueError as error:
+        yield f"DEADLETTERS_MASK: {error}."
+        return
+    if found.DEADLETTERS_MASK.strip() and not masked:
+        yield "DEADLETTERS_MASK masks nothing: write `orders: customer.email`, or leave it out."
+    if found.DEADLETTERS_MASK_NOT_FOR and not masked:
+        yield "DEADLETTERS_MASK_NOT_FOR needs DEADLETTERS_MASK: nothing is masked."
+
+
+def _of_addresses(found: EnvironmentSettings) -> Iterator[str]:
+    """What pages and webhooks would link to, or where they may be sent to, that is none."""
+    if found.DEADLETTERS_CONSOLE_URL and not _URL.fullmatch(found.DEADLETTERS_CONSOLE_URL):
+        yield "DEADLETTERS_CONSOLE_URL must be where browsers find the console: https://console.example.com."
+    if found.DEADLETTERS_FLOWER_URL and not _URL.fullmatch(found.DEADLETTERS_FLOWER_URL):
+        yield "DEADLETTERS_FLOWER_URL must be where browsers find Flower, without a password: https://flower.example.com."
+    try:
+        networks(found.DEADLETTERS_WEBHOOK_NETWORKS)
+    except ValueError as error:
+        yield f"DEADLETTERS_WEBHOOK_NETWORKS must be addresses or networks, with commas between them: {error}."
 
 
 def _of_proxy(found: EnvironmentSettings) -> Iterator[str]:
@@ -92,6 +147,44 @@ def _of_proxy(found: EnvironmentSettings) -> Iterator[str]:
         )
     if not user and (role or found.DEADLETTERS_PROXY_ROLE):
         yield "DEADLETTERS_PROXY_ROLE and DEADLETTERS_PROXY_ROLE_HEADER need DEADLETTERS_PROXY_USER_HEADER."
+
+
+def _of_issuer(found: EnvironmentSettings) -> Iterator[str]:
+    """An issuer of OpenID Connect by which nobody could sign in, or not safely."""
+    if not found.DEADLETTERS_OIDC_ISSUER:
+        others = ("CLIENT_ID", "CLIENT_SECRET", "ROLE_CLAIM", "ROLES", "ROLE")
+        if any(getattr(found, f"DEADLETTERS_OIDC_{name}") for name in others):
+            yield "The settings DEADLETTERS_OIDC_… need DEADLETTERS_OIDC_ISSUER."
+        return
+    if not may_be_asked(found.DEADLETTERS_OIDC_ISSUER):
+        yield "DEADLETTERS_OIDC_ISSUER must be an address with https://, as the issuer writes it, without ? and #."
+    if not (found.DEADLETTERS_OIDC_CLIENT_ID and found.DEADLETTERS_OIDC_CLIENT_SECRET):
+        yield "DEADLETTERS_OIDC_ISSUER needs DEADLETTERS_OIDC_CLIENT_ID and DEADLETTERS_OIDC_CLIENT_SECRET."
+    if not may_be_asked(found.DEADLETTERS_CONSOLE_URL):
+        yield (
+            "DEADLETTERS_OIDC_ISSUER needs DEADLETTERS_CONSOLE_URL, with https://: the issuer sends people back there."
+        )
+    if "openid" not in found.DEADLETTERS_OIDC_SCOPES.split():
+        yield "DEADLETTERS_OIDC_SCOPES must have openid among them, with spaces between them."
+    yield from _of_claims(found)
+
+
+def _of_claims(found: EnvironmentSettings) -> Iterator[str]:
+    """Claims that give nobody a role."""
+    try:
+        claimed_roles(found.DEADLETTERS_OIDC_ROLES)
+    except ValueError as error:
+        yield f"DEADLETTERS_OIDC_ROLES: {error}."
+    if bool(found.DEADLETTERS_OIDC_ROLE_CLAIM) != bool(found.DEADLETTERS_OIDC_ROLES):
+        yield (
+            "DEADLETTERS_OIDC_ROLE_CLAIM and DEADLETTERS_OIDC_ROLES need each other: a claim, and which of its values "
+            "are which role."
+        )
+    elif not (found.DEADLETTERS_OIDC_ROLES or found.DEADLETTERS_OIDC_ROLE):
+        yield (
+            "DEADLETTERS_OIDC_ISSUER needs a role: DEADLETTERS_OIDC_ROLE_CLAIM with DEADLETTERS_OIDC_ROLES, or "
+            "DEADLETTERS_OIDC_ROLE for everybody whom it signs in."
+        )
 
 
 def of_property(variable: str, name: str, value: str) -> str | None:

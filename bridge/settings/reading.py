@@ -63,11 +63,12 @@ def _own_names(app: Celery) -> list[str]:
 
 def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
     given = {name: environ[name] for name in EnvironmentSettings.model_fields if environ.get(name)}
+    unknown = [*faults.of_names(name for name in environ if environ[name])]
     try:
         found = EnvironmentSettings.model_validate(given)
     except ValidationError as error:
-        return EnvironmentSettings(), faults.of_values("environment", error)
-    return found, faults.of_environment(found)
+        return EnvironmentSettings(), [*unknown, *faults.of_values("environment", error)]
+    return found, [*unknown, *faults.of_environment(found)]
 
 
 def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:

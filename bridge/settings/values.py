@@ -97,10 +97,23 @@ class EnvironmentSettings(BaseModel):
     LEDGER_URL: str = Field(default="", repr=False)
     DEADLETTERS_DATABASE_URL: str = Field(default="sqlite:///deadletters.db", repr=False)
     DEADLETTERS_CONSOLE_HOSTS: str = ""
+    DEADLETTERS_CONSOLE_URL: str = ""
+    DEADLETTERS_FLOWER_URL: str = ""
+    DEADLETTERS_WEBHOOK_NETWORKS: str = ""
     DEADLETTERS_TRUSTED_PROXY: str = ""
     DEADLETTERS_PROXY_USER_HEADER: str = ""
     DEADLETTERS_PROXY_ROLE_HEADER: str = ""
     DEADLETTERS_PROXY_ROLE: Literal["", "viewer", "operator", "admin"] = ""
+    DEADLETTERS_OIDC_ISSUER: str = ""
+    DEADLETTERS_OIDC_CLIENT_ID: str = ""
+    DEADLETTERS_OIDC_CLIENT_SECRET: str = Field(default="", repr=False)
+    DEADLETTERS_OIDC_SCOPES: str = "openid profile email"
+    DEADLETTERS_OIDC_ROLE_CLAIM: str = ""
+    DEADLETTERS_OIDC_ROLES: str = ""
+    DEADLETTERS_OIDC_ROLE: Literal["", "viewer", "operator", "admin"] = ""
+    DEADLETTERS_MASK: str = ""
+    DEADLETTERS_MASK_NOT_FOR: Literal["", "operator", "admin"] = ""
+    DEADLETTERS_UNMASK: Literal["yes", "no"] = "yes"
 
 
 @dataclass(frozen=True)

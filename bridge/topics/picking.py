@@ -1,7 +1,7 @@
 """Chosen records of a topic, read back by their offsets, beside the group."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
 from bridge.errors import KafkaUnavailable
@@ -25,11 +25,12 @@ class Picking:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def records(self, wanted: Mapping[int, Sequence[int]]) -> Iterator[Record]:
+    def records(self, wanted: Mapping[int, Sequence[int]], reading: Callable[[], object] = bool) -> Iterator[Record]:
         """The records that are there of those that are wanted; what Kafka has dropped is left out.
 
         Parameters:
             wanted: by partition its offsets, ascending, at least one.
+            reading: is called again and again, also while none of them comes: what lies between them may be much.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -39,6 +40,7 @@ class Picking:
         self._client.assign([TopicPartition(self._topic, number, offsets[0]) for number, offsets in wanted.items()])
         heard = time.monotonic()
         while left:
+            reading()
             for record in self._client.consume(1000, 0.2):
                 if record.error() is not None:
                     continue

@@ -8,8 +8,10 @@ from typing import Any
 from bridge.handoff.aside import NONE_ASIDE, SetAside
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
+from bridge.ledger.counts import Series, Whose
 from bridge.records.control import Decision
 from bridge.upkeep.gone import Gone
+from bridge.upkeep.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class Facts:
         sources: of retry and replay topics that are gone, whose deliveries lay there.
         gone: retry and replay topics that were deleted with what is parked there.
         unnamed: what waits in the broker for what no handler here names, by what that is called.
+        counts: what was handled, failed, died and was replayed, by topic and handler.
     """
 
     now: float
@@ -154,12 +157,13 @@ class Facts:
     memory: Sequence[Memory] = ()
     tiers: Sequence[TierFacts] = ()
     halts: Mapping[str, Decision] = field(default_factory=dict)
-    stale: Sequence[str] = ()
+    stale: Sequence[Problem] = ()
     breakers: Sequence[Down] = ()
     aside: Mapping[str, SetAside] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     unnamed: Mapping[str, SetAside] = field(default_factory=dict)
     gone: Sequence[Gone] = ()
+    counts: Mapping[Whose, Series] | None = None
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridge.upkeep.facts import Facts, HandlerFacts, when
+from bridge.upkeep.problem import Problem
 
 
-def unknown_handlers(facts: Facts) -> dict[str, str]:
+def unknown_handlers(facts: Facts) -> dict[str, Problem]:
     """Handlers whose queue is consumed, by workers of which none knows them: a sentence for each name."""
     return {handler.name: sentence for handler in facts.handlers if (sentence := _unknown_to(facts, handler))}
 
 
-def unconsumed_queues(facts: Facts) -> dict[str, str]:
+def unconsumed_queues(facts: Facts) -> dict[str, Problem]:
     """Queues that no living worker consumes: a sentence for each name."""
     if facts.workers is None:
         return {}
@@ -19,7 +20,7 @@ def unconsumed_queues(facts: Facts) -> dict[str, str]:
     return {queue: _unconsumed(facts, queue) for queue in queues if not facts.consumers(queue)}
 
 
-def divided_topics(facts: Facts) -> dict[str, str]:
+def divided_topics(facts: Facts) -> dict[str, Problem]:
     """Topics that one group hands to different handlers, by the bridge that has the partition: a sentence for each."""
     groups: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for name, state in (facts.bridges or {}).items():
@@ -37,8 +38,9 @@ def named(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _unconsumed(facts: Facts, queue: str) -> str:
-    since = when(facts.seen.get(f"queue {queue}"), facts.now)
+def _unconsumed(facts: Facts, queue: str) -> Problem:
+    last = facts.seen.get(f"queue {queue}")
+    since = when(last, facts.now)
     count = (facts.queues or {}).get(queue)
     later = facts.retries.get(queue, 0)
     if count is None:
@@ -49,10 +51,18 @@ def _unconsumed(facts: Facts, queue: str) -> str:
         waiting = f"{_messages(count + later, facts.deliveries.get(queue))} wait there"
         waiting += f", {later:,} of them for their retry" if later else ""
     # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
-    safe = "" if count == later == 0 or _missing_of(facts, queue) else ", none of them is lost"
-    return (
-        f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. "
-        f"Start one: celery -A {facts.app} worker, or with -Q {queue}."
+    missing = _missing_of(facts, queue)
+    safe = "" if count == later == 0 or missing else ", none of them is lost"
+    start = f"celery -A {facts.app} worker"
+    return Problem(
+        f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. Start one: {start}, or with -Q {queue}.",
+        "no worker",
+        f"No worker consumes queue {queue!r}",
+        since=last,
+        many=None if count is None else facts.deliveries.get(queue) or count + later,
+        of="deliveries" if facts.deliveries.get(queue) else "messages",
+        lost=None if missing else 0,
+        do=f"start `{start}`",
     )
 
 
@@ -69,22 +79,33 @@ def _missing_of(facts: Facts, queue: str) -> bool:
     return any(each["handler"] in names for s in (facts.bridges or {}).values() for each in s.get("unaccounted", ()))
 
 
-def _unknown_to(facts: Facts, handler: HandlerFacts) -> str | None:
+def _unknown_to(facts: Facts, handler: HandlerFacts) -> Problem | None:
     consumers = facts.consumers(handler.queue)
     if not consumers or any(handler.name in state["handlers"] for state in consumers.values()):
         return None
-    since = when(facts.seen.get(f"handler {handler.name}"), facts.now)
-    waiting = f"{(facts.queues or {}).get(handler.queue, 0):,} messages wait in that queue"
-    return (
-        f"No worker knows handler {handler.name}, {since}: {named(list(consumers), consumers)} consume its queue "
-        f"{handler.queue!r}; {waiting}. Deploy it to the workers, or see their HANDLERS and `imports`."
+    last, count = facts.seen.get(f"handler {handler.name}"), (facts.queues or {}).get(handler.queue, 0)
+    return Problem(
+        f"No worker knows handler {handler.name}, {when(last, facts.now)}: {named(list(consumers), consumers)} consume "
+        f"its queue {handler.queue!r}; {count:,} messages wait in that queue. Deploy it to the workers, or see their "
+        "HANDLERS and `imports`.",
+        "unknown handler",
+        f"No worker knows handler {handler.name}",
+        handler=handler.name,
+        since=last,
+        many=count,
+        of="messages",
+        do="deploy it to the workers",
     )
 
 
-def _divided(group: str, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+def _divided(group: str, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> Problem:
     sets = "; ".join(f"{', '.join(handlers)} ({', '.join(names[:5])})" for handlers, names in sorted(found.items()))
-    return (
+    return Problem(
         f"Topic {topic!r} has different handlers in one group, {group!r}: {sets}. Each gets only the partitions of its "
         "own bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges of the group "
-        "with the same handlers."
+        "with the same handlers.",
+        "divided",
+        f"Topic {topic!r} has different handlers in one group",
+        topic=topic,
+        do="start all bridges with the same handlers",
     )

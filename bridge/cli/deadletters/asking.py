@@ -42,6 +42,9 @@ def asked(
     version: Annotated[list[str] | None, _option("version", "Of the code that failed.")] = None,
     group: Annotated[list[int] | None, _option("group", "Id of a group.")] = None,
     origin: Annotated[list[str] | None, _option("origin", "bridge, or who else wrote it: spring, connect, …")] = None,
+    plan: Annotated[list[int] | None, _option("plan", "Id of a plan that it is or was in.")] = None,
+    attempts: Annotated[int | None, _option("attempts", "Its handler ran so often, or more.", min=1)] = None,
+    died_again: Annotated[bool, _option("died-again", "A replay of it has failed.")] = False,
 ) -> Filter:
     """What these options mean; what cannot be read is said, and ends the command."""
     now = time.time()
@@ -61,6 +64,9 @@ def asked(
             headers=tuple(map(written.header, header or ())),
             since=None if since is None else written.moment(since, now),
             until=None if until is None else written.moment(until, now),
+            plans=tuple(plan or ()),
+            died_again=died_again,
+            attempts=attempts,
         )
     except FilterFault as error:
         fail(str(error), FAULTS)

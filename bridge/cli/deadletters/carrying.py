@@ -1,7 +1,7 @@
 """A plan carried out before a person's eyes: how far it is, what Ctrl-C leaves, and how it ended."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -13,16 +13,19 @@ from bridge.cli.answers import AGAIN, OK, console, print_found
 from bridge.cli.deadletters.progress import errors
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State
+from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State, What
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
+    from bridge.deadletters.questions.progress import LeftOut
 
 #: Exit codes: outcomes are bad, or the canary stopped; and a person's Ctrl-C, as shells have it.
 BAD, INTERRUPTED = 3, 130
 #: Seconds without an end of anything on its way, after which it is said what the outcomes need.
 LONG: Final = 20.0
+#: What has been done where no handler runs.
+_DONE: Final = {What.ARCHIVE: "archived", What.COPY: "copied"}
 #: How many were come to, of those that a plan has.
 _COME_TO: Final = tuple(state for state in ItemState if state is not ItemState.WAITING)
 
@@ -41,10 +44,12 @@ def carry_out(desk: "Desk", plan: Plan, by: str, wait: bool, as_json: bool) -> N
         _interrupted(desk, plan.id)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         _left_by_others(desk, plan.id, str(error))
+    left_out = desk.progress.left_out(plan)
     found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
     if wait:
         found["outcomes"] = dict(plan.outcomes)
-    print_found(found, as_json, lambda: print_plan(console, plan, wait))
+    found["left_out"] = [each._asdict() for each in left_out]
+    print_found(found, as_json, lambda: print_plan(console, plan, wait, left_out))
     raise typer.Exit(code(plan, wait))
 
 
@@ -53,20 +58,27 @@ def code(plan: Plan, wait: bool) -> int:
     return BAD if plan.state in (State.STOPPED, State.FAILED) or (wait and not plan.is_good) else OK
 
 
-def print_plan(to: Console, plan: Plan, wait: bool = True) -> None:
-    """How a plan stands, and what can be done with it."""
-    said = ", ".join(f"{count:,} {state}" for state, count in plan.outcomes.items()) or (
+def print_plan(to: Console, plan: Plan, wait: bool = True, left_out: Sequence["LeftOut"] = ()) -> None:
+    """How a plan stands, what it has left out and why, and what can be done with it."""
+    said = ", ".join(f"{count:,} {_ended(plan, state)}" for state, count in plan.outcomes.items()) or (
         "nothing yet" if plan.counts.letters else "it has no letter: none that fits is open"
     )
     say(to, f"plan {plan.id} is {plan.state}: {said}")
     if plan.stopped:
         say(to, f"  it stopped: {plan.stopped}", "red")
+    for each in left_out:
+        say(to, f"  {each.letters:,} {each.state}: {each.why}")
     if plan.state in (State.STOPPED, State.PLANNED):
         say(to, f"  {_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
     if plan.count(ItemState.DEAD):
         say(to, "  what died again is open again, with its new failure: bridge deadletters list --status open", "red")
     if not wait and plan.count(ItemState.SENT, ItemState.CLAIMED):
         say(to, f"  how they end: bridge deadletters plans show {plan.id}")
+
+
+def _ended(plan: Plan, state: str) -> str:
+    """How it is said that deliveries of a plan have ended."""
+    return _DONE.get(plan.what, state) if state == ItemState.DONE else state
 
 
 def _left(plan: Plan) -> int:

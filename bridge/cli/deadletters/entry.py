@@ -19,6 +19,7 @@ from bridge.cli.deadletters.serving import serve
 from bridge.cli.deadletters.showing import show
 from bridge.cli.deadletters.simulating import simulate
 from bridge.cli.deadletters.users import users
+from bridge.cli.deadletters.webhooks import webhooks
 
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
 COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -56,3 +57,4 @@ for name, command in COMMANDS.items():
     deadletters.command(name)(command)
 deadletters.add_typer(plans, name="plans")
 deadletters.add_typer(users, name="users")
+deadletters.add_typer(webhooks, name="webhooks")

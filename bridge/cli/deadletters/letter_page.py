@@ -7,7 +7,7 @@ from rich.console import Console
 
 from bridge.cli.deadletters.payload import payload
 from bridge.cli.deadletters.tables import COLOURS
-from bridge.commands.printing import say
+from bridge.commands.printing import EMPTY, say
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.letters.place import is_users
 from bridge.deadletters.mending.differences import difference
@@ -64,7 +64,7 @@ def _facts(letter: Shown) -> Iterator[tuple[str, str]]:
         yield "again", f"it has died {it.failures} times: a replay does not cure it by itself"
     yield "lies", letter.where + (f", {it.occurrences} times" if it.occurrences > it.failures else "")
     if it.key is not None:
-        yield "key", cut(as_text(it.key) or "", 200)
+        yield "key", cut(as_text(it.key) or EMPTY, 200)
     for name, value in letter.headers:
         yield "header", f"{name} = {'(none)' if value is None else cut(as_text(value) or '', 200)}"
 

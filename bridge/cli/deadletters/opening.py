@@ -24,8 +24,10 @@ from bridge.errors import (
     PlanRefused,
     PolicyRefused,
     RedriveRefused,
+    TokenRefused,
     UnknownHandler,
     UserRefused,
+    WebhookRefused,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ REFUSED: Final = (
         PolicyRefused,
         RedriveRefused,
     ),
-    *(ConsoleRefused, NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler, UserRefused),
+    *(ConsoleRefused, NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler, TokenRefused, UserRefused),
+    WebhookRefused,
 )
 
 

@@ -1,6 +1,7 @@
 """`bridge deadletters plans` and its commands: what was asked for in bulk, gone on with and stopped."""
 
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -18,6 +19,9 @@ from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import cell, say
 from bridge.deadletters.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from bridge.deadletters.questions.progress import LeftOut
 
 
 class _Plans(Defaulting):
@@ -64,7 +68,9 @@ def plans_show(context: typer.Context, plan: PlanArgument, as_json: JsonOption =
     """
     with opened(context) as desk:
         found = desk.plans.one(plan)
-    print_found(found.to_data(), as_json, lambda: _print_one(console, found))
+        left_out = desk.progress.left_out(found)
+    data = {**found.to_data(), "left_out": [each._asdict() for each in left_out]}
+    print_found(data, as_json, lambda: _print_one(console, found, left_out))
     raise typer.Exit(code(found, found.is_over))
 
 
@@ -134,8 +140,8 @@ def _print(to: Console, found: list[Plan]) -> None:
         say(to, "there is no plan yet")
 
 
-def _print_one(to: Console, plan: Plan) -> None:
+def _print_one(to: Console, plan: Plan, left_out: Sequence["LeftOut"]) -> None:
     why = f": {plan.why}" if plan.why else ""
     say(to, f"plan {plan.id}: {plan.what} {plan.counts.letters:,}, by {plan.by}, {clock(plan.at)} UTC{why}")
     print_counts(to, plan.counts)
-    print_plan(to, plan)
+    print_plan(to, plan, left_out=left_out)

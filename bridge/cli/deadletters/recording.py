@@ -49,7 +49,7 @@ def record(
     Example: bridge deadletters record --topics payments.DLT,connect-errors
     """
     logs.begin(level.value, form.value)
-    recorder, settings = _recorder(*loaded(context.obj), _named(topics or ()))
+    recorder, settings = _recorder(*loaded(context.obj), _named(topics or ()), stays=not once)
     from bridge.deadletters.recorder.serving import serve, serve_once
 
     try:
@@ -62,10 +62,12 @@ def record(
 
 def beside(app: Celery, settings: Settings, routes: Routes) -> Beside:
     """The recorder, for a thread beside a bridge."""
-    return Beside("the recorder", _recorder(app, settings, routes, ())[0])
+    return Beside("the recorder", _recorder(app, settings, routes, (), stays=True)[0])
 
 
-def _recorder(app: Celery, settings: Settings, routes: Routes, topics: Sequence[str]) -> "tuple[Recorder, Settings]":
+def _recorder(
+    app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], *, stays: bool
+) -> "tuple[Recorder, Settings]":
     """Connects to nothing yet: what does not answer is waited for."""
     need_extra()
     from bridge.deadletters.desk import Desk
@@ -76,7 +78,7 @@ def _recorder(app: Celery, settings: Settings, routes: Routes, topics: Sequence[
         database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
     except DeskUnavailable as error:
         fail(str(error), FAULTS)
-    return Recorder(Desk(app, settings, routes, database), topics), settings
+    return Recorder(Desk(app, settings, routes, database), topics, stays=stays), settings
 
 
 def _named(topics: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from bridge.commands.printing import cell, say
+from bridge.commands.printing import EMPTY, cell, say
 from bridge.deadletters.questions.shown import Listed
 from bridge.records.failure import cut
 from bridge.upkeep.facts import span
@@ -55,7 +55,8 @@ def letters(console: Console, found: Iterable[Listed], standing: bool = True) ->
 
 
 def _delivery(each: Listed) -> str:
-    key = "" if each.key is None else f", key {cut(each.key.decode('utf-8', 'backslashreplace'), 40)}"
+    # An empty key is one: all that have it belong together.
+    key = "" if each.key is None else f", key {cut(each.key.decode('utf-8', 'backslashreplace'), 40) or EMPTY}"
     record = f"{each.topic}-{each.partition}-{each.offset}{key}"
     return cell(record) + (f"\n{cell(each.handler)}" if each.handler else f"\n{cell(each.origin)}")
 

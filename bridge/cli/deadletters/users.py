@@ -1,7 +1,6 @@
 """`bridge deadletters users` and its commands: who may sign in to the console, and what they may do there."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated, ClassVar
 
 import typer
@@ -11,19 +10,13 @@ from rich.table import Table
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, print_found
 from bridge.cli.deadletters.confirming import can_be_asked
 from bridge.cli.deadletters.opening import need_console, opened
+from bridge.cli.deadletters.roles import Given
+from bridge.cli.deadletters.tokens import tokens
 from bridge.cli.defaulting import Defaulting
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import cell, say
 from bridge.records.times import iso
-
-
-class Given(StrEnum):
-    """A role that somebody can be given."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
 
 
 class _Users(Defaulting):
@@ -33,6 +26,7 @@ class _Users(Defaulting):
 
 
 users = typer.Typer(cls=_Users, no_args_is_help=False)
+users.add_typer(tokens, name="tokens")
 NameArgument = Annotated[str, typer.Argument(help="The name that they sign in with.")]
 StdinOption = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input, its first line.")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
+from bridge.deadletters.actions.holders import holders, too_late
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Plan
@@ -76,6 +77,7 @@ def take(
 ) -> Taken:
     """Give letters their new status where they have one of the expected, and are as they were; skip the others."""
     found = contents.standings(connection, [item.letter_id or 0 for item in waiting], lock=True)
+    by = holders(connection, found.values())
     skipped: dict[int, str] = {}
     claimed: list[Claimed] = []
     for item in waiting:
@@ -83,7 +85,7 @@ def take(
         if letter is None:
             skipped[item.position] = "the letter is gone"
         elif letter.status not in from_:
-            skipped[item.position] = f"it is {letter.status} by now"
+            skipped[item.position] = too_late(letter, by)
         elif letter.failures != item.failures:
             skipped[item.position] = "it has died again since the plan was made"
         else:

@@ -1,11 +1,12 @@
 """A plan replays: letters go to the replay topic, for the handler that failed; those of others back to their source."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
 from bridge.deadletters.actions.ends import Ends
+from bridge.deadletters.actions.holders import holders, too_late
 from bridge.deadletters.actions.payloads import Away, payloads
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Status
@@ -101,11 +102,12 @@ class Sending:
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
         """Letters that are open, and have not died since the plan was made, are this plan's; the others are skipped."""
         found = contents.standings(connection, [item.letter_id for item in waiting if item.letter_id], lock=True)
+        by = holders(connection, found.values())
         skipped: dict[int, str] = {}
         claimed: list[Claimed] = []
         for item in waiting:
             standing = found.get(item.letter_id or 0)
-            why, spot = self._why_not(item, standing), None
+            why, spot = self._why_not(item, standing, by), None
             if standing is not None and not why:
                 spot = self._ends.spot(self.topic(standing), standing.delivery.partition)
                 why = "" if spot else f"there is no topic {self.topic(standing)}"
@@ -118,7 +120,7 @@ class Sending:
         statuses.move(connection, own, Status.OPEN, Status.REPLAYING, at, self._plan.id)
         return Taken(claimed, skipped)
 
-    def _why_not(self, item: Item, letter: Standing | None) -> str:
+    def _why_not(self, item: Item, letter: Standing | None, by: Mapping[int, str]) -> str:
         if letter is None:
             return _GONE
         if letter.is_ours and _handler(item, letter) not in self._handlers:
@@ -127,10 +129,8 @@ class Sending:
             return "it does not say of which record it is: --to-topic copies it to a topic that you name"
         if item.place is not None:
             return ""
-        if letter.status is Status.REPLAYING:
-            return f"it is replaying already, by plan {letter.plan_id}"
         if letter.status is not Status.OPEN:
-            return f"it is {letter.status} by now"
+            return too_late(letter, by)
         return "" if letter.failures == item.failures else "it has died again since the plan was made"
 
     def topic(self, letter: Standing) -> str:

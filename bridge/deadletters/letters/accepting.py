@@ -6,7 +6,7 @@ from bridge.deadletters.letters.letter import Letter
 from bridge.errors import FilterFault
 
 #: What only the database knows of a letter.
-_OF_THE_DATABASE = ("ids", "groups", "statuses")
+_OF_THE_DATABASE = ("ids", "groups", "statuses", "plans", "died_again")
 
 
 def check(asked: Filter) -> None:
@@ -15,7 +15,7 @@ def check(asked: Filter) -> None:
     Raises:
         FilterFault: with what to do.
     """
-    if unknown := [name for name in _OF_THE_DATABASE if getattr(asked, name)]:
+    if unknown := [name.replace("_", " ") for name in _OF_THE_DATABASE if getattr(asked, name)]:
         raise FilterFault(
             f"A letter in a topic has no {', '.join(unknown)}: the database has them, without --from-topic."
         )
@@ -38,6 +38,7 @@ def accepts(asked: Filter, letter: Letter) -> bool:
         and (asked.until is None or letter.failed_at < asked.until)
         and (asked.key is None or letter.key == asked.key)
         and all((name, value.encode("utf-8", "surrogateescape")) in letter.headers for name, value in asked.headers)
+        and letter.runs >= (asked.attempts or 0)
         and (not asked.text or _has_words(asked, letter))
     )
 

@@ -12,10 +12,13 @@ from bridge.errors import FilterFault
 #: Most letters that are named one by one: what is more is a filter's.
 MOST_IDS: Final = 10_000
 
+#: That a letter has of attempts: of more there is no filter.
+MOST_ATTEMPTS: Final = 2**31 - 1
+
 #: That an id may be, in either database.
 HIGHEST: Final = 2**63 - 1
 
-_NUMBERS: Final = ("ids", "groups")
+_NUMBERS: Final = ("ids", "groups", "plans")
 _TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins")
 
 
@@ -58,6 +61,9 @@ class Filter:
         origins: "bridge", or who else wrote a letter.
         groups: ids of groups.
         text: words; a letter has all of them, in any order, in what `bridge.deadletters.letters.words` reads of it.
+        plans: ids of plans that it is or was in.
+        died_again: died more than once: a replay has failed.
+        attempts: its handler ran so often for it, or more often.
         headers: name and value; a letter has all of them, as its producer wrote them.
         since: failed then or later, ms since the epoch.
         until: failed before then.
@@ -80,16 +86,26 @@ class Filter:
     headers: tuple[tuple[str, str], ...] = ()
     since: int | None = None
     until: int | None = None
+    plans: tuple[int, ...] = ()
+    died_again: bool = False
+    attempts: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.ids) > MOST_IDS:
             raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
-        if too_high := [id_ for id_ in (*self.ids, *self.groups) if not 0 <= id_ <= HIGHEST]:
-            raise FilterFault(f"{too_high[0]} is no letter's id, and no group's.")
+        if too_high := [id_ for id_ in (*self.ids, *self.groups, *self.plans) if not 0 <= id_ <= HIGHEST]:
+            raise FilterFault(f"{too_high[0]} is no letter's id, and no group's or plan's.")
+        if self.attempts is not None and not 0 < self.attempts <= MOST_ATTEMPTS:
+            raise FilterFault(f"{self.attempts} is no number of attempts: say 1 to {MOST_ATTEMPTS:,}.")
         if self.text and not any(words(self.text)):
             raise FilterFault(f"There is no word in {self.text!r}: text is looked for by whole words.")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise FilterFault("No letter failed both since and until then: the one must be earlier than the other.")
+
+    @property
+    def of_history(self) -> bool:
+        """Whether it asks for what no index of letters has: they are looked at one by one."""
+        return bool(self.plans or self.died_again or self.attempts)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -150,4 +166,6 @@ def _read(name: str, value: Any) -> Any:
         return tuple((str(header), str(text)) for header, text in value)
     if name == "key":
         return b64decode(value, validate=True)
+    if name == "died_again":
+        return bool(value)
     return str(value) if name == "text" else int(value)

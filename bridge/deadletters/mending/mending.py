@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from celery import Celery
 
+from bridge.deadletters.actions.holders import holders, too_late
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.mending.by_hand import Offered, offered, typed
@@ -42,12 +43,14 @@ class Tried(NamedTuple):
         said: what its handler says of it.
         difference: from the one that it has, as a unified diff; "" where that is the same.
         changes: how many places of it are changed.
+        shown: what stands for it, so that only what was looked at is sent.
     """
 
     value: bytes
     said: Verdict
     difference: str
     changes: int
+    shown: bytes
 
 
 @dataclass(frozen=True)
@@ -166,13 +169,21 @@ class Mending:
         Raises:
             NoSuchLetter, EditRefused: as `offered`.
         """
+        letter, _ = self._open(letter_id)
+        return self.tried_value(letter_id, typed(text, letter.value))
+
+    def tried_value(self, letter_id: int, value: bytes) -> Tried:
+        """The same of a value.
+
+        Raises:
+            NoSuchLetter, EditRefused: as `offered`.
+        """
         before = self.offered(letter_id)
         letter, _ = self._open(letter_id)
-        value = typed(text, letter.value)
         found = difference(letter.value, value)
         # Of text, a line break at its end is a change that no line shows.
         count = changes(found) or int(value != letter.value and not before.is_json)
-        return Tried(value, verdict(self.app, letter.handler, value), found, count)
+        return Tried(value, verdict(self.app, letter.handler, value), found, count, value)
 
     def takes(self, handler: str, value: bytes | None) -> Verdict:
         """Whether a handler would take a value now, by the code that is here."""
@@ -183,10 +194,11 @@ class Mending:
         with self.database.reading() as connection:
             letter = values.one(connection, letter_id)
             standing = contents.standings(connection, [letter_id]).get(letter_id)
+            by = holders(connection, [standing] if standing else [])
         if letter is None or standing is None:
             raise NoSuchLetter(f"There is no letter {letter_id}.")
         if standing.status is not Status.OPEN:
-            raise EditRefused(f"Letter {letter_id} is {standing.status}: only what is open is sent back.")
+            raise EditRefused(f"Letter {letter_id}: {too_late(standing, by)}: only what is open is sent back.")
         return letter, standing.failures
 
     def _after(self, asked: Filter, after: int) -> list[Valued]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Final
 
+from bridge.deadletters.actions.sending import target_of
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Identity
 from bridge.deadletters.outcomes.deducing import still_parked
@@ -29,20 +30,21 @@ RECORDED_WITHIN: Final = 3.0
 #: What a fate says of how a delivery ended.
 _ENDS: Final = {Fate.DONE: ItemState.DONE, Fate.DISCARDED: ItemState.DISCARDED}
 _GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
+_MADE_AGAIN: Final = "its replay topic was made again since it was sent: whether it ran is not known"
 _FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 
 
-def end_of(own: Fate, origin: Fate, *, died: bool, again: bool) -> ItemState | None:
+def end_of(own: Fate | None, origin: Fate, *, died: bool, again: bool) -> ItemState | None:
     """How a delivery ended; `None`: it is under way, or not known (pure).
 
     Parameters:
-        own: the fate of the record by which it was sent.
+        own: the fate of the record by which it was sent; `None`: of that nothing can be known any more.
         died: whether it has a letter from after that.
         again: whether it runs though its origin was done.
     """
     if died or own is Fate.DEAD:
         return ItemState.DEAD
-    return _ENDS.get(own) or (None if again else _ENDS.get(origin))
+    return (own and _ENDS.get(own)) or (None if again else _ENDS.get(origin))
 
 
 class Ending:
@@ -65,6 +67,19 @@ class Ending:
             found = [plans.one(connection, id_) for id_ in redriven.under_way(connection) if plan_id in (None, id_)]
         return sum(self._of_plan(plan, deduces) for plan in found if plan is not None)
 
+    def enter(self, plan: Plan) -> None:
+        """Note into which replay topic a redrive sends from now on; what it sent into one that is no more has ended.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is to be sent yet.
+        """
+        topic = target_of(self._settings, self._settings.group, str(plan.asked["topic"]), ours=True)
+        into = self._topic_id(topic)
+        if into != plan.options.into:
+            self._of_plan(plan, False)
+            with self._database.writing() as connection:
+                plans.sends_into(connection, plan, into)
+
     def _of_plan(self, plan: Plan, deduces: bool) -> int:
         left = after = 0
         # What lies in the topics is looked through once, for however many pages.
@@ -80,19 +95,23 @@ class Ending:
 
     def _told(self, plan: Plan, page: Sequence[Redriven]) -> dict[Redriven, Fate]:
         """Take in what the ledger and the desk tell; return the others, with their records' own fates."""
-        own = self._own(page)
+        own = self._own(plan, page)
         deliveries = [delivery_of(plan, self._settings.group, each.place) for each in page]
         origins = self._fates.of(deliveries)
         died = self._died(page, deliveries)
         ended: dict[ItemState, list[int]] = {}
         silent: dict[Redriven, Fate] = {}
+        lost: list[int] = []
         for each, mine, origin, dead in zip(page, own, origins, died, strict=True):
             state = end_of(mine, origin, died=dead, again=plan.options.again)
-            if state is None:
-                silent[each] = mine
+            if state is None and mine is None:
+                lost.append(each.position)
+            elif state is None:
+                silent[each] = mine or Fate.OPEN
             else:
                 ended.setdefault(state, []).append(each.position)
-        self._end(plan, {state: dict.fromkeys(some, "") for state, some in ended.items()})
+        ends = {state: dict.fromkeys(some, "") for state, some in ended.items()}
+        self._end(plan, {**ends, ItemState.UNKNOWN: dict.fromkeys(lost, _MADE_AGAIN)})
         return silent
 
     def _parked(self, plan: Plan) -> frozenset[str]:
@@ -124,13 +143,22 @@ class Ending:
         self._end(plan, ends)
         return len(done) + len(gone) + len(unknown)
 
-    def _own(self, page: Sequence[Redriven]) -> list[Fate]:
-        """Of each the fate of its record; a redrive has one replay topic."""
+    def _own(self, plan: Plan, page: Sequence[Redriven]) -> Sequence[Fate | None]:
+        """Of each the fate of its record; `None`: its topic was made again, and another's record lies there.
+
+        A redrive has one replay topic.
+        """
         topic = page[0].spot.topic
+        now = self._topic_id(topic)
+        if now and plan.options.into and now != plan.options.into:
+            return [None] * len(page)
+        spots = [(each.spot.partition, each.spot.offset) for each in page]
+        return self._fates.own(self._settings.group, topic, now, spots)
+
+    def _topic_id(self, topic: str) -> str:
         catalog = Catalog(self._settings, [topic])
         catalog.prepare()
-        spots = [(each.spot.partition, each.spot.offset) for each in page]
-        return self._fates.own(self._settings.group, topic, catalog.topic_ids.get(topic, ""), spots)
+        return catalog.topic_ids.get(topic, "")
 
     def _died(self, page: Sequence[Redriven], deliveries: Sequence[Origin]) -> list[bool]:
         digests = [Identity(each.group, *each[:5]).digest for each in deliveries]

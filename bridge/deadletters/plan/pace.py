@@ -2,8 +2,9 @@
 
 from typing import Final
 
-#: Seconds of a rate that may go at once.
-BURST: Final = 0.25
+#: Seconds of a rate that may go at once: a batch, or a look at how others ended, takes as long on a busy machine,
+#: and the rate is kept all the same.
+BURST: Final = 1.0
 
 
 class Pace:

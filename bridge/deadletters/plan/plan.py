@@ -71,6 +71,7 @@ class Options:
         all_handlers: to every handler of the topic whose delivery is not done, not only to the one that failed.
         again: deliveries run although they are done; each once for this plan.
         logs: of a redrive, by partition the id of the log that its offsets are of.
+        into: of a redrive, the id of the replay topic into which it has sent; empty: it has sent nothing yet.
         target: of a copy, the topic and which Kafka (bridge.deadletters.copying.target); nothing of it is secret.
     """
 
@@ -79,11 +80,14 @@ class Options:
     all_handlers: bool = False
     again: bool = False
     logs: Mapping[str, str] = field(default_factory=dict)
+    into: str = ""
     target: Mapping[str, str] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self)
+        data = asdict(self)
+        # Versions of before it came read all other plans.
+        return data if self.into else {name: value for name, value in data.items() if name != "into"}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

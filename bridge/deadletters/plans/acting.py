@@ -11,6 +11,7 @@ from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.sending import Sending, target_of
 from bridge.deadletters.copying.copying import Copying
 from bridge.deadletters.fates import Fates
+from bridge.deadletters.outcomes.redriven import Ending
 from bridge.deadletters.plan.plan import Plan, What
 from bridge.deadletters.plans.known import known_handlers
 from bridge.deadletters.redrive.ranges import looking
@@ -51,5 +52,6 @@ def action(
         return
     topic = str(plan.asked["topic"])
     ends.prepare([(target_of(settings, settings.group, topic, ours=True), topic)])
+    Ending(settings, database, fates).enter(plan)
     with looking(settings, topic) as look, Picking(settings, topic) as picking:
         yield Redriving(settings, plan, ends, letters, picking, look.logs)

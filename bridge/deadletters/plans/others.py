@@ -41,10 +41,10 @@ def add(connection: Connection, plan_id: int, letters: int, settings: Settings, 
                 lane = course and course.lane(of.partition, letter.key)
                 more.append(Item(last + len(more) + 1, letter.id, _place(letter, handler), letter.failures, lane))
                 continue
-            id_, status, failures, _ = known[digest]
-            if status is Status.OPEN and id_ not in taken:
-                taken.add(id_)
-                more.append(Item(last + len(more) + 1, id_, None, failures))
+            its = known[digest]
+            if its.status is Status.OPEN and its.id not in taken:
+                taken.add(its.id)
+                more.append(Item(last + len(more) + 1, its.id, None, its.failures))
         items.add(connection, plan_id, more, canary=False)
         last += len(more)
     waves.in_order(connection, plan_id)

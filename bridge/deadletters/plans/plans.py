@@ -11,7 +11,7 @@ from celery import Celery
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.outcomes.outcomes import Outcomes
-from bridge.deadletters.plan.plan import Options, Plan, State, What
+from bridge.deadletters.plan.plan import Counts, Options, Plan, State, What
 from bridge.deadletters.plans import background, others
 from bridge.deadletters.plans.acting import action
 from bridge.deadletters.plans.applying import Applying, Around, me
@@ -92,11 +92,25 @@ class Plans:
                 others.add(connection, id_, count, self.settings, self.routes, options.canary)
             said = f"plan {id_}: to {what} {count:,} letters" + (f": {why}" if why else "")
             trail.write(connection, at, by, what, said, plan_id=id_)
+        self._count(id_, what, asked)
+        return self.one(id_)
+
+    def counted(self, id_: int) -> Plan:
+        """A plan whose maker may have died before it had counted what the plan is about: then that is done now.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        plan = self.one(id_)
+        if plan.counts == Counts() and plan.state is State.PLANNED:
+            self._count(id_, plan.what, Filter.from_data(plan.asked))
+        return self.one(id_)
+
+    def _count(self, id_: int, what: What, asked: Filter) -> None:
         handlers = known_handlers(self.app, self.settings, self.routes) if what is What.REPLAY else frozenset()
         counts = Counting(self.settings, self.database, handlers).counts(id_, what, asked)
         with self.database.writing() as connection:
             plans.counted(connection, id_, counts)
-        return self.one(id_)
 
     def one(self, id_: int) -> Plan:
         """A plan as it stands.
@@ -107,10 +121,19 @@ class Plans:
         with self.database.reading() as connection:
             return _one(connection, id_)
 
-    def latest(self, count: int = 50) -> list[Plan]:
-        """The latest plans, the newest first."""
+    def latest(self, count: int = 50, before: int | None = None) -> list[Plan]:
+        """The latest plans, the newest first.
+
+        Parameters:
+            before: the plan behind which it goes on.
+        """
         with self.database.reading() as connection:
-            return plans.latest(connection, count)
+            return plans.latest(connection, count, before)
+
+    def applying(self) -> list[Plan]:
+        """Those that are applied, the newest first."""
+        with self.database.reading() as connection:
+            return plans.applying(connection)
 
     def apply(self, id_: int, by: str, heard: Heard = nobody) -> Plan:
         """Do a plan, or go on with one that was stopped or left; returns when all was sent, or it stopped.
@@ -155,7 +178,7 @@ class Plans:
                 if options.canary:
                     waves.cut(connection, id_)
             self._move_on(connection, plan, by)
-            if plan.state is State.PLANNED and plan.what is What.DISCARD:
+            if plan.began_at is None and plan.what is What.DISCARD:
                 plans.delay(connection, id_, DISCARD_AFTER)
         return self.one(id_)
 

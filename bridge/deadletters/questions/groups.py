@@ -111,10 +111,14 @@ class Groups:
                 later.
 
         Raises:
-            FilterFault: it asks for what single letters alone have: ids, text, key, headers, until.
+            FilterFault: it asks for what single letters alone have: ids, text, key, headers, until, plans, attempts or
+                dying again.
         """
-        if asked.ids or asked.text or asked.headers or asked.key is not None or asked.until is not None:
-            raise FilterFault("Groups are not found by ids, text, key, headers or until: these are of single letters.")
+        if asked.ids or asked.words or asked.key is not None or asked.until is not None or asked.of_history:
+            raise FilterFault(
+                "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these "
+                "are of single letters."
+            )
         with self.database.reading() as connection:
             return sorted(self._found(connection, asked), key=lambda each: _sorted_by(each, order), reverse=True)
 
@@ -183,7 +187,7 @@ def _grouped(row: Any, found: stored.Found, now: int) -> Grouped:
         last_at=row.last_at,
         hours=tuple(hours.get(hour, 0) for hour in range(now // HOUR - USUAL + 1, now // HOUR + 1)),
         rate=rate(hours, now),
-        growth=growth(hours, now),
+        growth=growth(hours, now, row.first_at),
         fixed_in=row.fixed_in,
         fixed_at=row.fixed_at,
         fixed_by=row.fixed_by,

@@ -19,7 +19,7 @@ class Growth(NamedTuple):
     """More failures than usual.
 
     Attributes:
-        since: the beginning of the first hour of which that is so, ms since the epoch.
+        since: the beginning of the first hour of which that is so, or the first failure ever, ms since the epoch.
         failures: how many since.
         usual: how many an hour had in the day before.
     """
@@ -36,14 +36,14 @@ class Rate(NamedTuple):
     week: float
 
 
-def growth(hours: Mapping[int, int], now: int) -> Growth | None:
+def growth(hours: Mapping[int, int], now: int, first_at: int = 0) -> Growth | None:
     """Whether failures grow: this hour, or the last whole one, has more than twice what the day before it had.
 
     What that day had is the median of its 24 hours, so that one bad hour does not hide the next. At least 10 failures.
 
     Parameters:
         hours: how many failures fell into each hour of Unix time; an hour without any may be missing.
-        now: ms since the epoch.
+        now, first_at: ms since the epoch; when the first failure was, before which nothing grew.
     """
     this = now // HOUR
     last = max(this - 1, this, key=lambda hour: hours.get(hour, 0))
@@ -53,7 +53,7 @@ def growth(hours: Mapping[int, int], now: int) -> Growth | None:
     first = last
     while _more(hours.get(first - 1, 0), usual):
         first -= 1
-    return Growth(first * HOUR, sum(hours.get(hour, 0) for hour in range(first, this + 1)), usual)
+    return Growth(max(first * HOUR, first_at), sum(hours.get(hour, 0) for hour in range(first, this + 1)), usual)
 
 
 def rate(hours: Mapping[int, int], now: int) -> Rate:

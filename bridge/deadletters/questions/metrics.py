@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from bridge.deadletters.letters.filters import EVERYTHING
 from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.questions.groups import Groups
-from bridge.deadletters.store import clock, ends, totals
+from bridge.deadletters.store import clock, deliveries, ends, totals
 from bridge.deadletters.store.database import Database
 from bridge.errors import DeskUnavailable
 
@@ -53,7 +53,7 @@ class DeskMetrics(Collector):
 
     def _read(self) -> list[Metric]:
         try:
-            return [*self._open(), self._growing(), self._ends()]
+            return [*self._open(), self._growing(), self._ends(), *self._webhooks()]
         except DeskUnavailable:
             return []
 
@@ -88,6 +88,25 @@ class DeskMetrics(Collector):
         for handler, count in counted.items():
             growing.add_metric([handler], count)
         return growing
+
+    def _webhooks(self) -> Iterator[Metric]:
+        with self._database.reading() as connection:
+            now, stood = clock.now(connection), deliveries.stood(connection)
+        told = GaugeMetricFamily(
+            "bridge_deadletters_webhook_deliveries",
+            "What webhooks were told in the last week, by what became of it: sent, given up, waiting.",
+            labels=["webhook", "state"],
+        )
+        oldest = GaugeMetricFamily(
+            "bridge_deadletters_webhook_oldest_waiting_seconds",
+            "How long ago the oldest was written that waits to be sent; 0: none does.",
+            labels=["webhook"],
+        )
+        for each in stood:
+            for state in deliveries.State:
+                told.add_metric([each.name, state], each.counts.get(state, 0))
+            oldest.add_metric([each.name], 0.0 if each.oldest is None else max(0.0, (now - each.oldest) / 1000))
+        yield from (told, oldest)
 
     def _ends(self) -> Metric:
         """How replays ended since this process began; of plans that are over, as it was counted then."""

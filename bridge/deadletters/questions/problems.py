@@ -1,11 +1,13 @@
-"""What of the desk needs a person, as sentences: letters that were missed, a recorder behind, groups that grow."""
+"""What of the desk needs a person, as sentences: letters missed, a recorder behind, groups that grow, webhooks."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bridge.deadletters.questions.groups import Grouped, Groups
-from bridge.deadletters.store import migrating, positions
+from bridge.deadletters.questions.recorders import missing
+from bridge.deadletters.store import deliveries, migrating, positions
+from bridge.deadletters.store import webhooks as addresses
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.positions import Stood
 from bridge.errors import DeskUnavailable, KafkaUnavailable
@@ -16,6 +18,7 @@ from bridge.settings import Settings
 from bridge.topics.extents import extents
 from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import clock, records, when
+from bridge.upkeep.problem import Problem
 
 #: Groups that grow of which a sentence is said; of more there is one for all the others.
 SAID: Final = 5
@@ -24,9 +27,14 @@ TAKES: Final = 3.0
 ASK_EVERY: Final = 0.5
 #: Seconds for which it is told that letters were missed.
 TOLD_FOR: Final = 86_400.0
+#: Tries after which a webhook's receiver is held to be away, about four minutes; and seconds in which what nobody has
+#: tried would have been.
+TRIED: Final = 5
+UNSENT_FOR: Final = 60.0
+_SEE: Final = "`bridge deadletters webhooks` shows what was said"
 
 
-def problems(settings: Settings, routes: Routes, now: Callable[[], float] = time.time) -> list[str]:
+def problems(settings: Settings, routes: Routes, now: Callable[[], float] = time.time) -> list[Problem]:
     """Everything of the desk that needs a person; nothing where no recorder was ever here.
 
     Raises nothing: a database that does not answer is a sentence. None is made, and none brought to another step.
@@ -37,13 +45,14 @@ def problems(settings: Settings, routes: Routes, now: Callable[[], float] = time
             if not database.is_there or (step := database.step) is None:
                 return []
             if said := another_step(database.name, step):
-                return [said]
-            lost = [*missed(_stood(settings, database), now())]
-            return [*lost, *_behind(settings, routes, database, now), *growing(Groups(database, now).all(), now())]
+                return [_of_desk(said)]
+            lost = [*missed(_stood(settings, database), now()), *missing(settings, now())]
+            grow = growing(Groups(database, now).all(), now())
+            return [*lost, *_behind(settings, routes, database, now), *grow, *_untold(database, now())]
         finally:
             database.close()
     except DeskUnavailable as error:
-        return [str(error)]
+        return [_of_desk(str(error))]
 
 
 def another_step(name: str, step: str) -> str:
@@ -61,18 +70,25 @@ def another_step(name: str, step: str) -> str:
     )
 
 
-def missed(stood: Iterable[Stood], now: float) -> Iterator[str]:
+def missed(stood: Iterable[Stood], now: float) -> Iterator[Problem]:
     """Records of dead-letter topics that Kafka dropped before they were recorded, in the last day."""
     for each in stood:
         if each.missed_at is not None and now - each.missed_at / 1000 < TOLD_FOR:
-            yield (
+            yield Problem(
                 f"{records(each.missed)} of {each.topic}-{each.partition} were dropped by Kafka before they were "
                 f"recorded, found {clock(each.missed_at / 1000)}. Raise the topic's retention (retention.ms), "
-                "and keep `bridge deadletters record` running; `bridge audit` counts what is dead by the ledger."
+                "and keep `bridge deadletters record` running; `bridge audit` counts what is dead by the ledger.",
+                "missed",
+                f"Dead letters of {each.topic} were dropped before they were recorded",
+                since=each.missed_at / 1000,
+                many=each.missed,
+                of="records",
+                lost=each.missed,
+                do="raise the topic's retention (retention.ms)",
             )
 
 
-def behind(stood: Iterable[Stood], ends: Mapping[Place, int], now: float) -> Iterator[str]:
+def behind(stood: Iterable[Stood], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
     """What Kafka has of dead letters and the database has not, by topic.
 
     Parameters:
@@ -87,25 +103,105 @@ def behind(stood: Iterable[Stood], ends: Mapping[Place, int], now: float) -> Ite
     for topic, left in sorted(lag.items()):
         last = max((each.at for each in known.values() if each.topic == topic), default=None)
         since = "and none ever was" if last is None else f"none {when(last / 1000, now)}"
-        yield (
+        yield Problem(
             f"{records(left)} of {topic} are not in the dead letters' database yet, {since}: start `bridge deadletters "
-            "record`, or see its log and its /readyz."
+            "record`, or see its log and its /readyz.",
+            "recorder",
+            f"Dead letters of {topic} are not in the desk's database yet",
+            since=None if last is None else last / 1000,
+            many=left,
+            of="records",
+            do="start `bridge deadletters record`",
         )
 
 
-def growing(groups: Sequence[Grouped], now: float) -> Iterator[str]:
+def growing(groups: Sequence[Grouped], now: float) -> Iterator[Problem]:
     """Groups with open letters of which there are more and more; those that grow most first."""
     grow = [group for group in groups if group.growth and group.open]
     for group in grow[:SAID]:
         assert group.growth
-        yield (
+        yield Problem(
             f"{group.growth.failures:,} dead letters of {_named(group)}, {when(group.growth.since / 1000, now)}; "
             f"{group.growth.usual:g} an hour were usual, {group.open:,} are open. "
             f"`bridge deadletters list --group {group.id}` shows them; mend what fails, then "
-            f"`bridge deadletters replay --group {group.id}`."
+            f"`bridge deadletters replay --group {group.id}`.",
+            "grows",
+            f"Group {group.id} grows: {_named(group)}",
+            handler=group.handler or None,
+            group=group.id,
+            since=group.growth.since / 1000,
+            many=group.open,
+            of="open letters",
+            do="mend what fails, then replay them",
         )
     if len(grow) > SAID:
-        yield f"{len(grow) - SAID:,} more groups of dead letters grow: `bridge deadletters groups` lists them."
+        yield Problem(
+            f"{len(grow) - SAID:,} more groups of dead letters grow: `bridge deadletters groups` lists them.",
+            "grows",
+            "More groups of dead letters grow",
+            many=len(grow) - SAID,
+            of="groups",
+            do="look at the groups",
+        )
+
+
+def _of_desk(sentence: str) -> Problem:
+    """What keeps the desk from saying anything."""
+    return Problem(sentence, "desk", "The dead letters' database cannot be asked", lost=None, do="as it says")
+
+
+def untold(hooks: Iterable[addresses.Webhook], stood: Mapping[str, deliveries.Stood], now: float) -> Iterator[Problem]:
+    """Webhooks that do not take what they are told, or of late have not."""
+    for each in hooks:
+        found = stood[each.name]
+        if each.off_at is not None:
+            if each.off_why.startswith("HTTP"):
+                yield _webhook(
+                    f"The webhook {each.name} was switched off, {when(each.off_at / 1000, now)}: {each.off_why}. Mend "
+                    "its receiver and switch it on, or remove it.",
+                    f"The webhook {each.name} was switched off",
+                    each.off_at,
+                    do="mend its receiver and switch it on, or remove it",
+                )
+        elif found.oldest is not None and found.tries >= TRIED:
+            yield _webhook(
+                f"The webhook {each.name} does not take what it is told, {when(found.oldest / 1000, now)}: "
+                f"{found.waiting:,} wait. {_SEE}; mend its receiver, or switch it off.",
+                f"The webhook {each.name} does not take what it is told",
+                found.oldest,
+                found.waiting,
+                do="mend its receiver, or switch it off",
+            )
+        elif found.oldest is not None and not found.tries and now - found.oldest / 1000 > UNSENT_FOR:
+            yield _webhook(
+                f"Nothing is sent to the webhook {each.name}, {when(found.oldest / 1000, now)}: {found.waiting:,} "
+                "wait. Start `bridge deadletters record`, which sends them.",
+                f"Nothing is sent to the webhook {each.name}",
+                found.oldest,
+                found.waiting,
+                do="start `bridge deadletters record`",
+            )
+        elif found.given_up_at is not None and now - found.given_up_at / 1000 < TOLD_FOR:
+            yield _webhook(
+                f"The webhook {each.name} has not taken {found.given_up:,} of what it was told, the last was given up "
+                f"{clock(found.given_up_at / 1000)}. {_SEE}.",
+                f"The webhook {each.name} has not taken all that it was told",
+                found.given_up_at,
+                found.given_up,
+                found.given_up,
+                "see what was said: `bridge deadletters webhooks`",
+            )
+
+
+def _webhook(sentence: str, what: str, since: int, many: int = 0, lost: int = 0, do: str = "") -> Problem:
+    return Problem(sentence, "webhook", what, since=since / 1000, many=many, of="messages", lost=lost, do=do)
+
+
+def _untold(database: Database, now: float) -> Iterator[Problem]:
+    with database.reading() as connection:
+        hooks = addresses.everyone(connection)
+        stood = {each.name: each for each in deliveries.stood(connection)} if hooks else {}
+    return untold(hooks, stood, now)
 
 
 def _named(group: Grouped) -> str:
@@ -118,7 +214,7 @@ def _stood(settings: Settings, database: Database) -> list[Stood]:
         return positions.stood(connection, settings.group)
 
 
-def _behind(settings: Settings, routes: Routes, database: Database, now: Callable[[], float]) -> list[str]:
+def _behind(settings: Settings, routes: Routes, database: Database, now: Callable[[], float]) -> list[Problem]:
     """Asked until it is not so, for some seconds: what has just come is taken in within one."""
     names = TopicNames.of(settings)
     topics = {*map(names.dead_letters, routes.topics), *(each.topic for each in _stood(settings, database))}

@@ -1,7 +1,7 @@
 """Plans as those see them who decide on them: as they are made, and how far they are."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,6 +15,8 @@ from bridge.errors import NoSuchPlan
 
 #: Letters that died again, and reasons for leaving letters out, of which a plan shows the first.
 SHOWN: Final = 20
+#: How what was left out has ended, or may have.
+_NOT_DONE: Final = (ItemState.SKIPPED, ItemState.REFUSED, ItemState.UNKNOWN)
 #: Ms after which it is said that nobody has taken up a plan that is to be done.
 TAKEN_UP_WITHIN: Final = 10_000
 
@@ -74,6 +76,28 @@ class LeftOut(NamedTuple):
     state: str
     why: str
     letters: int
+
+
+class Standing(NamedTuple):
+    """How far a plan is with one of its deliveries.
+
+    Attributes:
+        position: in the plan, from 1 on.
+        letter: whose record is sent; `None`: that of no letter (a redrive).
+        place: the delivery, where it is another one than the letter's.
+        wave: of a canary, from 1 on.
+        why: it was left out, or died again.
+        sent_at, ended_at: ms since the epoch.
+    """
+
+    position: int
+    letter: int | None
+    place: str | None
+    wave: int | None
+    state: str
+    why: str
+    sent_at: int | None
+    ended_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +168,31 @@ class Progresses:
                 at=int(self.clock() * 1000),
             )
 
+    def left_out(self, plan: Plan) -> tuple[LeftOut, ...]:
+        """What a plan has come to and not done, or of which it cannot know what became, and why; the most first."""
+        if not plan.count(*_NOT_DONE, ItemState.DISCARDED):
+            return ()
+        with self.database.reading() as connection:
+            return _left_out(connection, plan)
+
+    def each(self, id_: int, states: Sequence[ItemState], after: int, limit: int) -> list[Standing]:
+        """How far a plan is with its deliveries, in their order.
+
+        Parameters:
+            states: empty: all.
+            after: the position behind which it goes on; 0: from the first on.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        with self.database.reading() as connection:
+            plan = plans.one(connection, id_)
+            if plan is None:
+                raise NoSuchPlan(f"There is no plan {id_}.")
+            rows = progress.each(connection, id_, states, after, limit)
+        waves = plan.options.canary
+        return [Standing._make(row)._replace(wave=row.wave + 1 if waves and row.wave >= 0 else None) for row in rows]
+
 
 def stops_at(number: int, letters: int) -> int:
     """How many deaths of a wave of so many letters stop a plan (pure).
@@ -175,7 +224,7 @@ def _waves(connection: Connection, plan: Plan) -> tuple[Wave, ...]:
 
 
 def _left_out(connection: Connection, plan: Plan) -> tuple[LeftOut, ...]:
-    states = [ItemState.SKIPPED, ItemState.REFUSED, ItemState.UNKNOWN]
+    states = [*_NOT_DONE]
     if plan.what is not What.DISCARD:
         states.append(ItemState.DISCARDED)
     return tuple(LeftOut(*each) for each in progress.ended(connection, plan.id, states, SHOWN))

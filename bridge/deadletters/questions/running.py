@@ -23,11 +23,13 @@ class Running(NamedTuple):
         versions: by handler, how many living workers have which version; "" of those that report none.
         down: by handler, what it needs and whose breaker is open.
         trouble: why it is not known; "": it is.
+        started: by handler and version, when the first living worker that has it came up, ms since the epoch.
     """
 
     versions: Mapping[str, Mapping[str, int]]
     down: Mapping[str, str]
     trouble: str = ""
+    started: Mapping[str, Mapping[str, int]] = {}
 
 
 def running(settings: Settings, routes: Routes) -> Running:
@@ -37,12 +39,12 @@ def running(settings: Settings, routes: Routes) -> Running:
         return Running({}, {}, "There is no Redis, so it is not known what runs.")
     try:
         with closing(ledger):
-            workers = Members(ledger, "workers").living().values()
+            workers = [*Members(ledger, "workers").living().values()]
             down = Breakers(ledger).open_ones(sorted(routes.terms)) if routes.terms else {}
     except LedgerUnavailable as error:
         return Running({}, {}, str(error))
     needed = {each.name: name for name in down for each in routes if name in each.needs}
-    return Running(versions(settings.group, workers), needed)
+    return Running(versions(settings.group, workers), needed, started=started(settings.group, workers))
 
 
 def versions(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -58,3 +60,20 @@ def versions(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict
             for handler in worker.get("handlers", ()):
                 found[str(handler)][str(told.get(handler) or "")] += 1
     return {handler: dict(counted) for handler, counted in found.items()}
+
+
+def started(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """By handler and version, when the first of these workers came up that has it, ms since the epoch (pure).
+
+    Parameters:
+        workers: what each announces; of one that reports no version nothing is known.
+    """
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for worker in workers:
+        at = worker.get("started")
+        if worker.get("group", group) == group and isinstance(at, (int, float)):
+            for handler, version in (worker.get("handler_versions") or {}).items():
+                of = found[str(handler)]
+                if version:
+                    of[str(version)] = min(int(at * 1000), of.get(str(version), int(at * 1000)))
+    return dict(found)

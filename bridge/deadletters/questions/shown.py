@@ -244,8 +244,11 @@ class Shown:
 
 
 def moment(at: int | None) -> str | None:
-    """Milliseconds since the epoch as ISO 8601."""
-    return None if at is None else iso(at / 1000, "milliseconds")
+    """Milliseconds since the epoch as ISO 8601; nothing of a time that no calendar has: records may say any."""
+    try:
+        return None if at is None else iso(at / 1000, "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def as_text(data: bytes | None) -> str | None:

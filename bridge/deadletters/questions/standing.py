@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bridge.deadletters.questions.advising import Around, advice
+from bridge.deadletters.questions.advising import Around, Suggestion, advice
 from bridge.deadletters.questions.groups import Grouped
 from bridge.deadletters.questions.running import Running, running
-from bridge.deadletters.questions.suggesting import Suggestion
 from bridge.deadletters.store import standing
 from bridge.deadletters.store.database import Database
 from bridge.handlers import Routes
@@ -33,19 +32,6 @@ class Standings(NamedTuple):
     trouble: str
 
 
-class OfVersion(NamedTuple):
-    """How a group failed in a version.
-
-    Attributes:
-        workers: how many living workers have it; `None`: that is not known.
-    """
-
-    version: str
-    letters: int
-    open: int
-    workers: int | None
-
-
 @dataclass(frozen=True)
 class GroupStandings:
     """What is asked of groups by who decides on them. Raises DeskUnavailable where the database does not answer."""
@@ -62,16 +48,6 @@ class GroupStandings:
             plans = standing.plans(connection, replaying)
             again = standing.died_again(connection, [each.id for each in groups if each.open])
         return Standings(tuple(_standing(each, runs, plans, again) for each in groups), runs.trouble)
-
-    def versions(self, group: Grouped) -> list[OfVersion]:
-        """In which versions a group has failed, and which run, the latest names first."""
-        runs = running(self.settings, self.routes)
-        has = runs.versions.get(group.handler, {})
-        with self.database.reading() as connection:
-            failed = standing.by_version(connection, group.id)
-        names = sorted({*failed, *filter(None, has)}, reverse=True)
-        known = None if runs.trouble else 0
-        return [OfVersion(name, *failed.get(name, (0, 0)), has.get(name, known)) for name in names]
 
     def died_again(self, group: Grouped) -> int:
         """How many open letters of a group were replayed before."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bridge.deadletters.upkeep import fixing
 from bridge.deadletters.upkeep.cleaning import clean_up
+from bridge.deadletters.webhooks import noticing, sending
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ DUTIES: Final[Sequence[Duty]] = (
     Duty(
         "groups that are fixed", 5.0, lambda desk, _: fixing.look(desk.database, lambda: fixing.workers(desk.settings))
     ),
+    Duty(
+        "noticing halts and breakers",
+        5.0,
+        lambda desk, _: noticing.notice_topics(desk.settings, desk.routes, desk.database),
+    ),
+    Duty("noticing new groups", 5.0, lambda desk, _: noticing.notice_new(desk.database)),
+    Duty("noticing what grows", 30.0, lambda desk, _: noticing.notice_groups(desk.database)),
+    Duty("sending webhooks", 1.0, lambda desk, stopping: sending.send(desk.settings, desk.database, stopping)),
 )
 
 

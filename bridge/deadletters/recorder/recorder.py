@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.questions.metrics import DeskMetrics
+from bridge.deadletters.recorder.announcing import announcing
 from bridge.deadletters.recorder.aside import Aside
 from bridge.deadletters.recorder.duties import DUTIES, Duties, Duty
 from bridge.deadletters.recorder.intake import Batch, Intake
@@ -51,6 +52,7 @@ class Recorder:
         desk: its database need not answer yet.
         topics: dead-letter topics besides those of the handlers; of them all letters are recorded, whosever they are.
         duties: what it does besides.
+        stays: whether it says in Redis that it lives, and is missed where it does not.
 
     Attributes:
         topics: those that are recorded.
@@ -63,6 +65,7 @@ class Recorder:
         topics: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         duties: Sequence[Duty] = DUTIES,
+        stays: bool = False,
     ) -> None:
         names = TopicNames.of(desk.settings)
         self.topics = {names.dead_letters(topic) for topic in desk.routes.topics} | set(topics)
@@ -83,6 +86,7 @@ class Recorder:
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
         self._duties = Duties(desk, duties)
+        self._announcing = Duties(desk, (announcing(self.alive),) if stays else ())
         self._prepared = False
         self._stopping = threading.Event()
         self._turned = clock()
@@ -125,6 +129,7 @@ class Recorder:
             ConsumerFailed: Kafka's client cannot go on.
             DeskUnavailable, KafkaUnavailable: with `ends`, what did not answer.
         """
+        self._announcing.start()
         self._intake = intake = Intake(self._desk.settings, self._on_error)
         intake.subscribe(self.topics)
         left = None if ends is None else dict(ends)
@@ -293,6 +298,7 @@ class Recorder:
         return not left
 
     def _leave(self, intake: Intake) -> None:
+        self._announcing.stop()
         self._duties.stop()
         self._write.wait(END_WITHIN)
         done = self._write.taken()

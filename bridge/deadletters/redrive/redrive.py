@@ -126,7 +126,7 @@ class Redrive:
         self, connection: Connection, taken: Sequence[Found], chosen: Range, options: Options, count: int
     ) -> list[Item]:
         """Deliveries as a plan has them: what is dead is its letter, where that is recorded and open."""
-        digests = {self._digest(each, chosen): each for each in taken if each.stand is Stand.DEAD}
+        digests = {self._digest(each, chosen): each for each in taken if options.again or each.stand is Stand.DEAD}
         letters = {digests[digest]: letter for digest, letter in weighing.by_digest(connection, digests).items()}
         made: list[Item] = []
         for each in taken:
@@ -136,9 +136,9 @@ class Redrive:
             letter = letters.get(each)
             if letter is None:
                 made.append(Item(count + len(made) + 1, None, place, 0, lane))
-            elif letter[1] is Status.OPEN:
-                made.append(Item(count + len(made) + 1, letter[0], None, letter[2]))
-            elif letter[1] is not Status.REPLAYING and options.again:
+            elif letter.status is Status.OPEN and (letter.again or each.stand is not Stand.DONE):
+                made.append(Item(count + len(made) + 1, letter.id, None, letter.failures))
+            elif letter.status is not Status.REPLAYING and options.again:
                 # A person has put it away; so it is asked for as what is done.
                 made.append(Item(count + len(made) + 1, None, place, 0, lane))
         return made

@@ -83,7 +83,7 @@ class Redriving:
         for each in (self._redriven(claim.item) for claim in others):
             wanted.setdefault((each.delivery.partition, each.delivery.offset), []).append(each)
         gone = set(wanted)
-        for some in self._slices(wanted):
+        for some in self._slices(wanted, live):
             gone -= {(record.partition() or 0, record.offset() or 0) for record, _ in some}
             live()
             self._publish(some, sent, ends)
@@ -114,7 +114,7 @@ class Redriving:
         return work_of(delivery.identity, self._again), delivery.group, self._plan.number
 
     def _slices(
-        self, wanted: Mapping[tuple[int, int], list[Redriven]]
+        self, wanted: Mapping[tuple[int, int], list[Redriven]], live: Live
     ) -> Iterator[list[tuple[Record, list[Redriven]]]]:
         """The records, in parts of which each may be held at once."""
         offsets: dict[int, list[int]] = {}
@@ -122,7 +122,7 @@ class Redriving:
             offsets.setdefault(partition, []).append(offset)
         some: list[tuple[Record, list[Redriven]]] = []
         size = 0
-        for record in self._picking.records(offsets) if offsets else ():
+        for record in self._picking.records(offsets, live) if offsets else ():
             some.append((record, wanted[record.partition() or 0, record.offset() or 0]))
             size += len(record.value() or b"")
             if size >= AT_ONCE:

@@ -26,7 +26,7 @@ def count(connection: Connection, asked: Filter) -> tuple[int, bool]:
         # By the digest alone: what stands for two keys would have to be looked for on purpose.
         plain = select(literal(1)).select_from(letters).where(letters.c.key_digest == key_digest(asked.key))
         return _rows(connection, [plain.where(*within(asked, None))])
-    if asked.words or asked.key is not None:
+    if asked.words or asked.key is not None or asked.of_history:
         found = looked_through(connection, asked, AMONG, most=AMONG)
         return len(found.letters), found.next is None
     if asked.since is None and asked.until is None:

@@ -5,8 +5,9 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL
@@ -21,6 +22,7 @@ from sqlalchemy.exc import (
 
 from bridge.deadletters.store import address, migrating
 from bridge.deadletters.store.holding import holder
+from bridge.deadletters.store.requests import Claim
 from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoSuchStep
 
 __all__ = ["Connection", "Database", "holds", "said"]
@@ -82,6 +84,13 @@ class Database:
         self.name = address.shown(made)
         self.dialect = made.get_backend_name()
         self._engine = _engine(made)
+        self._claim: Claim | None = None
+
+    def doing(self, claim: Claim) -> Self:
+        """The same one, in which a request is done: what the trail says of it is noted with the request (`trail`)."""
+        made = copy(self)
+        made._claim = claim
+        return made
 
     @property
     def is_there(self) -> bool:
@@ -119,6 +128,9 @@ class Database:
         """
         if to != "head" and to not in migrating.steps():
             raise NoSuchStep(f"no step {to}: this version has {', '.join(migrating.steps())}.")
+        with self.reading() as connection:
+            if migrating.is_at(connection, to):
+                return (now := migrating.revision(connection)), str(now)
         with self.writing() as connection:
             before = migrating.revision(connection)
             if before is not None and not migrating.known(before):
@@ -151,7 +163,7 @@ class Database:
             DeskRefused: it does not take what it was given.
         """
         with self._explained("written"), self._engine.connect() as connection:
-            connection = connection.execution_options(desk_writes=True)
+            connection = connection.execution_options(desk_writes=True, desk_claim=self._claim)
             with connection.begin():
                 yield connection
 
@@ -201,7 +213,7 @@ def _engine(url: URL) -> Engine:
         limits = {"statement": STATEMENT_WITHIN, "lock": LOCKED_FOR, "idle_in_transaction_session": SILENT_FOR}
         options = " ".join(f"-c {name}_timeout={seconds * 1000}" for name, seconds in limits.items())
         arguments = {"connect_timeout": CONNECT_WITHIN, "options": options, "application_name": _name()}
-        return create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, connect_args=arguments)
+        return _postgresql(create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, connect_args=arguments))
     except (NoSuchModuleError, ImportError) as error:
         raise DeskUnavailable(
             f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}): "
@@ -212,6 +224,20 @@ def _engine(url: URL) -> Engine:
 def _name() -> str:
     """By which who looks at pg_stat_activity finds the process; PostgreSQL keeps 63 characters."""
     return f"bridge deadletters, process {os.getpid()} on {socket.gethostname()}"
+
+
+def _postgresql(engine: Engine) -> Engine:
+    # Before SQLAlchemy looks at the server: psycopg gives it bytes where the encoding is SQL_ASCII.
+    @event.listens_for(engine, "connect", insert=True)
+    def connected(connection: Any, _record: Any) -> None:
+        if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
+            raise DeskUnavailable(
+                f"The dead letters' database ({address.shown(engine.url)}, DEADLETTERS_DATABASE_URL) has the encoding "
+                f"{encoding}, in which not every text can be kept: it must be UTF8 (createdb --encoding=UTF8 "
+                "--template=template0)."
+            )
+
+    return engine
 
 
 def _sqlite(url: URL) -> Engine:

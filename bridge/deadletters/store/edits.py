@@ -1,14 +1,18 @@
 """Values that plans send in the place of letters' own."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
-from bridge.deadletters.store.schema import edits
+from bridge.deadletters.plan.plan import ItemState
+from bridge.deadletters.store.schema import edits, items
 from bridge.deadletters.store.statuses import in_parts
 
 How = Literal["edit", "patch", "upgrade"]
+
+#: Another plan was faster, Kafka did not take it, or nobody has applied it.
+_NEVER_SENT: Final = (ItemState.WAITING, ItemState.SKIPPED, ItemState.REFUSED)
 
 
 class Edit(NamedTuple):
@@ -46,6 +50,8 @@ def of_plan(connection: Connection, plan_id: int, letter_ids: Sequence[int]) -> 
 
 
 def of_letter(connection: Connection, letter_id: int) -> list[Edit]:
-    """What was to be sent in a letter's place, oldest first."""
-    asked = select(*_COLUMNS).where(edits.c.letter_id == letter_id).order_by(edits.c.id)
+    """What was sent in a letter's place, oldest first; also by plans of the database that it came from."""
+    of_plan = (items.c.plan_id == edits.c.plan_id, items.c.letter_id == edits.c.letter_id, items.c.place.is_(None))
+    never = select(items.c.position).where(*of_plan, items.c.state.in_(_NEVER_SENT)).exists()
+    asked = select(*_COLUMNS).where(edits.c.letter_id == letter_id, ~never).order_by(edits.c.id)
     return [Edit(*row) for row in connection.execute(asked)]

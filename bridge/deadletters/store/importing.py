@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Table, bindparam, insert, select
 from bridge.deadletters.letters import words
 from bridge.deadletters.letters.letter import Group, Kind, Status, unpacked
 from bridge.deadletters.letters.tracebacks import without_message
-from bridge.deadletters.store import searching, tallies, times
+from bridge.deadletters.store import alarms, clock, searching, tallies, times
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.schema import edits, failures, letters, trail
 from bridge.errors import NoExport
@@ -66,6 +66,8 @@ def add(connection: Connection, ids: Ids, found: Sequence[Row]) -> int:
     rows = list(new.values())
     each_death = [death for row in rows for death in (row, *row["history"])]
     kinds = ids.of_kinds(connection, {_kind(death): death["failed_at"] for death in each_death})
+    # What is brought from elsewhere is no news.
+    alarms.told(connection, sorted({group_id for _, group_id in kinds.values()}), clock.now(connection))
     texts = ids.of_texts(connection, sorted({_text(death) for death in each_death}))
     shared = [_shared(death, kinds, texts) for death in each_death]
     of = {id(death): own for death, own in zip(each_death, shared, strict=True)}

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    exists,
     func,
     literal,
     or_,
@@ -22,7 +23,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from bridge.deadletters.letters.filters import Cursor, Filter
 from bridge.deadletters.letters.letter import key_digest, packed
 from bridge.deadletters.store import searching
-from bridge.deadletters.store.schema import kinds, letters
+from bridge.deadletters.store.schema import failures, items, kinds, letters
 
 Condition = ColumnElement[bool]
 
@@ -39,6 +40,11 @@ def conditions(asked: Filter) -> list[Condition]:
         found.append(letters.c.key_digest == key_digest(asked.key))
     if asked.words:
         found.append(letters.c.id.in_(searching.having(asked.words)))
+    # Of few; `standing` asks the same of each letter.
+    if asked.plans:
+        found.append(letters.c.id.in_(select(items.c.letter_id).where(items.c.plan_id.in_(asked.plans))))
+    if asked.died_again:
+        found.append(letters.c.id.in_(select(failures.c.letter_id)))
     return found
 
 
@@ -50,6 +56,12 @@ def standing(asked: Filter) -> Iterator[Condition]:
         yield letters.c.kind_id.in_(select(kinds.c.id).where(*of_kinds))
     if asked.statuses:
         yield letters.c.status.in_(asked.statuses)
+    if asked.attempts:
+        yield letters.c.runs >= asked.attempts
+    if asked.plans:
+        yield exists().where(items.c.letter_id == letters.c.id, items.c.plan_id.in_(asked.plans))
+    if asked.died_again:
+        yield exists().where(failures.c.letter_id == letters.c.id)
 
 
 def carried(asked: Filter) -> Iterator[Condition]:

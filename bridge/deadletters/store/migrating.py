@@ -1,6 +1,5 @@
 """The desk's tables are made, and brought to what this version needs, by Alembic."""
 
-import logging
 from typing import Final
 
 from alembic import command
@@ -17,13 +16,15 @@ _LOCK: Final = 0x6272_6467_6465_736B
 #: Where Alembic notes which steps were taken.
 TABLE: Final = "desk_version"
 
-# Three lines for each look say nothing to who reads a log.
-logging.getLogger("alembic").setLevel(logging.WARNING)
-
 
 def revision(connection: Connection) -> str | None:
     """The step that a database has come to; `None`: it has no tables of the desk."""
     return MigrationContext.configure(connection, opts={"version_table": TABLE}).get_current_revision()
+
+
+def is_at(connection: Connection, to: str) -> bool:
+    """Whether a database has come to a step, or to "head"; then nobody need write to it."""
+    return revision(connection) == (newest() if to == "head" else to)
 
 
 def newest() -> str:
@@ -49,13 +50,12 @@ def migrate(connection: Connection, to: str = "head") -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    current = revision(connection)
-    if current == (newest() if to == "head" else to):
+    if is_at(connection, to):
         return
     if connection.dialect.name == "postgresql":
         # An index over a million letters takes longer than any statement may that answers somebody.
         connection.execute(text("SET LOCAL statement_timeout = 0"))
-    known = steps()
+    known, current = steps(), revision(connection)
     down = to == "base" or (current in known and to in known and known.index(to) < known.index(str(current)))
     (command.downgrade if down else command.upgrade)(_config(connection), to)
 

@@ -50,7 +50,7 @@ def page(connection: Connection, asked: Filter, limit: int, before: Cursor | Non
         return _sorted(connection, asked, limit, before)
     if asked.words:
         return _by_words(connection, asked, limit, before)
-    if asked.key is not None:
+    if asked.key is not None or asked.of_history:
         return looked_through(connection, asked, limit, before)
     if of_kinds(asked):
         return _by_kinds(connection, asked, limit, before)

@@ -1,10 +1,11 @@
 """Plans as the database has them: made, found, leased by the process that applies them, stopped."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, insert, or_, select, update
 
 from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
 from bridge.deadletters.store import clock, items, schema
@@ -40,16 +41,25 @@ def one(connection: Connection, id_: int) -> Plan | None:
     return None if row is None else _plan(row, items.counts(connection, [id_]).get(id_, {}))
 
 
-def latest(connection: Connection, count: int) -> list[Plan]:
-    """The latest, the newest first."""
-    rows = connection.execute(select(plans).order_by(plans.c.id.desc()).limit(count)).all()
-    outcomes = items.counts(connection, [row.id for row in rows])
-    return [_plan(row, outcomes.get(row.id, {})) for row in rows]
+def latest(connection: Connection, count: int, before: int | None = None) -> list[Plan]:
+    """The latest, the newest first; those that were made before one."""
+    asked = select(plans).order_by(plans.c.id.desc()).limit(count)
+    return _counted(connection, asked if before is None else asked.where(plans.c.id < before))
+
+
+def applying(connection: Connection) -> list[Plan]:
+    """Those that are applied, the newest first; of all others nothing is counted."""
+    return _counted(connection, select(plans).where(plans.c.state == State.APPLYING).order_by(plans.c.id.desc()))
 
 
 def chosen(connection: Connection, id_: int, options: Options, why: str) -> None:
     """Note how a plan is to be done, and why."""
     _update(connection, id_, options=json.dumps(options.to_data()), why=why)
+
+
+def sends_into(connection: Connection, plan: Plan, topic_id: str) -> None:
+    """Note the id of the topic into which a plan sends from now on."""
+    _update(connection, plan.id, options=json.dumps(replace(plan.options, into=topic_id).to_data()))
 
 
 def delay(connection: Connection, id_: int, ms: int) -> None:
@@ -123,6 +133,14 @@ def abandoned(connection: Connection) -> list[int]:
     return [row.id for row in connection.execute(asked.order_by(plans.c.id)) if not _holds(row.leased_until, at)]
 
 
+def makers(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """Who made which of these plans."""
+    if not ids:
+        return {}
+    asked = select(plans.c.id, plans.c.by).where(plans.c.id.in_(ids))
+    return {row.id: row.by for row in connection.execute(asked)}
+
+
 def to_all_handlers(connection: Connection) -> list[int]:
     """Those that were begun, and send also to handlers of which no letter is."""
     begun = plans.c.began_at.is_not(None)
@@ -139,6 +157,12 @@ def _locked(connection: Connection, id_: int) -> tuple[Row[Any], int]:
 def _holds(until: int | None, at: int) -> bool:
     """Whether a lease holds; not one that is far longer than any is: the clock was ahead, and was set back."""
     return until is not None and at < until <= at + 10 * LEASE
+
+
+def _counted(connection: Connection, asked: Select[Any]) -> list[Plan]:
+    rows = connection.execute(asked).all()
+    outcomes = items.counts(connection, [row.id for row in rows])
+    return [_plan(row, outcomes.get(row.id, {})) for row in rows]
 
 
 def _update(connection: Connection, id_: int, **values: Any) -> None:

@@ -60,3 +60,18 @@ def ended(connection: Connection, plan_id: int, states: Sequence[ItemState], lim
     asked = select(items.c.state, items.c.why, count).where(items.c.plan_id == plan_id, items.c.state.in_(states))
     asked = asked.group_by(items.c.state, items.c.why).order_by(count.desc(), items.c.why).limit(limit)
     return [(state, why, number) for state, why, number in connection.execute(asked)]
+
+
+def each(
+    connection: Connection, plan_id: int, states: Sequence[ItemState], after: int, limit: int
+) -> Sequence[Row[Any]]:
+    """The deliveries of a plan behind a position, in their order: how far it is with each.
+
+    Parameters:
+        states: empty: all.
+    """
+    names = ("position", "letter_id", "place", "wave", "state", "why", "sent_at", "ended_at")
+    asked = select(*(items.c[name] for name in names)).where(items.c.plan_id == plan_id, items.c.position > after)
+    if states:
+        asked = asked.where(items.c.state.in_(states))
+    return connection.execute(asked.order_by(items.c.position).limit(limit)).all()

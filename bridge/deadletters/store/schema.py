@@ -61,6 +61,9 @@ groups = Table(
     # The plan by which they went back, and when one of them failed again in that version.
     Column("fixed_plan", _NUMBER),
     Column("regressed_at", BigInteger),
+    # When it was noticed that it is new, for webhooks; NULL: not yet.
+    Column("told_at", BigInteger),
+    Index("ix_groups_untold", "id", sqlite_where=text("told_at IS NULL"), postgresql_where=text("told_at IS NULL")),
     # An id that was deleted is never another's.
     sqlite_autoincrement=True,
 )
@@ -161,6 +164,13 @@ letters = Table(
     Index("ix_letters_place", "partition", "offset"),
     Index("ix_letters_key", "key_digest", "failed_at"),
     Index("ix_letters_ended", "status", "status_at"),
+    Index(
+        "ix_letters_again",
+        "kind_id",
+        "status",
+        sqlite_where=text("failures > 1"),
+        postgresql_where=text("failures > 1"),
+    ),
     Index(
         "ix_letters_replaying",
         "plan_id",
@@ -323,7 +333,7 @@ users = Table(
     Column("name", String(100), nullable=False, unique=True),
     # "viewer", "operator", "admin".
     Column("role", String(10), nullable=False),
-    # As argon2 writes it, with its salt and its parameters.
+    # As argon2 writes it, with its salt and its parameters; or the link by which one is chosen (users/link.py).
     Column("password", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("by", Text, nullable=False),
@@ -337,6 +347,20 @@ sessions = Table(
     Column("digest", LargeBinary(32), primary_key=True),
     # NULL: signed in by the one-time link of a console without users.
     Column("user_id", _NUMBER, ForeignKey("users.id", ondelete="CASCADE"), index=True),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False, index=True),
+)
+
+#: Whom an issuer of OpenID Connect has signed in, by a hash of the cookie; apart from `sessions`, where a version that
+#: does not know of issuers would take them for whoever has come by the one-time link.
+issued = Table(
+    "issued_sessions",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("issuer", Text, nullable=False),
+    # For the trail; what they may, as the issuer said when they signed in.
+    Column("name", Text, nullable=False),
+    Column("role", String(20), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False, index=True),
 )
@@ -356,4 +380,99 @@ tokens = Table(
     # Roughly; NULL: never.
     Column("used_at", BigInteger),
     sqlite_autoincrement=True,
+)
+
+#: What programs have asked to be done, by their idempotency key: the same is done once, and answered the same.
+requests = Table(
+    "requests",
+    metadata,
+    # Of the token, and the key.
+    Column("digest", LargeBinary(32), primary_key=True),
+    # Of what was asked: another thing under the same key is refused.
+    Column("asked", LargeBinary(32), nullable=False),
+    Column("until", BigInteger, nullable=False, index=True),
+    # Who does it, and until when nobody else may.
+    Column("claimed_by", LargeBinary(16), nullable=False),
+    Column("claimed_until", BigInteger, nullable=False),
+    # The entry that says that it was done, written with it; NULL: it was not, or it is nothing of the database.
+    Column("trail_id", _NUMBER),
+    # What was answered; NULL: nothing yet.
+    Column("status", SmallInteger),
+    Column("answer", Text),
+)
+
+#: Addresses on the web that are told of alarms.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    _id(),
+    Column("name", String(100), nullable=False, unique=True),
+    # Whole: a part of it may be a password, and nobody is shown it.
+    Column("address", Text, nullable=False),
+    # "standard", "slack", "pagerduty".
+    Column("format", String(10), nullable=False),
+    # What it tells of, with commas between them.
+    Column("about", Text, nullable=False),
+    # What is signed with, or the receiver's key; kept as it is, since it is needed so.
+    Column("secret", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("by", Text, nullable=False),
+    # When it was switched off, and why; NULL: it is on.
+    Column("off_at", BigInteger),
+    Column("off_why", Text, nullable=False, server_default=""),
+    # The process that sends what is due for it, and until when nobody else may.
+    Column("leased_by", Text),
+    Column("leased_until", BigInteger),
+    sqlite_autoincrement=True,
+)
+
+#: One row an event and a webhook that is told of it; those that have ended go after some days.
+deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    _id(),
+    # By which a receiver knows that it has it already.
+    Column("message", String(40), nullable=False, unique=True),
+    Column("webhook_id", _NUMBER, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("about", String(10), nullable=False),
+    Column("type", String(30), nullable=False),
+    # Of the alarm that begins or ends with it: its own are sent one after another.
+    Column("alarm", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("page", Text, nullable=False),
+    # As JSON.
+    Column("data", Text, nullable=False),
+    # "waiting" → "sent" or "given up".
+    Column("state", String(10), nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False, server_default="0"),
+    Column("next_at", BigInteger, nullable=False),
+    # What the last try came to.
+    Column("tried_at", BigInteger),
+    Column("said", Text, nullable=False, server_default=""),
+    Column("ended_at", BigInteger),
+    Index("ix_webhook_deliveries_webhook", "webhook_id", "id"),
+    Index("ix_webhook_deliveries_ended", "ended_at"),
+    Index(
+        "ix_webhook_deliveries_waiting",
+        "webhook_id",
+        "next_at",
+        sqlite_where=text("state = 'waiting'"),
+        postgresql_where=text("state = 'waiting'"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+#: What was noticed and has not ended: by it the end of each is noticed, and that it begins is told once.
+alarms = Table(
+    "alarms",
+    metadata,
+    # "halt:bridge:orders"; "": the row that numbers the looks (store.alarms).
+    Column("key", Text, primary_key=True),
+    Column("about", String(10), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    # As JSON.
+    Column("data", Text, nullable=False),
 )

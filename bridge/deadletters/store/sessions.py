@@ -38,6 +38,6 @@ def end(connection: Connection, digest: bytes) -> None:
     connection.execute(delete(sessions).where(sessions.c.digest == digest))
 
 
-def end_all(connection: Connection, user_id: int) -> None:
-    """End all of a user's."""
-    connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
+def end_all(connection: Connection, user_id: int) -> int:
+    """End all of a user's; how many there were."""
+    return int(connection.execute(delete(sessions).where(sessions.c.user_id == user_id)).rowcount)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, insert, or_, select
 
+from bridge.deadletters.store import requests
 from bridge.deadletters.store.schema import items, trail
 
 
@@ -41,9 +42,22 @@ def write(
     group_id: int | None = None,
     plan_id: int | None = None,
 ) -> None:
-    """Add what somebody does in this transaction: it stands in the trail if, and only if, it was done."""
+    """Add what somebody does in this transaction: it stands in the trail if, and only if, it was done.
+
+    Raises:
+        RequestTakenOver: it is a request's (`Database.doing`) that another process does by now.
+    """
     whom = {"letter_id": letter_id, "letter": letter, "group_id": group_id, "plan_id": plan_id}
-    connection.execute(insert(trail).values(at=at, by=by, what=what, said=said, **whom))
+    written = insert(trail).values(at=at, by=by, what=what, said=said, **whom).returning(trail.c.id)
+    id_ = int(connection.execute(written).scalar_one())
+    if claim := connection.get_execution_options().get("desk_claim"):
+        requests.done(connection, claim, id_)
+
+
+def one(connection: Connection, id_: int) -> Entry | None:
+    """An entry."""
+    row = connection.execute(select(trail).where(trail.c.id == id_)).first()
+    return None if row is None else Entry(*row)
 
 
 def of(

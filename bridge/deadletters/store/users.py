@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from bridge.deadletters.store.schema import users
+from bridge.deadletters.store.schema import sessions, users
 
 
 class User(NamedTuple):
@@ -14,6 +14,7 @@ class User(NamedTuple):
         role: "viewer", "operator" or "admin".
         at: when they were added, ms since the epoch.
         by: who added them.
+        chooses: whether they have no password yet, and choose one by a link (bridge.deadletters.users.link).
     """
 
     id: int
@@ -21,13 +22,14 @@ class User(NamedTuple):
     role: str
     at: int
     by: str
+    chooses: bool
 
 
 class Secret(NamedTuple):
     """By what a user is known; its repr does not show it.
 
     Attributes:
-        password: its hash.
+        password: its hash, or that of the link by which one is chosen.
     """
 
     id: int
@@ -39,11 +41,12 @@ class Secret(NamedTuple):
         return f"Secret(id={self.id}, name={self.name!r})"
 
 
-_USER = select(users.c.id, users.c.name, users.c.role, users.c.at, users.c.by)
+_USER = select(users.c.id, users.c.name, users.c.role, users.c.at, users.c.by, users.c.password.startswith("link$"))
 
 
 def add(connection: Connection, name: str, role: str, password: str, at: int, by: str) -> None:
-    """Add one."""
+    """Add one; whoever came by the one-time link is out, also if nobody is left some day."""
+    connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
     connection.execute(insert(users).values(name=name, role=role, password=password, at=at, by=by))
 
 
@@ -51,6 +54,24 @@ def find(connection: Connection, name: str) -> User | None:
     """The one of this name, held until the transaction ends."""
     row = connection.execute(_USER.where(users.c.name == name).with_for_update()).first()
     return None if row is None else User(*row)
+
+
+def of_id(connection: Connection, id_: int) -> User | None:
+    """The one of this number."""
+    row = connection.execute(_USER.where(users.c.id == id_)).first()
+    return None if row is None else User(*row)
+
+
+def hold(connection: Connection, id_: int) -> User | None:
+    """The one of this number, held until the transaction ends."""
+    row = connection.execute(_USER.where(users.c.id == id_).with_for_update()).first()
+    return None if row is None else User(*row)
+
+
+def admins(connection: Connection) -> set[int]:
+    """Those who may all, and have a password; held until the transaction ends."""
+    found = select(users.c.id).where(users.c.role == "admin", ~users.c.password.startswith("link$"))
+    return set(connection.execute(found.order_by(users.c.id).with_for_update()).scalars())
 
 
 def everybody(connection: Connection) -> list[User]:
@@ -86,5 +107,6 @@ def set_password(connection: Connection, id_: int, password: str) -> None:
 
 
 def remove(connection: Connection, id_: int) -> None:
-    """Remove a user, and with them their sessions."""
+    """Remove a user, and with them their sessions; and those of the one-time link, if one began beside the first."""
+    connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
     connection.execute(delete(users).where(users.c.id == id_))

@@ -14,6 +14,22 @@ from bridge.deadletters.store.schema import edits, items, kinds, letters
 from bridge.deadletters.store.statuses import in_parts
 
 
+class Died(NamedTuple):
+    """The letter that a delivery has.
+
+    Attributes:
+        failures: how often it has died.
+        number: under which it died last.
+        again: whether it ran, then, though it was done.
+    """
+
+    id: int
+    status: Status
+    failures: int
+    number: int
+    again: bool
+
+
 class Heap(NamedTuple):
     """Letters of a plan that have this in common.
 
@@ -81,11 +97,14 @@ def ended(connection: Connection, ids: Sequence[int]) -> list[tuple[int, Status]
     return [(row.id, Status(row.status)) for rows in found for row in rows]
 
 
-def by_digest(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, tuple[int, Status, int, int]]:
-    """Letters of these deliveries: id, status, how often each has died, and its number."""
-    asked = select(letters.c.digest, letters.c.id, letters.c.status, letters.c.failures, letters.c.number)
-    rows = connection.execute(asked.where(letters.c.digest.in_([*digests])))
-    return {bytes(row.digest): (row.id, Status(row.status), row.failures, row.number) for row in rows}
+def by_digest(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, Died]:
+    """The letters of these deliveries."""
+    columns = (letters.c.id, letters.c.status, letters.c.failures, letters.c.number, letters.c.again)
+    rows = connection.execute(select(letters.c.digest, *columns).where(letters.c.digest.in_([*digests])))
+    return {
+        bytes(row.digest): Died(row.id, Status(row.status), row.failures, row.number, row.again is not None)
+        for row in rows
+    }
 
 
 def _of_plan(plan_id: int, *columns: Any) -> Select[Any]:

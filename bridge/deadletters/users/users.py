@@ -10,8 +10,8 @@ from bridge.deadletters.store.users import Secret, User
 from bridge.deadletters.users.role import Role
 from bridge.errors import UserRefused
 
-#: In the trail.
-_WHAT: Final = "user"
+#: In the trail: what is done with users.
+WHAT: Final = "user"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,99}")
 
 
@@ -33,13 +33,13 @@ class Users:
         Raises:
             UserRefused: the name is none, or somebody's already.
         """
-        name = _named(name)
+        name = named(name)
         with self.database.writing() as connection:
             if users.find(connection, name):
                 raise UserRefused(f"There is a user {name} already: nothing was changed.")
             at = clock.now(connection)
             users.add(connection, name, str(role), password, at, by)
-            trail.write(connection, at, by, _WHAT, f"{name} added, as {role}")
+            trail.write(connection, at, by, WHAT, f"{name} added, as {role}")
 
     def all(self) -> list[User]:
         """All of them, by name."""
@@ -69,7 +69,7 @@ class Users:
             user = _one(connection, name)
             users.set_role(connection, user.id, str(role))
             sessions.end_all(connection, user.id)
-            trail.write(connection, clock.now(connection), by, _WHAT, f"{user.name} is {role} now, was {user.role}")
+            trail.write(connection, clock.now(connection), by, WHAT, f"{user.name} is {role} now, was {user.role}")
 
     def give_password(self, name: str, password: str, by: str) -> None:
         """Change somebody's password, to one of this hash; they are signed out everywhere.
@@ -81,7 +81,7 @@ class Users:
             user = _one(connection, name)
             users.set_password(connection, user.id, password)
             sessions.end_all(connection, user.id)
-            trail.write(connection, clock.now(connection), by, _WHAT, f"{user.name} has another password")
+            trail.write(connection, clock.now(connection), by, WHAT, f"{user.name} has another password")
 
     def sign_out_everywhere(self, name: str, by: str) -> None:
         """End all of somebody's sessions: one may be in other hands.
@@ -92,7 +92,7 @@ class Users:
         with self.database.writing() as connection:
             user = _one(connection, name)
             sessions.end_all(connection, user.id)
-            trail.write(connection, clock.now(connection), by, _WHAT, f"{user.name} signed out everywhere")
+            trail.write(connection, clock.now(connection), by, WHAT, f"{user.name} signed out everywhere")
 
     def rehashed(self, secret: Secret, password: str) -> Secret:
         """Keep the same password by a better hash; nobody is signed out, and one that was changed meanwhile stays."""
@@ -110,10 +110,15 @@ class Users:
         with self.database.writing() as connection:
             user = _one(connection, name)
             users.remove(connection, user.id)
-            trail.write(connection, clock.now(connection), by, _WHAT, f"{user.name} removed, was {user.role}")
+            trail.write(connection, clock.now(connection), by, WHAT, f"{user.name} removed, was {user.role}")
 
 
-def _named(name: str) -> str:
+def named(name: str) -> str:
+    """A user's name as it is kept.
+
+    Raises:
+        UserRefused: it is none.
+    """
     made = name.strip().lower()
     if not _NAME.fullmatch(made):
         raise UserRefused(
@@ -124,7 +129,7 @@ def _named(name: str) -> str:
 
 
 def _one(connection: Connection, name: str) -> User:
-    found = users.find(connection, _named(name))
+    found = users.find(connection, named(name))
     if found is None:
         raise UserRefused(f"There is no user {name}: `bridge deadletters users` lists them.")
     return found

@@ -1,0 +1,1 @@
+"""What a role does not see of letters: masked in values, keys, headers and what errors quote of them."""

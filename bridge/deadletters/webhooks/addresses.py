@@ -1,0 +1,110 @@
+"""Where webhooks may be sent to: whoever sets one up must not reach with it what only this host can reach.
+
+What is public is taken, over HTTPS. What is not (this host, private networks, a cloud's metadata) is taken where
+DEADLETTERS_WEBHOOK_NETWORKS names its network, also without TLS. It is asked of the very address that is connected to,
+each time: what a name leads to may change.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from bridge.errors import WebhookRefused
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: Of IPv6, what leads on to addresses of IPv4, whichever (NAT64, 6to4, Teredo).
+_TRANSLATED: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
+_LONGEST: Final = 2_000
+
+
+class Target(NamedTuple):
+    """An address on the web, taken apart; its repr does not show the part that may be a secret.
+
+    Attributes:
+        path: with what stands behind `?`.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """For people: paths of Slack and others are passwords."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = self.port == (443 if self.scheme == "https" else 80)
+        return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}"
+
+    def __repr__(self) -> str:
+        """Without the path."""
+        return f"Target({self.shown})"
+
+
+def read(address: str, allowed: Sequence[Network]) -> Target:
+    """Take an address apart.
+
+    Parameters:
+        allowed: the networks that are not public, and may be sent to.
+
+    Raises:
+        WebhookRefused: it is none, or one that could never be sent to. It is not repeated.
+    """
+    address = address.strip()
+    if not address.isascii() or not address.isprintable() or " " in address or len(address) > _LONGEST:
+        raise WebhookRefused("The address must be a URL of visible ASCII characters, 2,000 at most.")
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        raise WebhookRefused("The address is no URL: https://host/path.") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise WebhookRefused("The address must begin with https:// and name a host.")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise WebhookRefused("The address must have no user, no password and no #.")
+    if parts.scheme == "http" and not allowed:
+        raise WebhookRefused(
+            "Without TLS (http://) it is sent into networks of yours alone: name them in DEADLETTERS_WEBHOOK_NETWORKS."
+        )
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    target = Target(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), path)
+    with suppress(ValueError):
+        _check(target, ipaddress.ip_address(target.host), allowed)
+    return target
+
+
+def resolved(target: Target, allowed: Sequence[Network]) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+    """The addresses of a host, each of which may be sent to.
+
+    Raises:
+        WebhookRefused: it has none, or one that may not be sent to.
+    """
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise WebhookRefused(f"the host {target.host} is not found") from None
+    addresses: list[tuple[socket.AddressFamily, tuple[str, int]]] = [
+        (family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found
+    ]
+    for _, (host, _) in addresses:
+        _check(target, ipaddress.ip_address(host.partition("%")[0]), allowed)
+    return addresses
+
+
+def _check(target: Target, address: Address, allowed: Sequence[Network]) -> None:
+    meant = getattr(address, "ipv4_mapped", None) or address
+    if any(meant in network for network in allowed):
+        return
+    if target.scheme == "http":
+        raise WebhookRefused(
+            f"{target.shown} has no TLS (https://), and is in no network of DEADLETTERS_WEBHOOK_NETWORKS"
+        )
+    if not meant.is_global or meant.is_multicast or any(meant in network for network in _TRANSLATED):
+        raise WebhookRefused(
+            f"{target.shown} is not public: if it is yours, name its network in DEADLETTERS_WEBHOOK_NETWORKS"
+        )
