@@ -14,6 +14,9 @@ from bridge.web.origins import is_here
 COOKIE: Final = "__Host-bridge"
 #: On this machine, without TLS: Chrome takes no `__Host-` there, Safari nothing that is Secure.
 HERE: Final = "bridge"
+#: While somebody signs in by an issuer (bridge.web.oidc).
+BEGUN: Final = "__Host-bridge-begun"
+BEGUN_HERE: Final = "bridge-begun"
 
 
 def given(request: Request) -> str | None:
@@ -32,6 +35,24 @@ def take(request: Request, answer: Response) -> None:
     """Have a browser forget it."""
     secure = _secure(request)
     answer.delete_cookie(COOKIE if secure else HERE, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def begun(request: Request) -> str:
+    """What a browser keeps of a sign-in by an issuer that it has begun; "": nothing."""
+    return request.cookies.get(BEGUN if _secure(request) else BEGUN_HERE, "")
+
+
+def keep_begun(request: Request, answer: Response, sealed: str, seconds: int) -> None:
+    """Have a browser keep that."""
+    secure = _secure(request)
+    name = BEGUN if secure else BEGUN_HERE
+    answer.set_cookie(name, sealed, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def take_begun(request: Request, answer: Response) -> None:
+    """Have a browser forget that."""
+    secure = _secure(request)
+    answer.delete_cookie(BEGUN if secure else BEGUN_HERE, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def digest(cookie: str) -> bytes:

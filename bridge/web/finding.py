@@ -1,8 +1,10 @@
 """What somebody asks Find for: a coordinate, a task, a letter, a plan or a key; and the answer as a sentence (pure)."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
+
+from bridge.deadletters.masking.quotes import Quotes
 
 #: `orders-3-1234`, a task of it (`orders-3-1234:orders.handlers.charge#2`), or of a batch (`orders-3-1234..1240:…`).
 _RECORD: Final = re.compile(
@@ -63,6 +65,11 @@ def wanted(text: str, topics: Collection[str]) -> Wanted:
     if first in topics and rest.strip():
         return Key(first, rest.strip())
     return Key(None, text)
+
+
+def unquoted(deliveries: Iterable[Mapping[str, Any]], known: Quotes) -> list[dict[str, Any]]:
+    """Deliveries as `bridge find` has them; their last errors without what somebody does not see."""
+    return [{**each, "last_error": each["last_error"] and known.masked(str(each["last_error"]))} for each in deliveries]
 
 
 def fate(deliveries: Collection[Mapping[str, Any]]) -> str:

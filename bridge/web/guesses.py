@@ -105,6 +105,17 @@ class Guesses:
             count = self._addresses.get(address, Count())
             self._addresses[address] = count._replace(wrong=max(0, count.wrong - 1), until=0)
 
+    def waits(self, address: str) -> int:
+        """Until when nothing of an address is tried, ms since the epoch; 0: it may be."""
+        with self._lock:
+            until = self._addresses.get(address, Count()).until
+        return until if self.clock() < until else 0
+
+    def wrong(self, address: str) -> None:
+        """What an address gave was wrong, and belongs to no name."""
+        with self._lock:
+            _keep(self._addresses, address, after(self._addresses.get(address, Count()), ADDRESS_FREE, self.clock()))
+
 
 def _keep(counts: dict[str, Count], of: str, count: Count) -> None:
     counts.pop(of, None)

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bridge.errors import RequestRefused
+from bridge.web.api import problems
 from bridge.web.origins import answers_to, host_name
 
 #: Nothing but what this server sends, no script or style in the page, in no frame (WHATWG, CSP level 3).
@@ -54,6 +57,24 @@ class SecurityHeaders:
         await self._app(scope, receive, sending)
 
 
+class Compressed:
+    """Compresses what is larger than a packet, unless another site has had the browser ask for it.
+
+    Who chooses what a page repeats of its address, and sees how long the answer is, learns what stands beside it
+    (BREACH): a page that comes from elsewhere goes out as it is.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._compressed = GZipMiddleware(app, minimum_size=1_000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        site = Headers(scope=scope).get("sec-fetch-site", "none") if scope["type"] == "http" else "none"
+        answer = self._compressed if site in ("none", "same-origin") else self._plain
+        await answer(scope, receive, send)
+
+
 class KnownHosts:
     """Answers nothing to who calls the console by a name that is not its own, but that it is alive.
 
@@ -72,7 +93,10 @@ class KnownHosts:
         if answers_to(host, self._names) or scope["path"] == ALIVE:
             await self._app(scope, receive, send)
             return
-        words = (
-            f"This console is not called {host_name(host)[:200]!r}: if it is, set DEADLETTERS_CONSOLE_HOSTS to that.\n"
-        )
-        await PlainTextResponse(words, 421)(scope, receive, send)
+        name = host_name(host)[:200]
+        words = f"This console is not called {name!r}: if it is, set DEADLETTERS_CONSOLE_HOSTS to that."
+        if problems.is_here(scope["path"]):
+            refusal: Response = problems.response(RequestRefused("misdirected", words))
+        else:
+            refusal = PlainTextResponse(f"{words}\n", 421)
+        await refusal(scope, receive, send)

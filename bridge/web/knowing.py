@@ -27,9 +27,11 @@ def who(asked: Console, request: Request) -> Who:
     except ProxyRefused as error:
         raise HTTPException(403, str(error)) from None
     if proxied is None:
-        return asked.sessions.who(cookies.given(request)) or NOBODY
+        found = asked.sessions.who(cookies.given(request))
+        return NOBODY if found is None else found._replace(mark=asked.keeping.mark(found.name))
     name, role = proxied
-    return Who(name, role, hmac.digest(_KEY, name.encode(), "sha256").hex(), signs_out=False)
+    token = hmac.digest(_KEY, name.encode(), "sha256").hex()
+    return Who(name, role, token, signs_out=False, mark=asked.keeping.mark(name))
 
 
 def peer(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""What pages show live: one snapshot a second of each thing that is looked at, however many look; none if nobody does.
+"""What pages show live: one snapshot of each thing that is looked at, however many look; none if nobody does.
 
 A stream ends after a while and its page asks again: so who was signed out sees nothing more, and no proxy cuts it.
 """
@@ -63,11 +63,14 @@ class Live:
         """By what is looked at, how many look."""
         return {name: each.watchers for name, each in self._of.items()}
 
-    async def stream(self, name: str, make: Callable[[], Snapshot], **besides: str) -> AsyncIterator[str]:
+    async def stream(
+        self, name: str, make: Callable[[], Snapshot], pace: float = 1.0, **besides: str
+    ) -> AsyncIterator[str]:
         """Server-sent events: each what has changed since the one before, the first all of it.
 
         Parameters:
             make: is called in a thread, for all who look at the same name.
+            pace: how many times as long as others it waits between two snapshots.
             besides: goes along with each event.
         """
         watched = self._of.setdefault(name, _Watched())
@@ -76,17 +79,17 @@ class Live:
         try:
             ends = self.clock() + self.lasts
             while self.clock() < ends:
-                snapshot = await self._snapshot(watched, make)
+                snapshot = await self._snapshot(watched, make, pace * self.every)
                 changed = {place: html for place, html in snapshot.parts.items() if seen.get(place) != html}
                 seen |= changed
                 yield _event({"act": snapshot.act, "over": snapshot.over, "parts": changed, **besides})
-                await asyncio.sleep(self.every)
+                await asyncio.sleep(pace * self.every)
         finally:
             watched.watchers -= 1
             if not watched.watchers:
                 self._of.pop(name, None)
 
-    async def _snapshot(self, watched: _Watched, make: Callable[[], Snapshot]) -> Snapshot:
+    async def _snapshot(self, watched: _Watched, make: Callable[[], Snapshot], every: float) -> Snapshot:
         while True:
             if watched.last is not None and (watched.making or self.clock() < watched.until):
                 return watched.last
@@ -99,8 +102,8 @@ class Live:
             watched.last = await run_in_threadpool(make)
         finally:
             watched.making = False
-            # A tenth less: whoever looks again after a second is not to find the one from before.
-            watched.until = self.clock() + max(0.9 * self.every, REST * (self.clock() - began))
+            # A tenth less: whoever looks again after that time is not to find the one from before.
+            watched.until = self.clock() + max(0.9 * every, REST * (self.clock() - began))
         return watched.last
 
 

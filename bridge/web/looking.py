@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bridge.commands.problems import silent
 from bridge.commands.status import status
+from bridge.commands.status_data import told, with_more
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.questions.problems import problems
 from bridge.errors import NothingAnswers
+from bridge.settings.masks import rules
 
 logger = logging.getLogger("bridge")
 
@@ -54,10 +57,13 @@ class Standing:
 def asked(desk: Desk) -> Status:
     """What `bridge status --json` answers, or what it says where nothing answers."""
     try:
-        found = status(desk.app, desk.settings, desk.routes)
+        # One look is for all who look, whatever they may see.
+        quotes = not rules(desk.settings.environment.DEADLETTERS_MASK)
+        found = status(desk.app, desk.settings, desk.routes, quotes=quotes)
     except NothingAnswers as error:
-        found = {"problems": str(error).splitlines(), "unanswered": str(error).splitlines()}
-    return {**found, "problems": [*found["problems"], *problems(desk.settings, desk.routes)]}
+        said = str(error).splitlines()
+        found = {**told([*map(silent, said)]), "unanswered": said}
+    return with_more(found, problems(desk.settings, desk.routes))
 
 
 @dataclass

@@ -33,7 +33,7 @@ def hashed(name: str, password: str) -> str:
 
 
 def fits(kept: str | None, password: str) -> bool:
-    """Whether it is the password of this hash; for a user whom there is not (`None`) it takes as long.
+    """Whether it is the password of this hash; for nobody (`None`), or for who has none, no less time.
 
     Raises:
         TooManySignIn: others are tried, and wait to be: nothing was tried.
@@ -42,7 +42,8 @@ def fits(kept: str | None, password: str) -> bool:
         raise TooManySignIn("Too many sign in at this moment, and this was not tried: try again in some seconds.")
     try:
         nobodys = _nobodys()
-        return _verified(kept or nobodys, password[:LONGEST]) and bool(kept)
+        has_one = kept is not None and kept.startswith("$argon2")
+        return _verified(kept if kept and has_one else nobodys, password[:LONGEST]) and has_one
     finally:
         _AT_ONCE.release()
 

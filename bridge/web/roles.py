@@ -14,6 +14,8 @@ class Who(NamedTuple):
     Attributes:
         name: for the trail.
         token: which a form must bring along; "" where nobody is signed in.
+        issuer: of OpenID Connect, by whose word they are signed in; "": by nobody's.
+        mark: by which a form is known as theirs when their session is over (bridge.web.keeping).
         signs_out: whether they have a session here: not, where a proxy says who they are.
     """
 
@@ -21,6 +23,8 @@ class Who(NamedTuple):
     role: Role
     token: str = ""
     signs_out: bool = True
+    mark: str = ""
+    issuer: str = ""
 
     @property
     def is_admin(self) -> bool:
@@ -29,8 +33,8 @@ class Who(NamedTuple):
 
     @property
     def is_user(self) -> bool:
-        """Whether they have a password here: not, whom a proxy names, or who has come by the one-time link."""
-        return self.signs_out and self.name not in ("", BY_LINK)
+        """Whether they have a password here: not, whom a proxy or an issuer names, or who came by the one-time link."""
+        return self.signs_out and not self.issuer and self.name not in ("", BY_LINK)
 
     @property
     def shown(self) -> str:
@@ -38,7 +42,7 @@ class Who(NamedTuple):
         return "No users yet: this machine alone" if self.name == BY_LINK and self.signs_out else self.name
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Without the token and the mark."""
         return f"Who(name={self.name!r}, role={self.role})"
 
 

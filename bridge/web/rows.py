@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from bridge.handlers import Handler, Routes
 from bridge.upkeep.backlog import total
 from bridge.upkeep.facts import span
+from bridge.web.strips import Strip, of_handler
 
 #: What `bridge status --json` answers.
 Status = Mapping[str, Any]
@@ -38,6 +39,7 @@ class HandlerRow(NamedTuple):
         oldest: seconds for which its oldest delivery has been under way.
         dead, replaying: its letters.
         policy: what was changed of it, by whom and when; empty: nothing.
+        handled: of this topic, in the last hour.
     """
 
     name: str
@@ -47,6 +49,7 @@ class HandlerRow(NamedTuple):
     dead: int | None
     replaying: int
     policy: str
+    handled: Strip | None
     state: State
 
 
@@ -168,6 +171,7 @@ def _handler(topic: str, handler: Handler, status: Status, letters: Letters | No
         None if statuses is None else statuses.get("open", 0),
         0 if statuses is None else statuses.get("replaying", 0),
         status.get("policies", {}).get(handler.name, ""),
+        of_handler(status, topic, handler.name),
         _state_of_handler(handler, status),
     )
 

@@ -8,6 +8,7 @@ import uvicorn
 from bridge.errors import ConsoleRefused
 from bridge.web.app import application
 from bridge.web.console import Console
+from bridge.web.listening import listening
 from bridge.web.origins import is_here
 
 logger = logging.getLogger("bridge")
@@ -20,23 +21,24 @@ def serve(console: Console, host: str, port: int) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Raises:
-        ConsoleRefused: nobody has to sign in, and others than this machine would be served.
+        ConsoleRefused: nobody has to sign in, and others than this machine would be served; or the port cannot be had.
         DeskUnavailable: the database did not say whether there are users.
-        OSError: the port is taken.
     """
     has_users = console.desk.users.any()
-    if not (has_users or console.proxy.user_header or is_here(_in_address(host))):
+    named = has_users or bool(console.proxy.user_header) or console.issuer is not None
+    if not (named or is_here(_in_address(host))):
         raise ConsoleRefused(
             f"This console has no users, so it listens on this machine alone, and not on {host}. Add one first: "
             "bridge deadletters users add NAME --role admin."
         )
+    sockets = listening(host, port)
     address = f"http://{_in_address('localhost' if is_here(_in_address(host)) else host)}:{port}"
-    if has_users or console.proxy.user_header:
+    if named:
         logger.info("the console listens at %s", address)
     else:
         link = f"{address}/sign-in/{console.sessions.new_link()}"
         logger.info("the console has no users, so it listens on this machine alone; this link opens it, once: %s", link)
-    uvicorn.Server(_config(console, host, port)).run()
+    uvicorn.Server(_config(console, host, port)).run(sockets)
 
 
 def _config(console: Console, host: str, port: int) -> uvicorn.Config:
@@ -45,6 +47,8 @@ def _config(console: Console, host: str, port: int) -> uvicorn.Config:
         host=host,
         port=port,
         log_config=None,
+        # Where it listens is said already.
+        log_level=logging.WARNING,
         access_log=False,
         server_header=False,
         # Who sends a request is decided by `bridge.web.proxies`; this would take anything on this machine for a proxy.

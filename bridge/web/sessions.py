@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.store.users import Secret
+from bridge.deadletters.users.issued import Person
 from bridge.web import cookies
 from bridge.web.roles import Who
 
@@ -35,15 +36,29 @@ class Sessions:
         cookie = secrets.token_urlsafe(32)
         return cookie if self.desk.sessions.begin_by_link(cookies.digest(cookie), self.clock()) else None
 
+    def begin_issued(self, person: Person) -> str:
+        """Sign in whom an issuer has named: the value of a new cookie."""
+        cookie = secrets.token_urlsafe(32)
+        self.desk.issued.begin(cookies.digest(cookie), person, self.clock())
+        return cookie
+
     def who(self, cookie: str | None) -> Who | None:
         """Whose a cookie is; `None`: nobody's (any more)."""
-        found = self.desk.sessions.who(cookies.digest(cookie), self.clock()) if cookie else None
-        return Who(*found, cookies.token(cookie)) if found and cookie else None
+        if not cookie:
+            return None
+        found = self.desk.sessions.who(cookies.digest(cookie), self.clock())
+        return Who(*found, cookies.token(cookie)) if found else self._issued(cookie)
+
+    def _issued(self, cookie: str) -> Who | None:
+        issuer = self.desk.settings.environment.DEADLETTERS_OIDC_ISSUER
+        found = self.desk.issued.who(cookies.digest(cookie), issuer, self.clock()) if issuer else None
+        return Who(*found, cookies.token(cookie), issuer=issuer) if found else None
 
     def end(self, cookie: str | None) -> None:
         """Sign out."""
         if cookie:
             self.desk.sessions.end(cookies.digest(cookie))
+            self.desk.issued.end(cookies.digest(cookie))
 
     def new_link(self) -> str:
         """The token of a link that signs in once; an earlier one is worth nothing from then on."""

@@ -29,6 +29,20 @@ def number(count: int | None) -> Markup:
     return Markup('<span class="zero">0</span>') if count == 0 else Markup(f"{count:,}")
 
 
+def large(count: int) -> Markup:
+    """`21,480`, and from ten million on `153.1 M`: no column is as wide as that."""
+    for size, unit in ((10_000_000_000_000, "T"), (10_000_000_000, "G"), (10_000_000, "M")):
+        if count >= size:
+            return Markup(f"{count / size * 10:,.1f} {unit}")
+    return number(count)
+
+
+def a_second(minute: int) -> Markup:
+    """How many a second, of so many in a minute: `0.3`, `142`."""
+    rate = minute / 60
+    return number(0) if not minute else Markup(f"{rate:,.2g}" if rate < 10 else f"{rate:,.0f}")
+
+
 def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[str] = ()) -> Markup:
     """What others have written: escaped, apart from what stands around it, and nothing in it unseen.
 
@@ -128,6 +142,14 @@ def clock(at: int | None, now: int | None = None, *, ms: bool = False) -> Markup
     words += f".{at % 1000:03}" if ms else ""
     iso = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{moment:%Y-%m-%d %H:%M:%S} UTC", words)
+
+
+def written(iso: str, now: int | None = None) -> Markup:
+    """A time that somebody has written by ISO 8601, as `clock` shows it; as it is where it is none."""
+    try:
+        return clock(int(datetime.fromisoformat(iso).timestamp() * 1000), now)
+    except ValueError:
+        return foreign(iso, 40)
 
 
 def ago(at: int, now: int) -> str:

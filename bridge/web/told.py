@@ -1,61 +1,78 @@
-"""A problem as `bridge status` says it, taken apart for a page: what, since when, what can be opened (pure)."""
+"""A problem of `bridge status`, for a page: its values, and which pages do something about it (pure)."""
 
-import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-_SINCE: Final = re.compile(r"\bsince (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
-_END: Final = re.compile(r"(?<=\.) (?=[A-Z0-9`])")
-_COMMAND: Final = re.compile(r"`([^`]+)`")
-#: A command that is advised, and the page that does the same: its words, and its address.
-_PAGES: Final = (
-    (re.compile(r"bridge resume (\S+)"), "Resume {}…", "/topics/{}/resume"),
-    (re.compile(r"bridge policy (?:un)?set ([\w.]+\.[\w.]+)\b.*"), "Policy of {}…", "/handlers/{}/policy"),
-    (re.compile(r"bridge deadletters list --group (\d+)"), "Look at group {}", "/groups/{}"),
-    (re.compile(r"bridge deadletters groups"), "Groups", "/groups"),
-)
-_AUDIT: Final = re.compile(r"bridge audit(?: (\S+))?")
+#: By what kind a problem is: the page that does what is to be done, in words, and its address.
+_PAGES: Final = {
+    "halted": ("Resume {topic}…", "/topics/{topic}/resume"),
+    "dying": ("Halt {topic}…", "/topics/{topic}/halt"),
+    "policy": ("Policy of {handler}…", "/handlers/{handler}/policy"),
+}
 
 
 class Link(NamedTuple):
-    """A page that does what a command does."""
+    """A page, by its words and its address."""
 
     words: str
     address: str
 
 
 class Told(NamedTuple):
-    """One problem.
+    """One problem; its values are those of `bridge.upkeep.problem.Problem`.
 
     Attributes:
-        what: its first sentence; `more`: the others.
         since: ms since the epoch; `None`: it does not say.
+        about: what makes it the same problem, though its numbers change.
     """
 
     what: str
-    more: str
+    sentence: str
     since: int | None
+    many: int | None
+    of: str
+    lost: int | None
+    do: str
     links: tuple[Link, ...]
+    topic: str | None
+    handler: str | None
+    about: tuple[Any, ...]
 
 
-def told(sentence: str) -> Told:
-    """One problem, taken apart."""
-    what, *more = _END.split(sentence, maxsplit=1)
-    since = _SINCE.search(sentence)
-    return Told(what, "".join(more), _ms(since[1]) if since else None, tuple(dict.fromkeys(_links(sentence))))
+def told(values: Mapping[str, Any]) -> Told:
+    """One problem, as `bridge status --json` has it."""
+    since = values["since"]
+    return Told(
+        values["what"],
+        values["sentence"],
+        None if since is None else int(datetime.fromisoformat(since).timestamp() * 1000),
+        values["many"],
+        values["of"],
+        values["lost"],
+        values["do"],
+        tuple(_links(values)),
+        values["topic"],
+        values["handler"],
+        tuple(values[name] for name in ("kind", "topic", "handler", "group")),
+    )
 
 
-def _links(sentence: str) -> Iterator[Link]:
-    for command in _COMMAND.findall(sentence):
-        for asked, words, address in _PAGES:
-            if match := asked.fullmatch(command):
-                named = match.groups()
-                yield Link(words.format(*named), address.format(*(quote(name, safe="") for name in named)))
-        if match := _AUDIT.fullmatch(command):
-            yield Link("Proof", "/audit" + (f"?{urlencode({'topic': match[1]})}" if match[1] else ""))
-
-
-def _ms(text: str) -> int:
-    return int(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp() * 1000)
+def _links(values: Mapping[str, Any]) -> Iterator[Link]:
+    kind, topic, handler = values["kind"], values["topic"], values["handler"]
+    if page := _PAGES.get(kind):
+        words, address = page
+        quoted = {name: quote(values[name] or "", safe="") for name in ("topic", "handler")}
+        yield Link(words.format(**values), address.format(**quoted))
+    if kind in ("lost", "log") and topic:
+        yield Link("Proof", f"/audit?{urlencode({'topic': topic})}")
+    if kind == "grows":
+        group = values["group"]
+        yield Link("Groups", "/groups") if group is None else Link(f"Look at group {group}", f"/groups/{group}")
+    if topic and kind not in ("halted", "topic"):
+        yield Link(f"Topic {topic}", f"/topics/{quote(topic, safe='')}")
+    if handler and kind not in ("policy", "dead", "grows"):
+        yield Link(f"Handler {handler}", f"/handlers/{quote(handler, safe='')}")
+    if kind == "dead" and handler:
+        yield Link("Look at them", f"/letters?{urlencode({'handler': handler, 'status': 'open'})}")

@@ -18,8 +18,10 @@ _CHOICES: Final = ("status", "reason")
 #: What of an address is a filter's.
 NAMES: Final = (
     *("id", "handler", "topic", "exception", "reason", "text", "key", "header", "since", "until", "status", "version"),
-    *("group", "origin"),
+    *("group", "origin", "plan", "attempts", "died-again"),
 )
+#: How an address says what the command line says by the option alone.
+YES: Final = "yes"
 
 
 def read(query: QueryParams) -> Filter:
@@ -47,6 +49,9 @@ def read(query: QueryParams) -> Filter:
         headers=tuple(map(written.header, named("header"))),
         since=_moment(named("since")),
         until=_moment(named("until")),
+        plans=tuple(map(_number, named("plan"))),
+        died_again=_is_yes(named("died-again")),
+        attempts=_number(named("attempts")[-1]) if named("attempts") else None,
     )
 
 
@@ -54,9 +59,15 @@ def _moment(said: Sequence[str]) -> int | None:
     return written.moment(said[-1], time.time()) if said else None
 
 
+def _is_yes(said: Sequence[str]) -> bool:
+    if other := [each for each in said if each != YES]:
+        raise FilterFault(f"{other[0]!r} is not {YES!r}: letters died again, or it is not asked.")
+    return bool(said)
+
+
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise FilterFault(f"{text!r} is no number of a letter, and none of a group.")
+        raise FilterFault(f"{text!r} is no number: letters, groups, plans and attempts have one.")
     return int(text)
 
 
@@ -94,7 +105,7 @@ def command(verb: str, query: QueryParams) -> str:
     words = ["bridge", "deadletters", verb]
     for name, value in fields(query):
         if not (value == ANY and name in _CHOICES):
-            words += [value] if name == "id" else [f"--{name}", value]
+            words += [value] if name == "id" else [f"--{name}"] if name == "died-again" else [f"--{name}", value]
     return shlex.join(words)
 
 

@@ -27,7 +27,9 @@ DID: Final = {
     "import": ("import",),
     "halt, resume": ("halt", "resume"),
     "policy": ("policy",),
-    "users": ("user",),
+    "users, tokens": ("user", "token"),
+    "unmask": ("unmask",),
+    "webhooks": ("webhook",),
 }
 
 

@@ -2,18 +2,27 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from bridge.deadletters.desk import Desk
 from bridge.errors import DeskUnavailable
 from bridge.web import console
+from bridge.web.console import Console
 
 logger = logging.getLogger("bridge")
 
 #: Characters of a reason.
 WHY: Final = 500
+#: Of a reason for an edit, and of a note.
+WHY_EDITED: Final = 1_000
+NOTE: Final = 4_000
+#: Digits of a number that is one too many.
+_DIGITS: Final = 20
+
+Default = TypeVar("Default", int, None)
 
 
 def why(request: Request) -> str:
@@ -30,15 +39,41 @@ def why(request: Request) -> str:
     return said
 
 
+def number(text: str, otherwise: Default) -> int | Default:
+    """A number that a form says; `otherwise` where it is none, or one that no database has."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else otherwise
+
+
+def limited(said: str, longest: int) -> str:
+    """What somebody says in their own words: the trail keeps it for ever, and pages repeat it.
+
+    Raises:
+        HTTPException: it is too much.
+    """
+    said = said.strip()
+    if len(said) > longest:
+        raise HTTPException(400, f"Say it in {longest:,} characters. Nothing was changed.")
+    return said
+
+
 def decided(request: Request, what: str, said: str) -> None:
     """It was decided: the trail has it, and who looks next sees it."""
     asked = console.of(request)
+    note(asked, asked.desk, console.asking(request).name, what, said)
+
+
+def note(asked: Console, desk: Desk, by: str, what: str, said: str) -> None:
+    """Somebody has decided it: the trail has it, and who looks next sees it.
+
+    Parameters:
+        desk: in whose trail it stands.
+    """
     asked.looking.forget()
     try:
-        asked.desk.trail.add(console.asking(request).name, what, said)
+        desk.trail.add(by, what, said)
     except DeskUnavailable as error:
         # Kafka has who, when and why.
-        logger.warning("not in the trail: %s by %s: %s", what, console.asking(request).name, error)
+        logger.warning("not in the trail: %s by %s: %s", what, by, error)
 
 
 def unsafe(found: Mapping[str, Any]) -> list[str]:

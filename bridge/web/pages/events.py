@@ -7,14 +7,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from bridge.deadletters.masking.masks import Masks
 from bridge.web import console
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages import overview, plan
+from bridge.web.pages import handler, letters, overview, plan, topic
 
 #: What is looked at, by what its name begins with; raises where that is not there.
 SUBJECTS: Final[dict[str, Callable[[Console, str], Callable[[], Snapshot]]]] = {
     "overview": overview.live,
+    "topic": topic.live,
+    "handler": handler.live,
+}
+#: And of what there is something of letters, which not everybody sees.
+MASKED: Final[dict[str, Callable[[Console, str, Masks], Callable[[], Snapshot]]]] = {
+    "letters": letters.live,
     "plan": plan.live,
 }
 
@@ -23,10 +30,17 @@ def answer(request: Request) -> Response:
     """A stream of what `of` names, `plan-118`; it ends when the browser goes, and after a minute."""
     of, here = request.query_params.get("of", ""), console.of(request)
     kind, _, rest = of.partition("-")
-    if kind not in SUBJECTS:
+    masks = console.masks(request)
+    if kind in MASKED:
+        make = MASKED[kind](here, rest, masks)
+    elif kind in SUBJECTS:
+        make = SUBJECTS[kind](here, rest)
+    else:
         raise HTTPException(404)
-    make = SUBJECTS[kind](here, rest)
+    # How the group stands is read every other second (bridge/web/looking.py); a plan's wave is over within one.
+    pace = 1.0 if kind == "plan" else 2.0
     # Nginx would hold events back.
     headers = {"x-accel-buffering": "no"}
-    events = here.live.stream(of, make, release=console.release())
+    # One snapshot is for all who see the same.
+    events = here.live.stream(f"{of} masked" if masks else of, make, pace, release=console.release())
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)

@@ -8,9 +8,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.commands.find import Found, find, find_key
+from bridge.commands.unquoted import unquoted_halt
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters import written
 from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.masking.hidden import MASK
+from bridge.deadletters.masking.lists import Lists
+from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.shown import Listed
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable, NoSuchLetter
 from bridge.web import console, finding
@@ -57,12 +61,19 @@ def shown(request: Request) -> Response:
         case finding.Letter():
             if _is_letter(asked.desk, wanted.id, answer):
                 return RedirectResponse(f"/letters/{wanted.id}", 303)
-            _look_for_key(asked.desk, finding.Key(None, text), answer)
-        case finding.Record():
-            _look_for_record(asked.desk, wanted, answer)
-        case finding.Key():
-            _look_for_key(asked.desk, wanted, answer)
+            look(asked.desk, finding.Key(None, text), answer, console.masks(request))
+        case _:
+            look(asked.desk, wanted, answer, console.masks(request))
+    mask(asked.desk.lists(console.masks(request)), answer)
     return _page(request, text, wanted, answer, 200 if answer.found or answer.silent else 404)
+
+
+def look(desk: Desk, wanted: finding.Record | finding.Key, answer: Answer, masks: Masks) -> None:
+    """Look for a record, or a key, in Kafka, the ledger and the database; what does not answer is said."""
+    if isinstance(wanted, finding.Record):
+        _look_for_record(desk, wanted, answer)
+    else:
+        _look_for_key(desk, wanted, answer, masks)
 
 
 def _look_for_record(desk: Desk, wanted: finding.Record, answer: Answer) -> None:
@@ -75,8 +86,11 @@ def _look_for_record(desk: Desk, wanted: finding.Record, answer: Answer) -> None
         answer.silent.append(str(error))
 
 
-def _look_for_key(desk: Desk, wanted: finding.Key, answer: Answer) -> None:
+def _look_for_key(desk: Desk, wanted: finding.Key, answer: Answer, masks: Masks) -> None:
     topic, text = wanted
+    if not masks.searches_keys(() if topic is None else (topic,)):
+        answer.looked.append("Nowhere: your role does not see keys there, so nothing is looked for by one.")
+        return
     if topic is not None:
         _ask(desk, answer, lambda: find_key(desk.app, desk.settings, desk.routes, topic, text), topic)
     try:
@@ -87,6 +101,25 @@ def _look_for_key(desk: Desk, wanted: finding.Key, answer: Answer) -> None:
         answer.looked.append(str(error))
     except DeskUnavailable as error:
         answer.silent.append(str(error))
+
+
+def mask(lists: Lists, answer: Answer) -> None:
+    """Put masks in the places of what who asks does not see."""
+    letters, answer.letters = answer.letters, lists.lines(answer.letters)
+    for found in answer.records:
+        record = found["record"]
+        fields = lists.masks.of(record["topic"])
+        if not fields:
+            continue
+        name = f"{record['topic']}-{record['partition']}-{record['offset']}"
+        mine = [each for each in letters if each.name in (name, f"{name}:{each.handler}")]
+        known = lists.quotes_of(record["topic"], mine)
+        if record["key"] is not None and not known.unknown:
+            record["key"] = known.masked(record["key"])
+        if record["key"] is not None and fields.key:
+            record["key"] = MASK
+        found["deliveries"] = finding.unquoted(found["deliveries"], known)
+        found["halted"] = found["halted"] and unquoted_halt(found["halted"])
 
 
 def _is_letter(desk: Desk, id_: int, answer: Answer) -> bool:

@@ -3,15 +3,18 @@
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from bridge.deadletters.desk import Desk
 from bridge.deadletters.questions.groups import Grouped
 from bridge.errors import FilterFault
 from bridge.upkeep.facts import clock
 from bridge.web import console
+from bridge.web.pages.deciding import NOTE, limited
+from bridge.web.pages.once import once
 
 
 def form(request: Request) -> Response:
     """In which version it is fixed, and what that will do."""
-    return _form(request, _group(request))
+    return _form(request, _group(request), typed=console.typed(request).get("version", ""))
 
 
 def mark(request: Request) -> Response:
@@ -42,11 +45,17 @@ def unmark(request: Request) -> Response:
 
 def note(request: Request) -> Response:
     """Note something on it: it stands with each of its letters."""
-    group, said = _group(request), request.state.form.get("said", "").strip()
+    group, said = _group(request), limited(request.state.form.get("said", ""), NOTE)
     if not said:
         raise FilterFault("There is nothing to note.")
-    console.of(request).desk.notes.on_group(group.id, said, console.asking(request).name)
+    who = console.asking(request).name
+    once(request, lambda desk: _noted(desk, group.id, said, who))
     return RedirectResponse(f"/groups/{group.id}#h-trail", 303)
+
+
+def _noted(desk: Desk, group: int, said: str, who: str) -> int:
+    desk.notes.on_group(group, said, who)
+    return group
 
 
 def act(group: Grouped) -> str:
@@ -75,5 +84,5 @@ def _form(request: Request, group: Grouped, status: int = 200, trouble: str = ""
         trouble=trouble,
         changed=status == 409,
         typed=typed,
-        versions=here.desk.standings.versions(group),
+        versions=here.desk.versions.of(group),
     )

@@ -20,7 +20,7 @@ def listed(request: Request) -> Response:
     """Groups that have letters of a filter; without one, those with open letters. Most open letters first."""
     here, query = console.of(request), request.query_params
     show = query.get("show", SHOWS[0])
-    given = asked.read(query)
+    given = console.masks(request).check(asked.read(query))
     wanted = replace(given, statuses=(Status.OPEN,)) if show == SHOWS[0] and not given.statuses else given
     found = [each for each in here.desk.groups.all(wanted, Order.OPEN) if _is_shown(each, show, query.get("place", ""))]
     stand = here.desk.standings.of(found)
@@ -49,6 +49,7 @@ def one(request: Request) -> Response:
     """A group, and its newest letters."""
     here = console.of(request)
     group = here.desk.groups.one(request.path_params["id"])
+    newest = here.desk.letters.page(Filter(groups=(group.id,)), 10).letters
     stand = here.desk.standings.of([group])
     return here.page(
         request,
@@ -57,9 +58,17 @@ def one(request: Request) -> Response:
         around=stand.groups[0].around,
         next=stand.groups[0].next,
         trouble=stand.trouble,
-        versions=here.desk.standings.versions(group),
+        versions=here.desk.versions.of(group),
         again=here.desk.standings.died_again(group),
-        letters=here.desk.letters.page(Filter(groups=(group.id,)), 10).letters,
+        letters=here.desk.lists(console.masks(request)).lines(newest),
         trail=here.desk.notes.of_group(group.id),
         pictures=pictures,
     )
+
+
+def common(request: Request) -> Response:
+    """What the letters of a group have in common: counted when somebody asks for it."""
+    here = console.of(request)
+    group = here.desk.groups.one(request.path_params["id"])
+    masks = console.masks(request)
+    return here.page(request, "common.html", group=group, found=here.desk.common(masks).of(group), masked=bool(masks))

@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.commands import halt as commands
+from bridge.commands.unquoted import unquoted_halt
+from bridge.deadletters.store.trail import Entry
 from bridge.errors import UnknownTopic
 from bridge.web import console, rows
 from bridge.web.pages.deciding import decided, unsafe, why
@@ -18,7 +20,8 @@ WITHIN = 0.5
 
 def form(request: Request) -> Response:
     """How the topic stands, and the form that halts it, or resumes it where it is halted."""
-    return _form(request, 200, commands.halted(console.of(request).desk.settings).get(request.path_params["topic"]))
+    halt = commands.halted(console.of(request).desk.settings).get(request.path_params["topic"])
+    return _form(request, 200, halt, typed=console.typed(request).get("why", ""))
 
 
 def halt(request: Request) -> Response:
@@ -46,12 +49,33 @@ def _decide(request: Request, said: str, act: Callable[[str, str], dict[str, Any
     topic, form = request.path_params["topic"], request.state.form
     stands = commands.halted(console.of(request).desk.settings).get(topic)
     if form.get("seen", "") != _seen(stands):
+        if _is_mine(request, stands):
+            return _there(topic, stands is not None)
         return _form(request, 409, stands, typed=form.get("why", ""))
     found = act(topic, console.asking(request).name)["topics"][topic]
     decided(request, "halt" if found["halted"] else "resume", said)
     if told := unsafe(found):
         return _form(request, 200, found if found["halted"] else None, typed=form.get("why", ""), told=told)
-    return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if found['halted'] else 'halt'}", 303)
+    return _there(topic, found["halted"])
+
+
+def _is_mine(request: Request, stands: Mapping[str, Any] | None) -> bool:
+    """Whether the topic stands as this form wants it, by who has sent it: it was sent twice."""
+    topic, who, said = request.path_params["topic"], console.asking(request).name, why(request)
+    if request.url.path.endswith("/halt"):
+        return stands is not None and (stands["by"], stands["why"]) == (who, said)
+    last = _resumed(request, topic)
+    return stands is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {said}")
+
+
+def _resumed(request: Request, topic: str) -> Entry | None:
+    """Who has resumed it last in a console, of the latest of such entries."""
+    found = console.of(request).desk.trail.page(what=("resume",)).entries
+    return next((each for each in found if each.said.startswith(f"resumed {topic}:")), None)
+
+
+def _there(topic: str, halted: bool) -> Response:
+    return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if halted else 'halt'}", 303)
 
 
 def _form(
@@ -67,15 +91,17 @@ def _form(
         "halt.html",
         status,
         topic=topic,
-        halt=halt,
+        halt=unquoted_halt(halt) if halt is not None and console.masks(request).of(topic) else halt,
         seen=_seen(halt),
         typed=typed,
         quicker=status == 409,
+        resumed=_resumed(request, topic) if status == 409 and halt is None else None,
         told=told,
+        silent={} if standing is None else standing.silent,
         row=next((row for row in listed if row.name == topic), None),
     )
 
 
 def _seen(halt: Mapping[str, Any] | None) -> str:
-    """A halt as a form tells it from another of the same topic."""
-    return "" if halt is None else f"{halt['since']} {halt['by']} {halt['why']}"
+    """A halt as a form tells it from another of the same topic; what a handler has said is not in it."""
+    return "" if halt is None else f"{halt['since']} {halt['by']} {unquoted_halt(halt)['why']}"

@@ -1,6 +1,7 @@
 """One letter, with all that is known of it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -11,24 +12,26 @@ from starlette.responses import RedirectResponse, Response
 from bridge.commands.elsewhere import elsewhere
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.frames import raised
-from bridge.deadletters.letters.looks import Way, look, quoted
+from bridge.deadletters.letters.looks import Look, Way, look, quoted
+from bridge.deadletters.masking.masks import View
 from bridge.deadletters.mending.differences import difference
 from bridge.deadletters.mending.validating import Verdict
+from bridge.deadletters.questions.advising import suggestion
 from bridge.deadletters.questions.in_topics import with_value
 from bridge.deadletters.questions.shown import Act, Failed, Shown
-from bridge.deadletters.questions.suggesting import suggestion
 from bridge.deadletters.questions.timeline import timeline
 from bridge.errors import FilterFault, KafkaUnavailable
 from bridge.web import console
 from bridge.web.differing import Row, rows
+from bridge.web.finding import unquoted
 from bridge.web.pages import asked
+from bridge.web.pages.deciding import NOTE, limited
 from bridge.web.pages.letters import cursor
+from bridge.web.pages.once import once
 from bridge.web.roles import Role
 
 #: Bytes of two values of which the difference is shown with the page.
 COMPARED: Final = 65_536
-#: Characters of a note.
-LONGEST_NOTE: Final = 4_000
 
 
 class Earlier(NamedTuple):
@@ -46,20 +49,22 @@ def one(request: Request) -> Response:
     """The letter's page."""
     here, query = console.of(request), request.query_params
     letter = here.desk.letters.one(request.path_params["id"])
-    letter, away = _with_value(here.desk, letter) if query.get("kafka") else (letter, "")
-    it = letter.listed
+    whole, away = _with_value(here.desk, letter) if query.get("kafka") else (letter, "")
+    view = console.masks(request).letter(whole)
+    letter, it = view.letter, view.letter.listed
     failed, traceback = _failure(letter, query.get("failure", ""))
-    newer, older = _next_to(here.desk, letter, query)
+    newer, older = _next_to(request, letter)
     return here.page(
         request,
         "letter.html",
         letter=letter,
         it=it,
-        look=look(letter.value, _way(query), _at(query)),
+        look=_look(view, query),
+        view=view,
         away=away,
         read=bool(query.get("kafka")) and letter.kept,
         marks=quoted(it.error_message),
-        takes=_takes(here.desk, letter),
+        takes=_takes(here.desk, whole, view),
         exceptions=raised(traceback, it.handler),
         failed=failed,
         events=timeline(letter),
@@ -70,7 +75,8 @@ def one(request: Request) -> Response:
         older=older,
         back=asked.address("/letters", QueryParams(asked.fields(query))),
         kept=asked.address("", QueryParams(asked.fields(query))),
-        others=_elsewhere(here.desk, letter) if query.get("elsewhere") else None,
+        others=_elsewhere(here.desk, view) if query.get("elsewhere") else None,
+        shows=here.masking.may_lift(console.asking(request)),
         acts=console.asking(request).role >= Role.OPERATOR,
     )
 
@@ -78,8 +84,8 @@ def one(request: Request) -> Response:
 def others(request: Request) -> Response:
     """What became of the same message elsewhere: a part of the page, which Kafka and Redis are asked for."""
     here = console.of(request)
-    letter = here.desk.letters.one(request.path_params["id"])
-    return here.page(request, "elsewhere.html", it=letter.listed, others=_elsewhere(here.desk, letter))
+    view = console.masks(request).letter(here.desk.letters.one(request.path_params["id"]))
+    return here.page(request, "elsewhere.html", it=view.letter.listed, others=_elsewhere(here.desk, view))
 
 
 def value(request: Request) -> Response:
@@ -88,6 +94,8 @@ def value(request: Request) -> Response:
     letter = desk.letters.one(request.path_params["id"])
     if request.query_params.get("kafka"):
         letter = with_value(desk.settings, letter)
+    if console.masks(request).letter(letter).value.is_any:
+        raise HTTPException(403, "This value has fields that your role does not see, so it is no file for you.")
     if letter.value is None:
         raise HTTPException(404, "This letter has no value here: it is a tombstone, or too large for the database.")
     name = f'attachment; filename="letter-{letter.listed.id}.bin"'
@@ -96,13 +104,17 @@ def value(request: Request) -> Response:
 
 def note(request: Request) -> Response:
     """Note something on it."""
-    id_, said = request.path_params["id"], request.state.form.get("note", "").strip()
+    id_, said = request.path_params["id"], limited(request.state.form.get("note", ""), NOTE)
     if not said:
         raise HTTPException(400, "A note has words: nothing was noted.")
-    if len(said) > LONGEST_NOTE:
-        raise HTTPException(400, f"A note has {LONGEST_NOTE:,} characters at most: nothing was noted.")
-    console.of(request).desk.notes.on_letters([id_], said, console.asking(request).name)
+    who = console.asking(request).name
+    once(request, lambda desk: _noted(desk, id_, said, who))
     return RedirectResponse(f"/letters/{id_}#notes", 303)
+
+
+def _noted(desk: Desk, letter: int, said: str, who: str) -> int:
+    desk.notes.on_letters([letter], said, who)
+    return letter
 
 
 def _way(query: QueryParams) -> Way | None:
@@ -124,11 +136,20 @@ def _with_value(desk: Desk, letter: Shown) -> tuple[Shown, str]:
     return found, "" if found.kept else "Kafka does not have this record any more."
 
 
-def _takes(desk: Desk, letter: Shown) -> Verdict | None:
+def _look(view: View, query: QueryParams) -> Look:
+    """Its value; of one in which something is masked, the bytes are none that were sent."""
+    if not view.value.is_any:
+        return look(view.letter.value, _way(query), _at(query))
+    found = look(view.letter.value, Way.PRETTY, _at(query))
+    return replace(found, ways=(Way.PRETTY,), way=Way.PRETTY)
+
+
+def _takes(desk: Desk, letter: Shown, view: View) -> Verdict | None:
     """What its handler says of its value; nothing where there is none here."""
     if not letter.kept or letter.listed.origin != "bridge":
         return None
-    return desk.mending.takes(letter.listed.handler, letter.value)
+    said = desk.mending.takes(letter.listed.handler, letter.value)
+    return said._replace(why=view.quotes.masked(said.why))
 
 
 def _failure(letter: Shown, number: str) -> tuple[Failed | None, str]:
@@ -151,13 +172,13 @@ def _notes(desk: Desk, letter: Shown) -> list[Act]:
     return sorted((*letter.trail, *desk.notes.of_group(letter.listed.group)), key=lambda act: act.at or 0)
 
 
-def _next_to(desk: Desk, letter: Shown, query: QueryParams) -> tuple[str | None, str | None]:
+def _next_to(request: Request, letter: Shown) -> tuple[str | None, str | None]:
     """The addresses of the letters next to it in the list that somebody came from."""
-    fields = QueryParams(asked.fields(query))
+    fields, desk = QueryParams(asked.fields(request.query_params)), console.of(request).desk
     if not fields:
         return None, None
     try:
-        given = asked.read(fields)
+        given = console.masks(request).check(asked.read(fields))
     except FilterFault:
         return None, None
     newer = desk.letters.newer(given, 1, cursor(letter.listed)).letters
@@ -166,6 +187,7 @@ def _next_to(desk: Desk, letter: Shown, query: QueryParams) -> tuple[str | None,
     return first, second
 
 
-def _elsewhere(desk: Desk, letter: Shown) -> object:
-    it = letter.listed
-    return elsewhere(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
+def _elsewhere(desk: Desk, view: View) -> object:
+    it = view.letter.listed
+    found = elsewhere(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
+    return found if isinstance(found, str) else unquoted(found, view.quotes)

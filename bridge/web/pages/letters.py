@@ -1,5 +1,6 @@
 """Letters, by the filter that stands in the address."""
 
+from collections.abc import Callable
 from typing import Final
 
 from starlette.datastructures import QueryParams
@@ -9,8 +10,11 @@ from starlette.responses import RedirectResponse, Response
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
 from bridge.deadletters.letters.letter import REASONS, Status
+from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.shown import Listed, Page
 from bridge.web import console
+from bridge.web.console import Console
+from bridge.web.live import Snapshot
 from bridge.web.pages import asked
 from bridge.web.roles import Role
 
@@ -18,14 +22,16 @@ from bridge.web.roles import Role
 ROWS: Final = (50, 25, 100)
 #: Handlers that are offered to be picked; of more they are typed.
 PICKED: Final = 200
+#: Letters up to which those are counted that have come since.
+MORE: Final = 100
 #: Parameters of an address that say which page of the list it is.
-_PAGE: Final = {"before": "", "after": ""}
+_PAGE: Final = {"before": "", "after": "", "kept": ""}
 
 
 def listed(request: Request) -> Response:
     """A page of letters, newest first; without a status in the address, those that are open."""
     here, query = console.of(request), request.query_params
-    given = asked.read(asked.with_status(query))
+    given = console.masks(request).check(asked.read(asked.with_status(query)))
     rows = next((each for each in ROWS if str(each) == query.get("rows")), ROWS[0])
     before, after = (Cursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
     page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
@@ -36,13 +42,14 @@ def listed(request: Request) -> Response:
     return here.page(
         request,
         "letters.html",
-        letters=page.letters,
+        letters=here.desk.lists(console.masks(request)).lines(page.letters),
         count=here.desk.letters.count(given),
         query=query,
         given=given,
         fields=asked.fields(asked.with_status(query)),
         newer=newer,
         older=older,
+        live=None if before or after or not page.letters else _live(query, cursor(page.letters[0])),
         kept=asked.address("", asked.with_status(query), rows="", **_PAGE),
         sizes=[(each, asked.address("/letters", query, rows=str(each), **_PAGE)) for each in sorted(ROWS)],
         rows=rows,
@@ -59,6 +66,32 @@ def listed(request: Request) -> Response:
 def cursor(letter: Listed) -> Cursor:
     """Where a letter stands in a list."""
     return Cursor(letter.failed_at, letter.id)
+
+
+def live(here: Console, rest: str, masks: Masks) -> Callable[[], Snapshot]:
+    """Makes how many letters of a list have come since it was made: a number, and no row.
+
+    Parameters:
+        rest: the list's newest letter, and its filter as an address has it, with a `?` between them.
+
+    Raises:
+        FilterFault: it says what is none, or what somebody may not search by.
+    """
+    newest, _, said = rest.partition("?")
+    query, after = QueryParams(said), Cursor.read(newest)
+    given = masks.check(asked.read(query))
+    address = asked.address("/letters", query)
+
+    def made() -> Snapshot:
+        more = len(here.desk.letters.newer(given, MORE, after).letters)
+        return Snapshot("", False, {"l-more": str(here.macros("letters-live.html").more(more, MORE, address)).strip()})
+
+    return made
+
+
+def _live(query: QueryParams, newest: Cursor) -> str:
+    kept = asked.address("", asked.with_status(query), **_PAGE)
+    return f"letters-{newest}{kept}"
 
 
 def _around(

@@ -6,6 +6,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.plan.plan import Plan, State, What
 from bridge.deadletters.plan.preview import preview
 from bridge.deadletters.plans.deciding import Decision
@@ -15,29 +16,37 @@ from bridge.web import console
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
 from bridge.web.pages import meant, plan_words
+from bridge.web.pages.deciding import WHY, limited, number
 from bridge.web.roles import Role, Who
 
 #: From so many letters on a replay is a canary where nobody says otherwise.
 CANARY_ABOVE: Final = 20
 #: Letters that an operator may discard by one plan; more is an admin's.
 MOST_DISCARDED: Final = 1_000
+#: As what no plan was ever looked at.
+_NO_KEY: Final = "-"
 
 
 def one(request: Request) -> Response:
     """The plan: what it would do, or how far it is."""
-    seen = request.query_params.get("seen", "")
-    return _page(request, _of(request), typed={"seen": seen} if seen.isdecimal() else {})
+    seen = number(request.query_params.get("seen", ""), None)
+    return _page(request, _of(request), typed={"seen": "" if seen is None else str(seen), **console.typed(request)})
 
 
 def apply(request: Request) -> Response:
     """Have it done, or gone on with, as it was looked at: once, however often the form is sent."""
-    form, who, plan = request.state.form, console.asking(request), _of(request).plan
+    form, who, found = request.state.form, console.asking(request), _of(request)
+    plan = found.plan
+    # What is asked of who decides is asked of this plan: if it has become another meanwhile, nothing is decided.
+    key = found.key if form.get("act") == found.key else _NO_KEY
     try:
         if plan.state is State.PLANNED:
             check(plan, who, form)
-        console.of(request).desk.plans.decide(plan.id, who.name, _decision(plan, form))
+        elif plan.state is State.STOPPED and key == found.key:
+            check_again(found, who)
+        console.of(request).desk.plans.decide(plan.id, who.name, _decision(plan, form, key))
     except PlanChanged as error:
-        return _changed(request, error, State.APPLYING)
+        return _changed(request, error, "apply")
     except PlanRefused as error:
         return _page(request, _of(request), 400, str(error), form)
     return RedirectResponse(f"/plans/{plan.id}", 303)
@@ -48,13 +57,13 @@ def stop(request: Request) -> Response:
     form, who = request.state.form, console.asking(request)
     id_ = request.path_params["id"]
     try:
-        console.of(request).desk.plans.stop(id_, who.name, form.get("why", "").strip(), form.get("act", "-"))
+        console.of(request).desk.plans.stop(id_, who.name, limited(form.get("why", ""), WHY), form.get("act", _NO_KEY))
     except PlanRefused as error:
-        return _changed(request, error, State.STOPPED)
+        return _changed(request, error, "stop")
     return RedirectResponse(f"/plans/{id_}", 303)
 
 
-def live(here: Console, id_: str) -> Callable[[], Snapshot]:
+def live(here: Console, id_: str, masks: Masks) -> Callable[[], Snapshot]:
     """Makes what of a plan's page changes while it is applied.
 
     Raises:
@@ -62,7 +71,7 @@ def live(here: Console, id_: str) -> Callable[[], Snapshot]:
     """
     number = int(id_) if id_.isascii() and id_.isdecimal() and len(id_) < 20 else 0
     here.desk.plans.one(number)
-    return lambda: _snapshot(here, here.desk.progress.of(number))
+    return lambda: _snapshot(here, here.desk.lists(masks).progress(here.desk.progress.of(number)))
 
 
 def _snapshot(here: Console, found: Progress) -> Snapshot:
@@ -101,14 +110,30 @@ def check(plan: Plan, who: Who, form: Mapping[str, str]) -> None:
         raise PlanRefused(f"Type {count} to discard these letters. Nothing was discarded.")
 
 
-def _decision(plan: Plan, form: Mapping[str, str]) -> Decision:
+def check_again(found: Progress, who: Who) -> None:
+    """What is asked of who goes on with a plan that was stopped: that somebody had decided on it, and the role."""
+    plan = found.plan
+    if not was_applied(found):
+        raise PlanRefused(
+            f"Plan {plan.id} was thrown away before anybody had decided how it is done: choose its letters anew."
+        )
+    if _too_many(plan, who):
+        raise PlanRefused(f"To discard {plan.counts.letters:,} letters takes an admin: you are {who.role}.")
+
+
+def was_applied(found: Progress) -> bool:
+    """Whether somebody has decided on it ever, by the trail."""
+    return any(act.what == "apply" for act in found.trail)
+
+
+def _decision(plan: Plan, form: Mapping[str, str], key: str) -> Decision:
     """What a form says; of a plan that is gone on with, the way stays the one it has."""
     return Decision(
-        key=form.get("act", ""),
-        left=int(left) if (left := form.get("left", "")).isdecimal() else -1,
+        key=key,
+        left=number(form.get("left", ""), -1),
         rate=_rate(form.get("rate", "")),
         canary=plan.what is What.REPLAY and form.get("pace") == "canary",
-        why=form.get("why", "").strip(),
+        why=limited(form.get("why", ""), WHY),
     )
 
 
@@ -119,18 +144,19 @@ def _rate(text: str) -> float | None:
         raise PlanRefused(f"{text!r} is no number of letters a second: write 200, or nothing.") from None
 
 
-def _changed(request: Request, error: PlanRefused, wanted: State) -> Response:
+def _changed(request: Request, error: PlanRefused, wanted: str) -> Response:
     """Somebody was quicker; where that was the same person with the same wish, it is done already."""
     found = _of(request)
     last = found.trail[-1] if found.trail else None
-    mine = last is not None and last.by == console.asking(request).name
-    if mine and found.plan.state is wanted:
+    # Also where the plan has come to its end meanwhile: a second tab, a double click.
+    if last is not None and (last.by, last.what) == (console.asking(request).name, wanted):
         return RedirectResponse(f"/plans/{found.plan.id}", 303)
     return _page(request, found, 409, str(error), request.state.form)
 
 
 def _of(request: Request) -> Progress:
-    return console.of(request).desk.progress.of(request.path_params["id"])
+    desk = console.of(request).desk
+    return desk.lists(console.masks(request)).progress(desk.progress.of(request.path_params["id"]))
 
 
 def _page(
@@ -146,6 +172,7 @@ def _page(
         plan=plan,
         trouble=trouble,
         changed=status == 409,
+        was_applied=was_applied(found),
         typed=typed or {},
         words=plan_words,
         meant=meant,

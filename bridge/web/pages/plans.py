@@ -9,6 +9,8 @@ from bridge.deadletters.plan.plan import Plan, State, What
 from bridge.errors import FilterFault
 from bridge.web import console
 from bridge.web.pages import asked, meant, plan_words
+from bridge.web.pages.deciding import number
+from bridge.web.pages.once import once
 
 #: Plans of a page.
 ROWS: Final = 50
@@ -18,7 +20,8 @@ MADE: Final = (What.REPLAY, What.DISCARD, What.ARCHIVE)
 
 def listed(request: Request) -> Response:
     """The latest plans: what applies and what waits for somebody on top, then the newest first."""
-    found = console.of(request).desk.plans.latest(ROWS)
+    desk = console.of(request).desk
+    found = desk.lists(console.masks(request)).plans(desk.plans.latest(ROWS))
     applying = sum(plan.state is State.APPLYING for plan in found)
     waiting = sum(plan.state is State.PLANNED for plan in found)
     return console.of(request).page(
@@ -32,7 +35,7 @@ def listed(request: Request) -> Response:
 
 
 def new(request: Request) -> Response:
-    """Freeze which letters are meant, and go on to where it is decided on.
+    """Freeze which letters are meant, and go on to where it is decided on: once, however often the form is sent.
 
     Raises:
         FilterFault: there is nothing that it could mean.
@@ -42,12 +45,13 @@ def new(request: Request) -> Response:
     if what not in MADE:
         raise FilterFault(f"{what!r} is nothing that is done with letters here: {', '.join(MADE)}.")
     desk = console.of(request).desk
-    wanted = asked.chosen(form)
+    wanted = console.masks(request).check(asked.chosen(form))
     if unknown := desk.absent.of(wanted):
         raise FilterFault(" ".join(unknown))
-    plan = desk.plans.draft(What(what), wanted, console.asking(request).name)
-    seen = form.get("seen", "").replace(",", "")
-    return RedirectResponse(f"/plans/{plan.id}" + (f"?seen={int(seen)}" if seen.isdecimal() else ""), 303)
+    who = console.asking(request).name
+    id_ = once(request, lambda desk: desk.plans.draft(What(what), wanted, who).id)
+    seen = number(form.get("seen", "").replace(",", ""), None)
+    return RedirectResponse(f"/plans/{id_}" + ("" if seen is None else f"?seen={seen}"), 303)
 
 
 def _standing(plan: Plan) -> tuple[int, int]:

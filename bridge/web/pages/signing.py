@@ -19,7 +19,7 @@ _WRONG = "Name or password is wrong."
 
 def form(request: Request) -> Response:
     """How somebody signs in."""
-    return _form(request, then=request.query_params.get("then", ""))
+    return page(request, then=request.query_params.get("then", ""))
 
 
 def enter(request: Request) -> Response:
@@ -27,19 +27,19 @@ def enter(request: Request) -> Response:
     asked, given = console.of(request), request.state.form
     name, then = given.get("name", "").strip().lower()[:200], given.get("then", "")
     if is_plain(request.headers):
-        return _form(request, then=then, words="Passwords travel over HTTPS alone: put a proxy with TLS before this.")
+        return page(request, then=then, words="Passwords travel over HTTPS alone: put a proxy with TLS before this.")
     address = asked.proxy.sender(knowing.peer(request), request.headers)
     guess = asked.guesses.guess(name, address)
     if guess.waits:
-        return _form(request, 429, then=then, given=name, until=guess)
+        return page(request, 429, then=then, given=name, until=guess)
     secret = _right(asked, name, given.get("password", ""))
     cookie = asked.sessions.begin(secret) if secret else None
     if cookie is None:
         # Not the name: people type their password there.
         logger.warning("somebody at %s gave a wrong name or password to the console", address)
-        return _form(request, 403, then=then, given=name, words=f"{_WRONG} {guess.warning}")
+        return page(request, 403, then=then, given=name, words=f"{_WRONG} {guess.warning}")
     asked.guesses.right(name, address)
-    return _signed_in(request, cookie, way(then))
+    return signed_in(request, cookie, way(then))
 
 
 def _right(asked: Console, name: str, password: str) -> Secret | None:
@@ -67,7 +67,7 @@ def by_link(request: Request) -> Response:
             "another, or sign in by name."
         )
         return asked.page(request, "fault.html", 403, words=words, number="")
-    return _signed_in(request, cookie, "/")
+    return signed_in(request, cookie, "/")
 
 
 def out(request: Request) -> Response:
@@ -83,17 +83,18 @@ def alive(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-def _form(
+def page(
     request: Request, status: int = 200, *, then: str, given: str = "", words: str = "", until: Guess | None = None
 ) -> Response:
+    """The sign-in page, with what was wrong."""
     asked = console.of(request)
     way_in = "users" if asked.desk.users.any() else "proxy" if asked.proxy.user_header else "link"
-    return asked.page(
-        request, "sign-in.html", status, then=way(then), given=given, words=words, until=until, way_in=way_in
-    )
+    around = {"then": way(then), "given": given, "words": words, "until": until, "way_in": way_in}
+    return asked.page(request, "sign-in.html", status, issuer=asked.issuer, **around)
 
 
-def _signed_in(request: Request, cookie: str, to: str) -> Response:
+def signed_in(request: Request, cookie: str, to: str) -> Response:
+    """Give a browser its new cookie, and send it on."""
     # Whoever was signed in here is not any more: each signing in has a cookie of its own.
     console.of(request).sessions.end(cookies.given(request))
     answer = RedirectResponse(to, 303)

@@ -29,6 +29,15 @@
     }
   };
   const changed = () => { const again = document.querySelector("#p-again"); if (again) again.hidden = false; };
+  // What can no longer be done is not offered, unless somebody is about to: their words stay.
+  const ended = () => {
+    const again = document.querySelector("#p-again [data-over]");
+    if (again) again.textContent = again.dataset.over;
+    for (const form of document.querySelectorAll("form[data-until-over]")) {
+      const typed = [...form.elements].some(each => each.type !== "hidden" && each.value !== (each.defaultValue ?? each.value));
+      form.hidden = !typed && !form.contains(document.activeElement);
+    }
+  };
 
   const heard = event => {
     const said = JSON.parse(event.data);
@@ -44,7 +53,7 @@
     Object.assign(waiting, said.parts);
     if (!held) show({...waiting});
     if (said.act !== at.dataset.act) changed();
-    if (said.over) { over = true; close(); clearTimeout(silent); say("Ended", false); }
+    if (said.over) { over = true; close(); clearTimeout(silent); say("Ended", false); ended(); }
   };
   const close = () => { source?.close(); source = null; clearTimeout(later); };
   const open = () => {

@@ -1,0 +1,83 @@
+"""Whose a token is; wrong ones cost the address that sends them waiting, right ones never."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.users.role import Role
+from bridge.deadletters.users.tokens import digest, named
+from bridge.errors import RequestRefused
+from bridge.web.guesses import Guesses
+from bridge.web.roles import Who
+
+logger = logging.getLogger("bridge")
+
+#: Ms for which a token that was right is asked for also where its address waits; and how many are remembered.
+REMEMBERED: Final = 3_600_000
+MOST: Final = 1_000
+_ASKED: Final = {"www-authenticate": 'Bearer realm="bridge"'}
+_WRONG: Final = {"www-authenticate": 'Bearer realm="bridge", error="invalid_token"'}
+
+
+@dataclass
+class Bearers:
+    """The tokens of one console process.
+
+    Parameters:
+        clock: ms since the epoch.
+    """
+
+    desk: Desk = field(repr=False)
+    guesses: Guesses = field(repr=False)
+    clock: Callable[[], int] = field(repr=False)
+    _right: dict[bytes, int] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def who(self, said: str | None, address: str) -> Who:
+        """Who sends a request.
+
+        Parameters:
+            said: the header `Authorization`.
+            address: by which wrong ones are counted.
+
+        Raises:
+            RequestRefused: it has no token, or a wrong one; or its address waits.
+        """
+        kind, _, secret = (said or "").partition(" ")
+        secret = secret.strip()
+        if kind.lower() != "bearer" or not secret:
+            raise RequestRefused(
+                "unauthorized",
+                "Send `Authorization: Bearer` with a token (bridge deadletters users tokens). A session of the console "
+                "opens no API.",
+                _ASKED,
+            )
+        now = self.clock()
+        if (until := self.guesses.waits(address)) and not self._was_right(secret, now):
+            seconds = max(1, (until - now) // 1000)
+            raise RequestRefused(
+                "slow-down",
+                f"Too many wrong tokens came from this address: it waits {seconds} s, and none was tried.",
+                {"retry-after": str(seconds)},
+            )
+        token = self.desk.tokens.who(secret, now)
+        if token is None:
+            self.guesses.wrong(address)
+            logger.warning("somebody at %s gave a wrong token to the console", address)
+            raise RequestRefused("unauthorized", "This token is none, or has ended, or was revoked.", _WRONG)
+        self._remember(secret, now)
+        return Who(named(token), Role.read(token.role) or Role.NOBODY, digest(secret).hex(), signs_out=False)
+
+    def _was_right(self, secret: str, now: int) -> bool:
+        with self._lock:
+            return now - self._right.get(digest(secret), now - REMEMBERED) < REMEMBERED
+
+    def _remember(self, secret: str, now: int) -> None:
+        with self._lock:
+            self._right.pop(digest(secret), None)
+            self._right[digest(secret)] = now
+            if len(self._right) > MOST:
+                del self._right[next(iter(self._right))]

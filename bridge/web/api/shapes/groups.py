@@ -1,0 +1,87 @@
+"""The shapes of groups."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bridge.web.api.shapes.common import Act, Count, Given, Id, Moment, Paged, Wanted
+from bridge.web.api.shapes.letters import Status, Words
+
+
+class GroupsQuery(Paged):
+    """Which groups, and by what they are listed."""
+
+    handler: Words = []
+    topic: Words = []
+    exception: Words = []
+    reason: Words = []
+    version: Words = []
+    origin: Words = []
+    status: list[Status] = []
+    order: Literal["need", "newest", "open"] = "need"
+
+
+class Group(Given):
+    """Letters that are one thing to mend."""
+
+    id: Id
+    handler: str
+    error_class: str
+    where: str
+    count: Count
+    open: Count
+    statuses: dict[str, int]
+    reasons: list[str]
+    topics: list[str]
+    versions: list[str]
+    origins: list[str]
+    first_at: Moment | None
+    last_at: Moment | None
+    rate_day: float = Field(description="Failures an hour, of the last day.")
+    rate_week: float
+    growing: bool
+    growing_since: Moment | None
+    fixed_in: str | None
+    fixed_at: Moment | None
+    fixed_by: str | None
+    fixed_plan: Id | None
+    regressed_at: Moment | None
+
+
+class Groups(Given):
+    """A page of groups."""
+
+    items: list[Group]
+    next: str | None
+
+
+class Next(Given):
+    """What to do with it next."""
+
+    do: str
+    why: str
+
+
+class OfVersion(Given):
+    """How it failed in a version."""
+
+    version: str
+    letters: Count
+    open: Count
+    workers: Count | None = Field(description="How many living workers have it; null: not known.")
+
+
+class OneGroup(Group):
+    """A group, with what is known beside it."""
+
+    etag: str
+    next: Next
+    by_version: list[OfVersion]
+    trail: list[Act]
+    unknown: str | None = Field(description="Why it is not known what runs.")
+
+
+class Fixing(Wanted):
+    """In which version it is mended."""
+
+    version: Annotated[str, Field(min_length=1, max_length=200)]
