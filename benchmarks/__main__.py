@@ -25,6 +25,8 @@ ALL = (
     "deadletters_recording",
     "deadletters_replay",
     "deadletters_asking",
+    "console_pages",
+    "console_open",
 )
 
 for name in sys.argv[1:] or ALL:

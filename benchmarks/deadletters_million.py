@@ -18,6 +18,8 @@ from bridge.deadletters.store.database import Database
 NOW: Final = 1_795_163_400_000
 DAYS: Final = 90
 GROUPS: Final = 500
+#: Letters of a transaction.
+AT_ONCE: Final = 20_000
 COLUMNS: Final = tuple(column.name for column in schema.letters.columns)
 
 _STATUSES: Final = (("open", 60), ("resolved", 25), ("discarded", 10), ("archived", 4), ("replaying", 1))
@@ -39,26 +41,34 @@ class Fault(NamedTuple):
     last: int
 
 
-def fill(database: Database, letters: int) -> None:
-    """Make the tables with so many letters, and say what the index of words takes of that."""
+def fill(database: Database, letters: int, now: int = NOW) -> None:
+    """Make the tables with so many letters, and say what the index of words takes of that.
+
+    Parameters:
+        now: when the last of them failed, ms since the epoch.
+    """
     random = Random(11)
     with database.writing() as connection:
         migrating.migrate(connection, "0001")
-        faults = [fault for rank in range(GROUPS) for fault in _faults(connection, random, rank)]
-        weights = list(accumulate(1 / (1 + fault.group_id) for fault in faults))
-        _write(connection, _letters(random, faults, weights, letters))
+        faults = [fault for rank in range(GROUPS) for fault in _faults(connection, random, rank, now)]
+    weights = list(accumulate(1 / (1 + fault.group_id) for fault in faults))
+    rows = _letters(random, faults, weights, letters, now)
+    # A transaction each: the database ends one in which nothing comes for seconds.
+    while some := list(islice(rows, AT_ONCE)):
+        with database.writing() as connection:
+            _write(connection, some)
     began = time.perf_counter()
     database.migrate()
     print(f"the index of words, made of {letters:,} letters: {time.perf_counter() - began:.0f} s", flush=True)
     _analyze(database)
 
 
-def _faults(connection: Connection, random: Random, rank: int) -> Iterator[Fault]:
+def _faults(connection: Connection, random: Random, rank: int, now: int) -> Iterator[Fault]:
     """A group, and its kinds by version and reason."""
     handler = f"shop.{random.choice(('orders', 'mails', 'stock'))}.handlers.on_{rank % 23}"
     group = Group(handler, f"shop.errors.Error{rank % 37}", f"shop/part{rank}.py:step")
-    first = NOW - random.randrange(1, DAYS) * 24 * times.HOUR
-    last = NOW if rank < 20 else min(NOW, first + random.randrange(1, 30) * 24 * times.HOUR)
+    first = now - random.randrange(1, DAYS) * 24 * times.HOUR
+    last = now if rank < 20 else min(now, first + random.randrange(1, 30) * 24 * times.HOUR)
     row = {"digest": group.digest, **group._asdict(), "first_at": first, "last_at": last}
     group_id = connection.execute(insert(schema.groups).values(row).returning(schema.groups.c.id)).scalar_one()
     for version in range(1 + rank % 4):
@@ -72,16 +82,20 @@ def _faults(connection: Connection, random: Random, rank: int) -> Iterator[Fault
         yield Fault(kind_id, group_id, _MESSAGES[rank % len(_MESSAGES)], first, last)
 
 
-def _letters(random: Random, faults: list[Fault], weights: list[float], letters: int) -> Iterator[dict[str, Any]]:
+def _letters(
+    random: Random, faults: list[Fault], weights: list[float], letters: int, now: int
+) -> Iterator[dict[str, Any]]:
     """As the recorder wrote them: in the order in which they failed."""
     chosen = random.choices(faults, cum_weights=weights, k=letters)
     failed = sorted((random.randrange(fault.first, fault.last), at) for at, fault in enumerate(chosen))
     statuses = random.choices([name for name, _ in _STATUSES], [share for _, share in _STATUSES], k=letters)
     for number, (failed_at, at) in enumerate(failed, 1):
-        yield _letter(random, number, chosen[at], statuses[at], failed_at, old=number < letters // 5)
+        letter = _letter(random, number, chosen[at], failed_at, old=number < letters // 5)
+        status, changed = statuses[at], min(now, failed_at + random.randrange(1, 7_200_000))
+        yield letter | {"status": status, "status_at": failed_at if status == "open" else changed}
 
 
-def _letter(random: Random, number: int, fault: Fault, status: str, failed_at: int, old: bool) -> dict[str, Any]:
+def _letter(random: Random, number: int, fault: Fault, failed_at: int, old: bool) -> dict[str, Any]:
     customer = int(random.paretovariate(0.5)) % 200_000
     key = f"customer-{customer}".encode()
     tenant = b"blue" if random.random() < 0.8 else b"green%d" % random.randrange(40)
@@ -100,8 +114,6 @@ def _letter(random: Random, number: int, fault: Fault, status: str, failed_at: i
         "id": number,
         "digest": number.to_bytes(16, "big"),
         "kind_id": fault.kind_id,
-        "status": status,
-        "status_at": failed_at if status == "open" else min(NOW, failed_at + random.randrange(1, 7_200_000)),
         "topic_id": "mnB7bUNNTFuKyAPSx1zQ2w",
         "partition": number % 12,
         "offset": number,
@@ -120,19 +132,14 @@ def _letter(random: Random, number: int, fault: Fault, status: str, failed_at: i
         "letter_partition": number % 12,
         "letter_offset": number,
         **dict.fromkeys(("occurrences", "failures"), 1),
-        "plan_id": None,
+        **dict.fromkeys(("plan_id", "again")),
     }
 
 
-def _write(connection: Connection, rows: Iterator[dict[str, Any]]) -> None:
-    counted: Counter[tuple[int, str]] = Counter()
-    hours: Counter[tuple[int, int]] = Counter()
-    while some := list(islice(rows, 20_000)):
-        counted.update((row["kind_id"], row["status"]) for row in some)
-        hours.update((row["kind_id"], row["failed_at"] // times.HOUR) for row in some)
-        _write_some(connection, [tuple(row[name] for name in COLUMNS) for row in some])
-    tallies.add(connection, counted)
-    times.add(connection, hours)
+def _write(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    tallies.add(connection, Counter((row["kind_id"], row["status"]) for row in rows))
+    times.add(connection, Counter((row["kind_id"], row["failed_at"] // times.HOUR) for row in rows))
+    _write_some(connection, [tuple(row[name] for name in COLUMNS) for row in rows])
 
 
 def _write_some(connection: Connection, rows: list[tuple[Any, ...]]) -> None:

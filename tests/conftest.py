@@ -7,6 +7,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,7 @@ from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
 from tests.servers import postgres
 from tests.servers import redis as redis_server
+from tests.servers.forks import Forks
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need, not_run
 from tests.servers.postgres import PostgresServer
@@ -99,6 +101,13 @@ def postgres_server() -> Iterator[PostgresServer]:
     need(postgres.missing())
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """The run's process that has imported what processes of the project import: they are forked off it."""
+    with closing(Forks()) as made:
+        yield made
 
 
 @pytest.fixture

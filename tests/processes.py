@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import pytest
 import redis
@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.places import everywhere
+from tests.servers.forks import Forks, Started
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
@@ -51,18 +52,28 @@ def eventually(condition: Callable[[], Any], within: float = 30.0, what: str = "
 
 
 class Process:
-    """One process with its log; it has a process group of its own, which is killed with it."""
+    """One process with its log; it has a process group of its own, which is killed with it.
+
+    Attributes:
+        alive: all that were started and not killed.
+        forks: what processes of the project are forked off, where a start is not what is tested; None: they are
+            started from nothing.
+    """
 
     alive: ClassVar[list["Process"]] = []
+    forks: ClassVar[Forks | None] = None
 
     def __init__(self, name: str, command: Sequence[str], environ: dict[str, str], folder: Path, cwd: Path = ROOT):
         self.name = name
         self.log = folder / f"{name}-{len(list(folder.glob(f'{name}-*')))}.log"
         with self.log.open("wb") as log:
-            self._popen = subprocess.Popen(
-                command, cwd=cwd, env=environ, stdout=log, stderr=log, start_new_session=True
-            )
+            self._popen = self._started(command, environ, cwd, log)
         Process.alive.append(self)
+
+    def _started(self, command: Sequence[str], environ: dict[str, str], cwd: Path, log: BinaryIO) -> Started:
+        if (forks := Process.forks) is not None and forks.takes(command, environ, cwd):
+            return forks.start(command, environ, cwd, self.log)
+        return subprocess.Popen(command, cwd=cwd, env=environ, stdout=log, stderr=log, start_new_session=True)
 
     @property
     def pid(self) -> int:
@@ -393,6 +404,20 @@ def _run(data: dict[str, Any]) -> Run:
     data["key"] = raw(data["key"])
     data["headers"] = tuple((name, raw(value)) for name, value in data["headers"])
     return Run(**data)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked(forks: Forks) -> Iterator[None]:
+    """Where a conftest takes it up: processes of the project are forked off, instead of each importing all anew."""
+    before, Process.forks = Process.forks, forks
+    yield
+    Process.forks = before
+
+
+@pytest.fixture
+def from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of a start: processes begin as users' do."""
+    monkeypatch.setattr(Process, "forks", None)
 
 
 @pytest.fixture

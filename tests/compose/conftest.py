@@ -17,7 +17,7 @@ from tests.servers.process import free_port
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "celery-kafka-bridge"
-SERVICES = ("kafka", "redis", "worker", "bridge", "flower")
+SERVICES = ("kafka", "redis", "postgres", "worker", "bridge", "recorder", "console", "flower")
 
 # It takes /.dockerenv for a sign that this is a container beside those it starts; ports are published here.
 docker_tools_container.tests_inside_container = lambda: False
@@ -46,7 +46,10 @@ class Stack:
     bridge_port: int = field(default_factory=free_port)
     worker_port: int = field(default_factory=free_port)
     flower_port: int = field(default_factory=free_port)
+    recorder_port: int = field(default_factory=free_port)
+    console_port: int = field(default_factory=free_port)
     credentials: tuple[str, str] = ("operator", "secret")
+    console_password: str = "a console of our own"
 
     def compose(self, *arguments: str, within: float = 600) -> str:
         """Run a command of Compose and return its output; the test fails with it if the command does."""
@@ -79,7 +82,10 @@ class Stack:
             "BRIDGE_HTTP_HOST_PORT": str(self.bridge_port),
             "WORKER_METRICS_HOST_PORT": str(self.worker_port),
             "FLOWER_HOST_PORT": str(self.flower_port),
+            "DEADLETTERS_HTTP_HOST_PORT": str(self.recorder_port),
+            "CONSOLE_HOST_PORT": str(self.console_port),
             "FLOWER_BASIC_AUTH": ":".join(self.credentials),
+            "CONSOLE_PASSWORD": self.console_password,
         }
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=within)
 

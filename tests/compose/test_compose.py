@@ -2,10 +2,12 @@
 
 import base64
 import json
+import re
 import urllib.error
 import urllib.request
 from typing import Any
 
+import httpx2
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
@@ -99,7 +101,7 @@ def test_every_port_is_open_to_this_machine_alone(stack):
 
 
 def test_no_process_of_ours_runs_as_root(stack):
-    for service in ("worker", "bridge", "flower"):
+    for service in ("worker", "bridge", "recorder", "console", "flower"):
         assert stack.compose("exec", "-T", service, "id", "-u").strip() == "10001"
 
 
@@ -127,6 +129,25 @@ def test_the_sidecars_pages_answer(stack):
     assert ask(f"http://127.0.0.1:{stack.bridge_port}/readyz") == "ok\n"
     assert "# TYPE" in ask(f"http://127.0.0.1:{stack.bridge_port}/metrics")
     assert "# TYPE" in ask(f"http://127.0.0.1:{stack.worker_port}/metrics")
+    assert ask(f"http://127.0.0.1:{stack.recorder_port}/readyz") == "ok\n"
+
+
+def browser_of(stack: Stack) -> httpx2.Client:
+    """One that goes to the console."""
+    address = f"http://localhost:{stack.console_port}"
+    return httpx2.Client(base_url=address, follow_redirects=True, headers={"Origin": address}, timeout=20)
+
+
+def test_a_dead_letter_is_in_the_console_for_who_is_signed_in(stack):
+    record = produce(stack, order(6, "declined"), key=b"customer-6")
+    with browser_of(stack) as browser:
+        assert str(browser.get("/letters").url.path) == "/sign-in"
+        answer = browser.post("/sign-in", data={"name": "admin", "password": stack.console_password})
+        assert answer.status_code == 200, answer.text
+        found = eventually(lambda: re.search(r'href="(/letters/\d+)', browser.get("/letters?key=customer-6").text), 60)
+        letter = browser.get(found[1]).text
+    assert coordinates(record) in letter
+    assert "insufficient funds" in letter
 
 
 def test_flower_answers_nobody_without_the_password(stack):

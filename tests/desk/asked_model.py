@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert
 
 from bridge.deadletters.letters import words
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status, key_digest, packed
-from bridge.deadletters.store import searching
+from bridge.deadletters.store import schema, searching
 from bridge.records.message import Headers
 from tests.desk import rows
 
@@ -25,6 +25,7 @@ EXCEPTIONS: Final = (
 REASONS: Final = ("exhausted", "permanent")
 VERSIONS: Final = ("", "1.4.1", "1.4.2")
 ORIGINS: Final = ("bridge", "spring")
+PLANS: Final = (3, 50)
 KEYS: Final = (None, b"", b"4711", b"\x00\xff", "schlüssel".encode())
 HEADERS: Final[tuple[Headers, ...]] = (
     (),
@@ -61,11 +62,17 @@ class Made:
     headers: Headers
     words: frozenset[str]
     failed_at: int
+    runs: int
+    died_again: bool
+    plans: frozenset[int]
 
 
 def make(connection: Connection, count: int, seed: int) -> list[Made]:
     """Letters of many kinds, with words in the index; several of them failed in the same millisecond."""
     random = Random(seed)
+    for plan in PLANS:
+        named = {"by": "", "why": "", "asked": "{}", "options": "{}", "counts": "{}"}
+        connection.execute(insert(schema.plans).values(id=plan, what="replay", state="done", at=0, **named))
     return [_one(connection, random, offset) for offset in range(count)]
 
 
@@ -83,7 +90,15 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
     value, failed_at = pick(VALUES), random.randrange(1_000, 1_200)
     kind_id = rows.kind(connection, **kind)
     made = {"key": key, "key_digest": key_digest(key), "headers": packed(headers), "error_message": message}
-    id_ = rows.letter(connection, kind_id, offset, status, value=value, failed_at=failed_at, **made)
+    runs, plans = 1 + offset % 5, frozenset(plan for plan in PLANS if offset % plan == 0)
+    id_ = rows.letter(connection, kind_id, offset, status, value=value, failed_at=failed_at, runs=runs, **made)
+    for plan in plans:
+        item = {"plan_id": plan, "position": offset, "letter_id": id_, "state": "done"}
+        connection.execute(insert(schema.items).values(item))
+    if died_again := offset % 7 == 0:
+        before = {"letter_id": id_, "number": 1, "kind_id": kind_id, "failed_at": 1, "error_message": "", "runs": 1}
+        lies = {"letter_topic": "orders.dlq", "letter_partition": 0, "letter_offset": 0}
+        connection.execute(insert(schema.failures).values(before | lies))
     found = words.of(message, key, headers, value)
     searching.add(connection, [(id_, found)])
     return Made(
@@ -100,6 +115,9 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         headers,
         frozenset(found),
         failed_at,
+        runs,
+        died_again,
+        plans,
     )
 
 
@@ -128,6 +146,9 @@ def _fits(asked: Filter, letter: Made) -> bool:
         and set(words.words(asked.text)) <= letter.words
         and (asked.since is None or letter.failed_at >= asked.since)
         and (asked.until is None or letter.failed_at < asked.until)
+        and (not asked.plans or not letter.plans.isdisjoint(asked.plans))
+        and (letter.died_again or not asked.died_again)
+        and letter.runs >= (asked.attempts or 0)
     )
 
 

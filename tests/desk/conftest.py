@@ -1,5 +1,6 @@
 """The desk on both of its databases."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +9,10 @@ from uuid import uuid4
 import pytest
 
 from bridge.deadletters.store.database import Database
+from tests.processes import forked
 from tests.servers.postgres import PostgresServer
+
+__all__ = ["forked"]
 
 
 @pytest.fixture(scope="session")
@@ -28,12 +32,25 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[...
     return lambda template="template1": server.new_database(template=template)
 
 
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of SQLite with the desk's tables, to be copied."""
+    file = tmp_path_factory.mktemp("desk") / "migrated.db"
+    with closing(Database(f"sqlite:///{file}")) as database:
+        database.migrate()
+    return file
+
+
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, new_database: Callable[..., str]) -> str:
     """The URL of a database that is empty yet, or has the desk's tables where the test takes `database` too."""
-    if "database" in request.fixturenames and "postgres_server" in request.fixturenames:
+    if "database" not in request.fixturenames:
+        return new_database()
+    if "postgres_server" in request.fixturenames:
         return new_database(request.getfixturevalue("migrated"))
-    return new_database()
+    url = new_database()
+    shutil.copy(request.getfixturevalue("migrated_file"), url.removeprefix("sqlite:///"))
+    return url
 
 
 @pytest.fixture

@@ -43,6 +43,8 @@ FILTERS = [
     Filter(headers=(("tenant", ""),)),
     Filter(since=3_000),
     Filter(until=3_000),
+    Filter(attempts=13),
+    Filter(attempts=14),
     Filter(since=2_000, until=4_000, handlers=("orders.handlers.notify",)),
 ]
 
@@ -54,7 +56,16 @@ def test_a_letter_is_accepted_where_the_database_finds_it(database):
         assert {each.identity.offset for each in LETTERS if accepts(asked, each)} == found, asked
 
 
-@pytest.mark.parametrize("asked", [Filter(ids=(1,)), Filter(groups=(1,)), Filter(statuses=(Status.OPEN,))])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Filter(ids=(1,)),
+        Filter(groups=(1,)),
+        Filter(statuses=(Status.OPEN,)),
+        Filter(plans=(1,)),
+        Filter(died_again=True),
+    ],
+)
 def test_what_only_the_database_knows_is_refused_of_a_topic(asked):
     with pytest.raises(FilterFault, match="without --from-topic"):
         check(asked)

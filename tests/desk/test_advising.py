@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.deadletters.questions.advising import Around, advice
+from bridge.deadletters.questions.advising import Around, Do, advice
 from bridge.deadletters.questions.groups import Grouped
 from bridge.deadletters.questions.growing import Growth, Rate
-from bridge.deadletters.questions.suggesting import Do
 
 GROUP = Grouped(
     id=7,

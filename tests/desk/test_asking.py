@@ -43,6 +43,9 @@ def filters(draw: st.DrawFn) -> Filter:
         headers=tuple(draw(st.lists(headers, max_size=2))) if draw(seldom) else (),
         since=since,
         until=until,
+        plans=tuple(draw(st.lists(st.sampled_from((*model.PLANS, 9)), max_size=2))) if draw(seldom) else (),
+        died_again=draw(seldom),
+        attempts=draw(st.none() | st.integers(1, 6)) if draw(seldom) else None,
     )
 
 

@@ -1,7 +1,9 @@
 """The desk's database: how it is made, brought to a step, and what it says when it does not answer."""
 
 import threading
+from contextlib import closing
 
+import psycopg
 import pytest
 from sqlalchemy import select
 
@@ -25,6 +27,19 @@ def test_a_database_that_has_its_tables_is_left_as_it_is(database):
     database.migrate()
     with database.reading() as connection:
         assert migrating.differences(connection) == []
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_postgresql_that_cannot_keep_every_text_is_refused_with_what_to_do(postgres_server, encoding):
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    there = postgres_server.url.replace("/postgres", f"/{name}")
+    with (
+        closing(Database(there)) as other,
+        pytest.raises(DeskUnavailable, match=f"{encoding}.*createdb --encoding=UTF8"),
+    ):
+        other.migrate()
 
 
 def test_all_steps_can_be_taken_back_and_taken_again(database):

@@ -33,6 +33,9 @@ filters = st.builds(
     headers=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
     since=st.none() | st.integers(0, 1_000),
     until=st.none() | st.integers(1_001, 2_000),
+    plans=numbers,
+    died_again=st.booleans(),
+    attempts=st.none() | st.integers(1, 99),
 )
 
 
@@ -52,6 +55,8 @@ def test_a_filter_of_nothing_is_empty_json():
         ({"since": "yesterday"}, "no filter"),
         ({"statuses": ["gone"]}, "no filter"),
         ({"key": "%"}, "no filter"),
+        ({"attempts": -1}, "no number of attempts"),
+        ({"plans": [-1]}, "no letter's id"),
         ({"text": "--- !"}, "no word"),
         ({"since": 5, "until": 5}, "No letter failed both"),
         ({"ids": [0] * (MOST_IDS + 1)}, "one by one"),

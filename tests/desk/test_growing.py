@@ -31,6 +31,15 @@ def test_growth_is_told_with_the_hour_in_which_it_began(hours, since):
     assert (None if found is None else found.since) == (None if since is None else since * HOUR)
 
 
+def test_what_was_new_in_its_first_hour_grows_since_its_first_failure_and_not_since_the_hour_began():
+    found = growth({100: 20}, NOW, 100 * HOUR + 560_000)
+    assert found is not None
+    assert found.since == 100 * HOUR + 560_000
+    again = growth({100: 20}, NOW, 40 * HOUR)
+    assert again is not None
+    assert again.since == 100 * HOUR
+
+
 def test_growth_counts_the_failures_since_then():
     found = growth({98: 12, 99: 30, 100: 5}, NOW)
     assert found is not None

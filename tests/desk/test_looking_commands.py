@@ -155,3 +155,15 @@ def test_where_nothing_was_recorded_yet_that_is_said_with_what_to_do(database_ur
 def test_a_number_that_no_database_takes_is_no_letter(desk):
     assert desk.run("show", 10**20).exit_code == FAULTS
     assert desk.run("list", 10**20).exit_code == FAULTS
+
+
+def test_an_empty_key_is_told_from_none(database, database_url, monkeypatch):
+    with database.writing() as connection:
+        found = [letter(1, key=b"", failed_at=2_000_000), letter(2, key=None, failed_at=1_000_000)]
+        Recording(connection, Ids(), 5_000_000, 1_000_000).record(found)
+    desk = Commands(monkeypatch, database_url)
+    assert [each["key"] for each in desk.given("list")] == ["", None]
+    assert "orders-0-1, key (empty)" in " ".join(desk.run("list").output.split())
+    assert desk.run("list").output.count(", key") == 1
+    assert "(empty)" in desk.run("show", 1).output
+    assert "(empty)" not in desk.run("show", 2).output

@@ -174,3 +174,13 @@ def test_a_rate_lets_so_many_through_a_second():
         went += count
     assert 490 <= went <= 526
     assert Pace(None, 0.0).allowed(7, 0.0) == 7
+
+
+def test_a_rate_is_kept_where_each_turn_takes_long_and_what_was_missed_in_a_pause_is_not_made_up_for():
+    pace, went = Pace(1_000.0, 0.0), 0
+    for turn in range(20):
+        some = pace.allowed(1_000, turn * 0.9)
+        pace.went(some)
+        went += some
+    assert 17_000 <= went <= 17_101
+    assert pace.allowed(1_000_000, 1_000.0) == 1_000

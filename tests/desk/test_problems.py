@@ -1,6 +1,5 @@
 """What `bridge status` says of the desk: letters that were missed, a recorder that is behind, groups that grow."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from bridge.settings.values import EnvironmentSettings, FileSettings
 from tests.desk import rows
 from tests.desk.recorders import bury, has, recorder
 from tests.processes import ROOT, Stack, pytest_runtest_makereport, stack
+from tests.promises import json_of
 
 __all__ = ["pytest_runtest_makereport", "stack"]
 
@@ -129,9 +129,7 @@ def test_status_says_what_is_not_recorded_as_long_as_it_is_not(stack: Stack, dat
 
 
 def said_of_the_desk(stack: Stack) -> list[str]:
-    command = [sys.executable, "-m", "bridge", "status", "--json"]
-    done = subprocess.run(command, cwd=ROOT, env=stack.environ, capture_output=True, text=True, timeout=60, check=True)
-    return [each for each in json.loads(done.stdout)["problems"] if "database" in each or "record`" in each]
+    return [each for each in json_of(stack, "status")["problems"] if "database" in each or "record`" in each]
 
 
 @pytest.mark.parametrize("gone", ["sqlalchemy", "alembic"])

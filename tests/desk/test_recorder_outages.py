@@ -147,6 +147,32 @@ def test_told_to_stop_while_the_database_hangs_it_ends_within_seconds(stack: Sta
     once_each(own_postgres.url, 5)
 
 
+def test_a_recorder_whose_database_stands_still_for_longer_than_it_may_not_poll_keeps_its_partitions(
+    stack: Stack, own_postgres: PostgresServer
+):
+    url = own_postgres.url
+    stack.make_topics("orders", "orders.dlq", partitions=2)
+    first = recorder(stack, DEADLETTERS_DATABASE_URL=url, KAFKA_MAX_POLL_INTERVAL_MS="6000")
+    bury(stack, range(50), partition=0)
+    has(url, 50)
+    assigned = first.count("assigned: ")
+    with closing(Database(url)) as database, database.writing() as connection:
+        connection.execute(text("LOCK TABLE positions IN ACCESS EXCLUSIVE MODE"))
+        # More than one batch, so that it has read what it cannot write.
+        bury(stack, range(50, 3_000), partition=0)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 13:
+            assert first.get("/healthz")[0] == 200
+            # Longer than who holds a lock in silence is let.
+            connection.execute(text("SELECT 1"))
+            time.sleep(0.5)
+    once_each(url, 3_000)
+    assert "maximum poll interval" not in first.text
+    assert "the group went on without this recorder" not in first.text
+    assert first.count("assigned: ") == assigned
+    assert first.metric("bridge_deadletters_recorded_total", what="new") == 3_000
+
+
 def test_with_once_a_database_that_is_away_ends_it_with_a_code_to_try_again(stack: Stack, tmp_path: Path):
     stack.make_topics("orders", "orders.dlq")
     bury(stack, range(5))
@@ -187,6 +213,33 @@ def test_a_recorder_runs_beside_a_bridge_and_its_end_is_said_and_ends_nothing(de
     eventually(lambda: bridge.metric("bridge_deadletters_recorded_total") == 5)
     eventually(lambda: bridge.ready() and "recorder" not in bridge.get("/readyz")[1])
     assert bridge.terminate() == 0
+
+
+def test_while_the_database_of_the_recorder_beside_a_bridge_is_away_its_hand_off_goes_on(
+    stack: Stack, own_postgres: PostgresServer
+):
+    stack.environ["DEADLETTERS_DATABASE_URL"] = own_postgres.url
+    stack.make_topics("orders", "orders.dlq")
+    stack.worker(wait=False)
+    bridge = recording_bridge(stack)
+    stack.produce("orders", {"dead": True})
+    has(own_postgres.url, 1)
+    own_postgres.kill()
+    stack.produce("orders", {"dead": True})
+    bridge.says("nothing is recorded")
+    taken = []
+    for number in range(20):
+        begun = time.monotonic()
+        (place,) = stack.produce("orders", {"n": number})
+        eventually(lambda: place in stack.done("work"), 30)  # noqa: B023
+        taken.append(time.monotonic() - begun)
+    # Each attempt to reach the database takes longer.
+    assert sorted(taken)[10] < 1, taken
+    assert bridge.get("/readyz")[0] == 200
+    assert "the recorder" in bridge.get("/readyz")[1]
+    own_postgres.start()
+    has(own_postgres.url, 2, 60)
+    eventually(lambda: "the recorder" not in bridge.get("/readyz")[1], 60)
 
 
 def test_a_database_of_another_kafka_ends_the_recorder_beside_a_bridge_and_not_the_bridge(

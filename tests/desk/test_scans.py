@@ -1,7 +1,7 @@
 """Nothing that is asked scans the letters, or their words: every statement goes by an index, in both databases."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -9,10 +9,12 @@ from sqlalchemy import Connection, event
 
 from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.masking.common import Common
+from bridge.deadletters.masking.masks import NO_MASKS
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.totals import Totals
-from bridge.deadletters.store import counting, pages
+from bridge.deadletters.store import changes, counting, pages, plans, progress, standing
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching
 from tests.desk import asked_model as model
@@ -34,17 +36,32 @@ FILTERS = (
     Filter(text="nowhere"),
     Filter(text="card", groups=(1,), statuses=(Status.OPEN,)),
     Filter(headers=(("tenant", "blue"),), since=1_050),
+    Filter(plans=(3, 50)),
+    Filter(died_again=True),
+    Filter(died_again=True, plans=(3,), groups=(1, 2)),
+    Filter(attempts=3, statuses=(Status.OPEN,)),
 )
 
 
+@pytest.fixture(params=["sqlite", "postgresql"], scope="module")
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """One that has letters, of each kind; nothing here writes."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('scans')}/letters.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").new_database()
+    with closing(Database(url)) as database:
+        database.migrate()
+        with database.writing() as connection:
+            model.make(connection, 200, 11)
+        yield database
+
+
 @pytest.fixture
-def letters(database: Database, monkeypatch: pytest.MonkeyPatch) -> Letters:
+def letters(filled: Database, monkeypatch: pytest.MonkeyPatch) -> Letters:
     for name, small in (("FIRST", 9), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
         monkeypatch.setattr(pages, name, small)
     monkeypatch.setattr(counting, "AMONG", 17)
-    with database.writing() as connection:
-        model.make(connection, 200, 11)
-    return Letters(database)
+    return Letters(filled)
 
 
 @contextmanager
@@ -107,7 +124,43 @@ def test_neither_groups_nor_totals_nor_a_letter_scan_the_letters(letters):
         Totals(database).stats()
         letters.one(1)
         letters.at("orders", 0, 1)
+        Common(database, NO_MASKS).of(Groups(database).one(1))
     assert scans(database, executed) == []
+
+
+def test_neither_what_is_known_beside_groups_nor_of_plans_scans_the_letters(letters):
+    database = letters.database
+    with statements(database) as executed, database.reading() as connection:
+        standing.plans(connection, [1, 2, 3])
+        standing.died_again(connection, [1, 2, 3])
+        standing.by_version(connection, 1)
+        changes.gone(connection, 1, 1_050)
+        plans.applying(connection)
+        plans.latest(connection, 50)
+        progress.waves(connection, 1)
+        progress.dead(connection, 1, 20)
+    assert len(executed) > 7
+    assert scans(database, executed) == []
+
+
+def test_which_letters_died_again_is_found_by_the_index_that_has_these_alone(letters):
+    database = letters.database
+    with statements(database) as executed, database.reading() as connection:
+        standing.died_again(connection, [1, 2, 3])
+    with database.reading() as connection:
+        if database.dialect == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        assert "ix_letters_again" in " ".join(_plan(connection, *executed[-1]))
+
+
+def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(letters):
+    database = letters.database
+    with statements(database) as executed, database.reading() as connection:
+        changes.gone(connection, 1, 1_050)
+    with database.reading() as connection:
+        if database.dialect == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        assert "ix_letters_ended" in " ".join(_plan(connection, *executed[-1]))
 
 
 @pytest.mark.parametrize("statement", ["SELECT id FROM letters WHERE runs = 3", "SELECT lexemes FROM words"])

@@ -10,6 +10,9 @@ from bridge.cli.deadletters import users
 from bridge.deadletters.store import trail
 from bridge.web import passwords
 from tests.desk.commands import Commands
+from tests.web.hashing import cheap_hashes
+
+__all__ = ["cheap_hashes"]
 
 PASSWORD = "correct horse battery"
 

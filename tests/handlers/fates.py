@@ -110,10 +110,25 @@ def _to_today(value: Any) -> Any:
     return {"id": value["number"]}
 
 
-@handler(topic("modelled"), name="modelled", upgrade=_to_today if "TEST_UPGRADE" in os.environ else None)
+class Older(BaseModel):
+    number: int
+
+
+def _parks(order: Older, message: Message) -> None:
+    """The same of the model before, while the bank was away."""
+    note("modelled", message, order.number, "begun")
+    raise ConnectionError("no line")
+
+
 def modelled(order: Numbered, message: Message) -> None:
     """Of a model whose `id` was called `number` once."""
     note("modelled", message, order.id)
+
+
+# A worker of the version before has its own.
+_OLDER: dict[str, Any] = {"retry_delays": (int(os.environ["TEST_OLDER"]),)} if "TEST_OLDER" in os.environ else {}
+_UPGRADE = _to_today if "TEST_UPGRADE" in os.environ else None
+handler(topic("modelled"), name="modelled", upgrade=_UPGRADE, **_OLDER)(_parks if _OLDER else modelled)
 
 
 @handler(topic("payments"), retry_delays=(0.3, 0.3, 0.3))

@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.deadletters.actions.discarding import Discarding
 from bridge.deadletters.actions.sending import Sending
+from bridge.deadletters.copying.copying import Copying
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.plans.applying import Applying
 from bridge.deadletters.plans.plans import Plans
@@ -52,6 +53,7 @@ items.claim = _killing("claiming", items.claim)
 statuses.move = _killing("moving", statuses.move)
 Applying._claim = _killing("claimed", Applying._claim)  # type: ignore[method-assign]
 Sending.act = _killing("published", Sending.act)  # type: ignore[method-assign]
+Copying.act = _killing("published", Copying.act)  # type: ignore[method-assign]
 Redriving.act = _killing("published", Redriving.act)  # type: ignore[method-assign]
 Fates.discard = _killing("told", Fates.discard)  # type: ignore[method-assign]
 Discarding.settle = _killing("settling", Discarding.settle)  # type: ignore[method-assign]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.processes import Stack, mortal_stack, pytest_runtest_makereport, stack
+from tests.processes import Stack, forked, from_nothing, mortal_stack, pytest_runtest_makereport, stack
 from tests.promises import choose
 
-__all__ = ["mortal_stack", "pytest_runtest_makereport", "stack"]
+__all__ = ["forked", "from_nothing", "mortal_stack", "pytest_runtest_makereport", "stack"]
 
 COMPLETION = {"commit": "completion"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))

@@ -110,6 +110,7 @@ def offsets_in(raw: bytes) -> list[int]:
     return [int(found) for found in re.findall(rb'"id": "[^"]*-0-(\d+):', raw)]
 
 
+@pytest.mark.usefixtures("from_nothing")
 def test_a_child_makes_no_trip_for_what_comes_for_the_first_time(after: Stack):
     after.worker()
     after.produce("orders", 0)

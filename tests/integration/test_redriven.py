@@ -9,7 +9,7 @@ from bridge.deadletters.redrive.redrive import Asked
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Stack, eventually
-from tests.promises import all_settled
+from tests.promises import all_settled, delete_topic
 
 
 def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_back(stack: Stack, tmp_path: Path):
@@ -35,3 +35,46 @@ def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_ba
         assert here.plans.wait(here.plans.apply(back.id, "ann").id).outcomes == {"done": 1}
         assert statuses(here) == {"resolved": 1}
     assert [run.outcome for run in stack.runs("odd")] == ["begun", "done", "begun", "begun", "done"]
+
+
+def test_a_letter_of_an_earlier_one_is_sent_by_the_next_and_does_not_stay_open(stack: Stack, tmp_path: Path):
+    mended = tmp_path / "mended"
+    mended.touch()
+    start(stack, "odd")
+    stack.produce("odd", {"odd": {"mend": str(mended)}}, key=b"k")
+    all_settled(stack, "odd", done=2)
+    mended.unlink()
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
+        here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        record(stack, here, "odd", 1)
+        mended.touch()
+        plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        assert statuses(here) in ({"replaying": 1}, {"resolved": 1})
+        assert here.plans.wait(plan.id).outcomes == {"done": 1}
+        assert statuses(here) == {"resolved": 1}
+        # Now that none is open, what is done is sent once more as itself.
+        plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        assert here.plans.wait(plan.id).outcomes == {"done": 1}
+    assert [run.outcome for run in stack.runs("odd")] == ["begun", "done", "begun", *["begun", "done"] * 2]
+
+
+def test_where_its_replay_topic_was_made_again_it_does_not_take_the_fates_of_those_that_lie_there_now(stack: Stack):
+    bridge = start(stack, "many")
+    stack.produce("many", 1, 2, 3, 4)
+    all_settled(stack, "many", done=4)
+    with desk(stack, "many", many=COMPLETION) as here:
+        first, second = (
+            here.redrive.plan(Asked(stack.topic("many"), since, until), Options(again=True), "ann")
+            for since, until in (("0", "2"), ("2", "4"))
+        )
+        # Nobody reads what is sent.
+        bridge.kill()
+        assert here.plans.apply(first.id, "ann").outcomes == {"sent": 2}
+        delete_topic(stack, "many.replay")
+        eventually(lambda: not stack.has_topic("many.replay"), 30)
+        here.plans.apply(second.id, "ann")
+        stack.bridge()
+        assert here.plans.wait(second.id).outcomes == {"done": 2}
+        assert here.plans.wait(first.id).outcomes == {"unknown": 2}
+    assert sorted(run.value for run in stack.runs("many") if run.outcome == "done") == [1, 2, 3, 3, 4, 4]

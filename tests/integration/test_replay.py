@@ -15,7 +15,7 @@ from bridge.deadletters.store import trail
 from bridge.deadletters.store.schema import letters
 from tests.desks import desk, record, recorder, replay
 from tests.processes import Served, Stack, eventually
-from tests.promises import all_settled, choose, delete_topic, send_back, twice
+from tests.promises import all_settled, choose, delete_topic, json_of, send_back, twice
 from tests.promises import letters as dead_letters
 
 #: On both databases.
@@ -36,6 +36,13 @@ def start(stack: Stack, *topics: str, settings: dict[str, Any] | None = None, **
     stack.make_topics(*topics)
     stack.worker(wait=False)
     return stack.bridge()
+
+
+def counted(stack: Stack, topic: str) -> dict[str, list[int]]:
+    """What `bridge status` has counted of each handler of a topic: handled, failed, dead and replayed."""
+    found = [each for each in json_of(stack, "status")["counts"] if each["topic"] == stack.topic(topic)]
+    whats = ("handled", "failed", "dead", "replayed")
+    return {each["handler"]: [sum(each["hours"][what]) for what in whats] for each in found}
 
 
 def count(here: Any, table: Any) -> int:
@@ -61,6 +68,8 @@ def test_a_letter_goes_to_the_handler_that_failed_alone_and_is_resolved(stack: S
     all_settled(stack, "odd", done=6, letters=1)
     runs = [(run.handler, run.outcome) for run in stack.runs(coordinates=dead)]
     assert sorted(runs) == [("odd", "begun")] * 2 + [("odd", "done"), ("odd_too", "begun"), ("odd_too", "done")]
+    counts = eventually(lambda: (counts := counted(stack, "odd"))["odd"] == [3, 1, 1, 1] and counts, 20)
+    assert counts["odd_too"] == [3, 0, 0, 0]
 
 
 def test_one_that_dies_again_is_open_again_with_both_failures_and_the_next_plan_says_so(stack: Stack):

@@ -214,6 +214,24 @@ def test_a_letter_of_an_older_model_is_taken_once_its_handler_upgrades_it(stack:
 
 
 @pytest.mark.slow
+def test_a_parked_retry_of_an_older_model_is_taken_as_it_comes_back_once_its_handler_upgrades_it(stack: Stack):
+    choose(stack, {"modelled": COMPLETION}, kafka_park_after=1, kafka_retry_tiers=(20,))
+    stack.make_topics("modelled")
+    worker = stack.worker(TEST_OLDER="20")
+    stack.bridge()
+    (old,) = stack.produce("modelled", {"number": 5}, key=b"k")
+    eventually(lambda: stack.records("modelled.retry.20s"), 40, "it is parked")
+    worker.terminate()
+    stack.worker(TEST_UPGRADE="1")
+    eventually(lambda: old in stack.done("modelled"), 60)
+    assert [(run.outcome, run.attempt, run.value, run.key) for run in stack.runs("modelled", old)] == [
+        ("begun", 1, 5, b"k"),
+        ("done", 2, 5, b"k"),
+    ]
+    all_settled(stack, "modelled", done=1)
+
+
+@pytest.mark.slow
 def test_in_a_sequence_what_dies_further_on_has_a_letter_of_its_own_from_which_it_goes_on(stack: Stack):
     start(stack, "steps", **PARKS)
     (dead,) = stack.produce("steps", {"first": {"dead": True}}, key=b"k")

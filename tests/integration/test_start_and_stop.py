@@ -13,6 +13,9 @@ import pytest
 from tests.processes import ROOT, Stack, eventually
 from tests.servers.process import free_port
 
+#: Processes that begin as users' do.
+pytestmark = pytest.mark.usefixtures("from_nothing")
+
 SECRET = "s3cr3t-pa55"
 
 

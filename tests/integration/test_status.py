@@ -41,6 +41,9 @@ def test_nothing_needs_a_person_and_then_all_workers_are_down(stack: Stack):
     (queue,) = announced["queues"]
     assert {**found["queues"][queue], "backlog": None} == {"messages": 0, "workers": 1, "backlog": None}
     assert "nothing needs a person" in command(stack, "status")
+    (counts,) = eventually(lambda: c if sum((c := status(stack)["counts"])[0]["hours"]["handled"]) else None, 30)
+    assert (counts["topic"], counts["handler"]) == (stack.topic("orders"), NAME)
+    assert (sum(counts["minutes"]["handled"]), sum(counts["minutes"]["failed"])) == (1, 0)
 
     assert worker.terminate() == 0
     stack.produce("orders", {"id": 2}, {"id": 3})

@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
 import urllib.parse
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import Served, Stack, eventually
+from tests.processes import ROOT, Served, Stack, eventually
 from tests.promises import choose
 from tests.servers.process import free_port
 
@@ -78,10 +80,13 @@ def test_a_plain_call_of_a_handler_through_celery_runs_its_function(stack: Stack
 
 
 @pytest.mark.slow
-def test_flower_shows_the_deliveries_and_finds_them_by_their_coordinates(stack: Stack):
+def test_flower_shows_the_deliveries_finds_them_and_says_where_the_console_has_them(stack: Stack, tmp_path: Path):
     stack.make_topics("orders")
-    port = free_port()
-    command = (sys.executable, "-m", "celery", "-A", "tasks", "flower", f"--port={port}", "--address=127.0.0.1")
+    port, conf = free_port(), tmp_path / "flowerconfig.py"
+    (written,) = re.findall(r"```python\n(# flowerconfig.py.*?)```", (ROOT / "docs/console.md").read_text(), re.DOTALL)
+    conf.write_text(written)
+    flower_at = (f"--port={port}", "--address=127.0.0.1", f"--conf={conf}")
+    command = (sys.executable, "-m", "celery", "-A", "tasks", "flower", *flower_at)
     flower: Served = stack.start("flower", *command, kind=Served, FLOWER_UNAUTHENTICATED_API="true")
     flower.port = port
     worker = stack.worker()
@@ -103,6 +108,8 @@ def test_flower_shows_the_deliveries_and_finds_them_by_their_coordinates(stack: 
     assert info["args"] == f"({failing})"
     assert info["retries"] == 2
     assert "exhausted: ConnectionError: always" in info["exception"]
+    task = urllib.parse.quote(f"{failing}:{NAME}", safe="")
+    assert f"https://console.example.com/find?q={task}" in flower.get(f"/task/{task}")[1]
     worker.terminate(20)
 
 

@@ -11,9 +11,12 @@ import typer
 from bridge.cli.answers import AGAIN, OK
 from bridge.cli.deadletters import carrying
 from bridge.cli.deadletters.carrying import BAD, INTERRUPTED, carry_out, code
-from bridge.deadletters.plan.plan import Counts, Options, Plan, State, What
+from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
+from bridge.deadletters.questions.progress import LeftOut
 from bridge.deadletters.recorder import meanwhile
 from bridge.errors import KafkaUnavailable
+
+SKIPPED = ItemState.SKIPPED
 
 
 def plan(state: State = State.DONE, **outcomes: int) -> Plan:
@@ -30,7 +33,7 @@ class Desk:
     """A desk of one plan, which goes as a test says."""
 
     def __init__(self, stands: Plan, error: BaseException | None = None, waited: Plan | None = None) -> None:
-        self.plans, self.stands, self.error, self.waited = self, stands, error, waited
+        self.plans, self.progress, self.stands, self.error, self.waited = self, self, stands, error, waited
         self.stopped: list[str] = []
 
     def apply(self, id_: int, by: str, heard: Any) -> Plan:
@@ -45,6 +48,9 @@ class Desk:
 
     def one(self, id_: int) -> Plan:
         return self.stands
+
+    def left_out(self, plan: Plan) -> tuple[LeftOut, ...]:
+        return (LeftOut("skipped", "it is discarded by now, by plan 3 of bob", 1),) if plan.count(SKIPPED) else ()
 
     def stop(self, id_: int, by: str, why: str) -> Plan:
         self.stopped.append(why)
@@ -82,6 +88,19 @@ def test_what_was_sent_is_waited_for_where_that_is_asked(capsys: pytest.CaptureF
     assert "how they end: bridge deadletters plans show 7" in capsys.readouterr().out
     assert ended(desk, wait=True) == BAD
     assert "plan 7 is done: 4 done, 1 dead" in capsys.readouterr().out
+
+
+def test_who_came_too_late_is_told_who_was_before_and_with_what(capsys: pytest.CaptureFixture[str]):
+    assert ended(Desk(plan(done=4, skipped=1)), wait=True) == OK
+    assert "plan 7 is done: 4 done, 1 skipped\n  1 skipped: it is discarded by now, by plan 3 of bob\n" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(("what", "said"), [(What.ARCHIVE, "2 archived"), (What.COPY, "2 copied")])
+def test_where_no_handler_runs_it_is_said_what_was_done(capsys: pytest.CaptureFixture[str], what: What, said: str):
+    assert ended(Desk(replace(plan(done=2), what=what)), wait=True) == OK
+    assert f"plan 7 is done: {said}\n" in capsys.readouterr().out
 
 
 def test_ctrl_c_stops_the_plan_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]):

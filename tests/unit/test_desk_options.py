@@ -36,7 +36,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         *("17", "18", "--quick", "--handler", "a", "--handler", "b", "--topic", "orders", "--exception", "KeyError"),
         *("--reason", "poison", "--text", "no bank", "--key", "0x00ff", "--header", "tenant=a=b", "--group", "7"),
         *("--since", "2026-11-20T08:00", "--until", "2026-11-21", "--status", "open", "--version", "1.4"),
-        *("--origin", "spring"),
+        *("--origin", "spring", "--plan", "118", "--plan", "119", "--attempts", "4", "--died-again"),
     )
     assert quick
     assert found == Filter(
@@ -47,6 +47,9 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         reasons=("poison",),
         versions=("1.4",),
         origins=("spring",),
+        plans=(118, 119),
+        attempts=4,
+        died_again=True,
         statuses=(Status.OPEN,),
         groups=(7,),
         text="no bank",

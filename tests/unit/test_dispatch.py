@@ -11,6 +11,7 @@ from bridge.handlers import Handler, Routes
 from bridge.handoff.dispatch import Dispatch
 from bridge.handoff.keeping import Kept
 from bridge.handoff.marks import Marks
+from bridge.handoff.replays import Replays
 from bridge.handoff.seeing import receive
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
@@ -25,6 +26,7 @@ from bridge.records.header import HEADER, Contents
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from bridge.settings import TopicSettings
+from bridge.topics.names import TopicNames
 from tests.memory_ledger import MemoryLedger
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"
@@ -77,7 +79,11 @@ class World:
         self.marks = Marks(ledger)
         sizes = Sizes(Routes({}), None, broker)
         shares = Shares(0.5, sizes, broker, None)
-        self.dispatch = Dispatch(broker, ledger, self.marks, sizes, shares, False, "cluster", "bridge", BridgeMetrics())
+        names = TopicNames("bridge")
+        self.replays = Replays(None, names, ["orders"], [CHARGE])
+        self.dispatch = Dispatch(
+            broker, ledger, self.marks, sizes, shares, False, "cluster", "bridge", BridgeMetrics(), self.replays
+        )
         handler = Handler(CHARGE, ("orders",), "celery", batch, 0)
         self.partition = Partition("orders", 0, 0, [handler], TopicSettings.model_validate(chosen), "id")
 

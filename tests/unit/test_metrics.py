@@ -70,9 +70,9 @@ def test_runs_that_are_counted_together_count_as_if_each_were_counted_by_itself(
 
 
 def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypatch: pytest.MonkeyPatch):
-    now, counted = [0.0], []
+    now, counted, told = [0.0], [], []
     monkeypatch.setattr(worker_metrics, "ran", lambda *what: counted.append(what))
-    runs = worker_metrics.Runs("work", "shop", lambda: now[0])
+    runs = worker_metrics.Runs("work", "shop", lambda *what: told.append(what), lambda: now[0])
     for _ in range(3):
         now[0] += 0.03125
         runs.ended("done", 0.03125)
@@ -82,3 +82,4 @@ def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypa
     assert counted == [("work", "shop", "done", 0.03125, 0.03125, 0.03125), ("work", "shop", "failed", 1.0)]
     runs.tell()
     assert len(counted) == 2
+    assert told == [("done", 3), ("failed", 1)]

@@ -18,6 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 #: What a recorder shows: what it measures, and what it reads off the desk.
 DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
     *("bridge_deadletters_open", "bridge_deadletters_oldest_open_seconds"),
+    *("bridge_deadletters_webhook_deliveries", "bridge_deadletters_webhook_oldest_waiting_seconds"),
     *("bridge_deadletters_growing_groups", "bridge_deadletters_replays"),
 }
 

@@ -1,5 +1,6 @@
 """What needs a person: each kind of problem from the facts that show it, and silence where nothing does."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -512,3 +513,17 @@ def test_what_retention_took_in_a_retry_topic_is_said_to_be_parked():
 def test_a_tier_with_which_no_bridge_starts_says_so():
     (sentence,) = problems(replace(WELL, tiers=[tier(problems=["topic 'x' keeps records for 1 s."], refused=True)]))
     assert "no bridge starts again" in sentence
+
+
+def test_a_problem_is_its_sentence_and_says_the_same_as_values():
+    (found,) = problems(Facts(now=60.0, group="g", silent=["Redis at r does not answer: refused. Start it."]))
+    assert found == "Redis at r does not answer: refused. Start it."
+    values = found.data()
+    assert (values["kind"], values["what"]) == ("silent", "Redis at r does not answer")
+    assert (values["since"], values["many"], values["lost"]) == (None, None, None)
+    (found,) = problems(Facts(60.0, "g", bridges={}, lag={"orders": 7}, seen={"group g": 5.0}))
+    values = found.data()
+    assert copy.deepcopy(found).data() == values
+    assert values["sentence"] == str(found)
+    assert (values["kind"], values["since"]) == ("no bridge", "1970-01-01T00:00:05+00:00")
+    assert (values["many"], values["of"], values["lost"], values["do"]) == (7, "records", 0, "start `bridge run`")

@@ -24,6 +24,17 @@ PROXY = {
 }
 
 
+#: An issuer of OpenID Connect, and a claim of its that says what people may.
+OIDC = {
+    "DEADLETTERS_OIDC_ISSUER": "https://sso.example.com",
+    "DEADLETTERS_OIDC_CLIENT_ID": "console",
+    "DEADLETTERS_OIDC_CLIENT_SECRET": SECRET,
+    "DEADLETTERS_OIDC_ROLE": "viewer",
+    "DEADLETTERS_CONSOLE_URL": "https://console.example.com",
+}
+CLAIM = {"DEADLETTERS_OIDC_ROLE_CLAIM": "groups"}
+
+
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Settings]:
     """Load settings from celeryconfig's values and an environment."""
@@ -112,6 +123,11 @@ def test_what_kubernetes_and_images_set_is_taken_for_no_property(read):
     assert settings.misspelt == []
 
 
+def test_what_kubernetes_sets_for_a_service_is_taken_for_no_setting_of_the_desk(read):
+    names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8093_TCP", "PORT_8093_TCP_ADDR")
+    read(**{f"DEADLETTERS_{name}": "tcp://10.0.0.1:8093" for name in (*names, "CONSOLE_SERVICE_HOST")})
+
+
 def test_the_names_that_are_guessed_are_librdkafkas():
     assert [name for name in properties.NAMES if property_fault(name, "x") == "unknown"] == []
 
@@ -195,6 +211,33 @@ def test_every_fault_is_listed_at_once(read):
         ({}, PROXY | {"DEADLETTERS_PROXY_ROLE_HEADER": "X-Role"}, "not both"),
         ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": "X User"}, "is no name of a header"),
         ({}, PROXY | {"DEADLETTERS_PROXY_USER_HEADER": ""}, "need DEADLETTERS_PROXY_USER_HEADER"),
+        ({}, {"DEADLETTERS_CONSOLE_URL": "console.example.com"}, "DEADLETTERS_CONSOLE_URL must be where browsers"),
+        ({}, {"DEADLETTERS_CONSOLE_URL": "javascript:alert(1)"}, "DEADLETTERS_CONSOLE_URL must be where browsers"),
+        ({}, {"DEADLETTERS_CONSOLE_URL": "https://me:pw@console.example.com"}, "DEADLETTERS_CONSOLE_URL must be"),
+        ({}, {"DEADLETTERS_CONSOLE_URL": "https://console.example.com/?a"}, "DEADLETTERS_CONSOLE_URL must be where"),
+        ({}, {"DEADLETTERS_WEBHOOK_NETWORKS": "hooks.example.com"}, "DEADLETTERS_WEBHOOK_NETWORKS must be addresses"),
+        ({}, {"DEADLETTERS_WEBHOOK_NETWORKS": "10.0.0.7/8"}, "DEADLETTERS_WEBHOOK_NETWORKS must be addresses"),
+        ({}, {"DEADLETTERS_WEBHOOK_NETWORKS": "10.0.0.0/8, ::/0"}, "this is every address"),
+        ({}, OIDC | {"DEADLETTERS_OIDC_ISSUER": ""}, "need DEADLETTERS_OIDC_ISSUER"),
+        ({}, OIDC | {"DEADLETTERS_OIDC_ISSUER": "http://sso.example.com"}, "must be an address with https://"),
+        ({}, OIDC | {"DEADLETTERS_OIDC_ISSUER": "https://sso.example.com/#a"}, "must be an address with https://"),
+        ({}, OIDC | {"DEADLETTERS_OIDC_CLIENT_SECRET": ""}, "needs DEADLETTERS_OIDC_CLIENT_ID and"),
+        ({}, OIDC | {"DEADLETTERS_CONSOLE_URL": ""}, "needs DEADLETTERS_CONSOLE_URL"),
+        (
+            {},
+            OIDC | {"DEADLETTERS_CONSOLE_URL": "http://c.example.com"},
+            "needs DEADLETTERS_CONSOLE_URL, with https://",
+        ),
+        ({}, OIDC | {"DEADLETTERS_OIDC_SCOPES": "email"}, "must have openid"),
+        ({}, OIDC | {"DEADLETTERS_OIDC_ROLE": ""}, "DEADLETTERS_OIDC_ISSUER needs a role"),
+        ({}, OIDC | {"DEADLETTERS_OIDC_ROLE_CLAIM": "groups"}, "need each other"),
+        ({}, OIDC | CLAIM | {"DEADLETTERS_OIDC_ROLES": "root: sre"}, "'root: sre' must be a role and its values"),
+        ({}, OIDC | CLAIM | {"DEADLETTERS_OIDC_ROLES": "admin: a; viewer: a"}, "'a' is named twice"),
+        ({}, {"DEADLETTERS_MASKS": "*: password"}, "did you mean DEADLETTERS_MASK?"),
+        ({}, {"DEADLETTERS_DATABASE": "sqlite:////x"}, "did you mean DEADLETTERS_DATABASE_URL?"),
+        ({}, {"DEADLETTERS_THIRST": "red"}, "no setting DEADLETTERS_THIRST: remove it"),
+        ({}, {"DEADLETTERS_CONSOLE_HOSTS": "https://desk.example.com/"}, "without https:// and port"),
+        ({}, {"DEADLETTERS_CONSOLE_HOSTS": "desk.example.com, other:8093"}, "'other:8093' is no name of a host"),
         ({}, {"KAFKA_GROUP_ID": "mine"}, "the bridge sets group.id itself"),
         ({}, {"KAFKA_ACKS": "1"}, "the bridge sets acks itself"),
         ({}, {"KAFKA_SECURITY_PROTOCOL": "nonsense"}, "KAFKA_SECURITY_PROTOCOL"),
@@ -204,6 +247,12 @@ def test_every_fault_is_listed_at_once(read):
 def test_each_fault_is_found_and_named(read, config, environ, words):
     (fault,) = faults(read, config, **environ)
     assert words in fault
+
+
+def test_the_secret_of_an_issuers_client_is_not_shown(read):
+    assert read(**OIDC).environment.DEADLETTERS_OIDC_CLIENT_SECRET == SECRET
+    assert SECRET not in repr(read(**OIDC))
+    assert SECRET not in str(faults(read, {}, **(OIDC | {"DEADLETTERS_OIDC_ROLE": ""})))
 
 
 @pytest.mark.parametrize("option", [{"commit": "completion"}, {"sequence": ["a"]}])

@@ -25,7 +25,10 @@ from tasks.declaring import declare
 from tasks.defaults import DEFAULTS
 from tests.desk.letters import HANDLER
 from tests.servers.postgres import PostgresServer
+from tests.web.hashing import cheap_hashes
 from tests.web.site import Site, session
+
+__all__ = ["cheap_hashes"]
 
 #: A browser by its role.
 Browser = Callable[..., TestClient]
@@ -38,11 +41,10 @@ class Order(BaseModel):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path, empty_desk: Path) -> Iterator[Desk]:
     """A desk without Kafka and Redis, whose handler takes orders."""
-    url = f"sqlite:///{tmp_path}/letters.db"
+    url = f"sqlite:///{shutil.copy(empty_desk, tmp_path / 'letters.db')}"
     database = Database(url)
-    database.migrate()
     made = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, BRIDGE_GROUP="shop")
     settings = Settings(FileSettings(), made, "memory://", {"bootstrap.servers": "localhost:1"})
     with Celery("shop", set_as_current=False) as app:
@@ -140,7 +142,7 @@ def console_template(postgres_server: PostgresServer) -> str:
 def any_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A console on each of the databases."""
     if request.param == "sqlite":
-        made = Site(f"sqlite:///{tmp_path}/desk.db")
+        made = Site(f"sqlite:///{shutil.copy(request.getfixturevalue('empty_desk'), tmp_path / 'desk.db')}")
     else:
         server: PostgresServer = request.getfixturevalue("postgres_server")
         made = Site(server.new_database(template=request.getfixturevalue("console_template")))

@@ -113,7 +113,7 @@ def test_who_comes_too_late_is_told_and_what_was_typed_is_still_there(browser, r
         connection.exec_driver_sql("UPDATE letters SET status = 'resolved'")
     answer = send(here, '{"amount": 2}', page, why="mine")
     assert answer.status_code == 409
-    assert "Letter 1 is resolved" in answer.text
+    assert "Letter 1: it is resolved by now" in answer.text
     assert written(answer.text) == '{"amount": 2}'
     assert 'value="mine"' in answer.text
     assert here.get("/letters/1/edit").status_code == 409

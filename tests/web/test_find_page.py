@@ -44,6 +44,14 @@ def record_of(*deliveries, key="cust-90412", offset=1, halted=None):
     return {"record": place, "halted": halted, "deliveries": [*deliveries]}
 
 
+def test_a_task_leads_to_its_page_in_flower_where_that_is_set_up(browser, known, desk):
+    known(record_of(delivery(task="orders-0-1..9:a/b#2")))
+    assert "/task/" not in browser().get("/find?q=orders-0-1").text
+    object.__setattr__(desk.settings.environment, "DEADLETTERS_FLOWER_URL", "https://flower.example.com/up/")
+    page = browser().get("/find?q=orders-0-1").text
+    assert 'href="https://flower.example.com/up/task/orders-0-1..9%3Aa%2Fb%232"' in page
+
+
 @pytest.fixture
 def known(monkeypatch, desk):
     """Says what `bridge find` finds of a coordinate, and of a key."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import update
 
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.questions.growing import HOUR
@@ -74,13 +74,11 @@ def test_all_groups_are_shown_where_that_is_asked_and_what_is_foreign_in_them_st
 
 def test_a_group_shows_its_counts_versions_and_letters(console, ann, groups):
     with console.desk.database.writing() as connection:
-        kind_id = rows.kind(connection, HANDLER, error_class="bank.Declined", version="1")
-        history = {"letter_id": 1, "number": 1, "kind_id": kind_id, "failed_at": 1, "error_message": "", "runs": 1}
-        where = {"letter_topic": "orders.dlq", "letter_partition": 0, "letter_offset": 0}
-        connection.execute(insert(schema.failures).values(history | where))
+        connection.execute(update(schema.letters).where(schema.letters.c.id == 1).values(failures=2))
     page = ann.get(f"/groups/{groups[0]}").text
     assert re.search(r"Died again</span></dt><dd>1 ", page)
-    failed = re.findall(r'scope="row">(?:<bdi>)?(\w+)(?:</bdi>)?</th>.*?Failed">(.*?)</td>.*?Open">(.*?)</td>', page)
+    row = r'scope="row">(?:<bdi>)?(\w+)(?:</bdi>)?</th>.*?"Failed">(.*?)</td>.*?"Open">(.*?)</td>'
+    failed = re.findall(row, page, re.DOTALL)
     assert failed == [("2", "1", "1"), ("1", "2", "2")]
     assert "died again after a replay" in page
     assert all(f'href="/letters/{id_}' in page for id_ in (1, 2, 3))
@@ -170,3 +168,24 @@ def test_versions_are_counted_of_the_workers_of_a_group_alone():
         json.loads('{"handlers": ["h"]}'),
     ]
     assert versions("a", told) == {"h": {"1": 2, "": 1}, "i": {"": 1}}
+
+
+def test_a_groups_page_has_its_last_message_and_what_they_have_in_common_when_somebody_asks(console, ann, groups):
+    with console.desk.database.writing() as connection:
+        kind_id = rows.kind(connection, HANDLER, error_class="bank.Declined", version="1")
+        value = json.dumps({HOSTILE: HOSTILE}).encode()
+        said = f"the last: {HOSTILE}"
+        for offset in range(50, 60):
+            at = console.clock() + offset
+            rows.letter(
+                connection, kind_id, offset, value=value, value_size=len(value), error_message=said, failed_at=at
+            )
+    page = ann.get(f"/groups/{groups[0]}").text
+    assert re.search(r'id="h-last".*?the last: &lt;img', page, re.DOTALL)
+    assert f'href="/groups/{groups[0]}/common"' in page
+    common = ann.get(f"/groups/{groups[0]}/common").text
+    assert "What 13 letters have in common" in common
+    assert "<img" not in common
+    assert re.search(r'data-l="Says"><bdi>&lt;img.*?data-l="Of these">10 <span class="sub">76.9 %', common)
+    assert ann.get("/groups/999/common").status_code == 404
+    assert "No open letter is there" in ann.get(f"/groups/{groups[1]}/common").text

@@ -164,6 +164,19 @@ def test_with_kafka_away_a_halt_counts_and_is_said_not_to_be_safe_yet(stack: Sta
         assert "is halted" in words(answer.text)
 
 
+def test_the_form_says_beforehand_what_is_waited_for_and_what_does_not_answer(ann, console, desk):
+    (topic,) = desk.routes.topics
+    page = ann.get(f"/topics/{topic}/halt").text
+    assert "about 12 seconds where Kafka is away." in words(page)
+    assert 'data-waits="Asking Kafka' in page
+    away = {**status(), "unanswered": ["Kafka does not answer: timed out."]}
+    console.looking = Looking(lambda: away)
+    console.looking.latest(20)
+    said = words(ann.get(f"/topics/{topic}/halt").text)
+    assert "Kafka does not answer: timed out. Since" in said
+    assert "as it may be now" in said
+
+
 def test_what_others_wrote_is_text(ann, desk):
     (topic,) = desk.routes.topics
     halt(desk.app, desk.settings, desk.routes, [topic], hostile.TEXT, hostile.TEXT)
@@ -174,6 +187,40 @@ def test_what_others_wrote_is_text(ann, desk):
 
 
 # A policy
+
+
+def token_of(browser: Any) -> str:
+    return str(browser.token)
+
+
+def seen(browser, path):
+    return unescape(re.findall(r'name="seen" value="([^"]*)"', browser.get(path).text)[0])
+
+
+def test_of_two_who_change_a_policy_the_second_is_told_who_was_quicker_and_keeps_its_words(ann, console, desk):
+    path = f"/handlers/{HANDLER}/policy"
+    form = {"option": "max_retries", "value": "20", "why": "the bank is slow", "seen": seen(ann, path)}
+    with signed_in(console, Role.ADMIN) as other:
+        hers = {**form, "token": token_of(other), "value": "3", "why": "the bank is gone"}
+        assert other.post(path, data=hers).status_code == 303
+        answer = ann.post(path, data={**form, "token": ann.token})
+        assert answer.status_code == 409
+        assert "Somebody was quicker. admin has changed it at" in words(answer.text)
+        assert 'value="the bank is slow"' in answer.text
+        found = policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
+        assert (found["is"], found["by"]) == (3, "admin")
+        # A double click is nobody else.
+        assert other.post(path, data=hers).status_code == 303
+    assert len(desk.trail.page(what=("policy",)).entries) == 1
+
+
+def test_a_double_click_halts_once_and_resumes_once(ann, desk):
+    (topic,) = desk.routes.topics
+    for verb in ("halt", "resume"):
+        form = {"token": ann.token, "seen": seen(ann, f"/topics/{topic}/{verb}"), "why": "it burns"}
+        answers = [ann.post(f"/topics/{topic}/{verb}", data=form) for _ in range(2)]
+        assert [each.status_code for each in answers] == [303, 303]
+        assert len(desk.trail.page(what=(verb,)).entries) == 1
 
 
 def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
@@ -189,7 +236,7 @@ def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
     assert "has a policy that is not its code's" in page
     assert "max_retries 20 12 by ann at" in page
 
-    form = {"token": ann.token, "option": "max_retries", "unset": "1", "why": "it is back"}
+    form = {"token": ann.token, "option": "max_retries", "unset": "1", "why": "it is back", "seen": seen(ann, path)}
     assert ann.post(path, data=form).status_code == 303
     assert policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
     assert "it is back" in words(ann.get(path).text)

@@ -207,8 +207,22 @@ def test_newer_and_older_walk_the_list_that_one_came_from(browser, record):
 def test_what_became_of_the_message_elsewhere_is_asked_for_apart_from_the_page(browser, record, monkeypatch):
     record(letter(1))
     found = [
-        {"handler": "orders.notify", "fate": "parked", "where": "waits", "since": None, "last_error": hostile.TEXT},
-        {"handler": "orders.handlers.charge", "fate": "dead", "where": None, "since": None, "last_error": None},
+        {
+            "handler": "orders.notify",
+            "fate": "parked",
+            "where": "waits",
+            "since": None,
+            "last_error": hostile.TEXT,
+            "task": None,
+        },
+        {
+            "handler": "orders.handlers.charge",
+            "fate": "dead",
+            "where": None,
+            "since": None,
+            "last_error": None,
+            "task": None,
+        },
     ]
     monkeypatch.setattr(page_of, "elsewhere", lambda *_: found)
     page = browser().get("/letters/1").text

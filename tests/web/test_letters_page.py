@@ -9,7 +9,11 @@ from sqlalchemy import event
 from starlette.datastructures import QueryParams
 
 from bridge.deadletters.letters.filters import Filter
-from bridge.web.pages import asked
+from bridge.deadletters.masking.masks import NO_MASKS, Masks
+from bridge.deadletters.plan.plan import What
+from bridge.errors import FilterFault
+from bridge.settings.masks import rules
+from bridge.web.pages import asked, letters
 from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
@@ -222,3 +226,62 @@ def test_a_page_of_ten_thousand_letters_takes_what_one_of_a_hundred_takes(browse
             each for each in after if "FROM letters" in each and "LIMIT" not in each and "letters.id" not in each
         ]
         assert not unbounded, (address, unbounded)
+
+
+def test_letters_are_found_by_plan_attempts_and_whether_they_died_again(console, browser, record):
+    record(letter(1), letter(2, runs=3), letter(3))
+    record(letter(3, offset=99, failed_at=20_000))
+    made = console.desk.plans.draft(What.ARCHIVE, Filter(ids=(2,)), "kim")
+    here = browser()
+    for said, found in (
+        (f"plan={made.id}", ["2"]),
+        ("plan=999", []),
+        ("attempts=13", ["3", "1"]),
+        ("died-again=yes", ["3"]),
+    ):
+        assert records(here.get(f"/letters?{said}").text) == found, said
+    page = here.get("/letters?died-again=yes&attempts=2").text
+    assert "bridge deadletters list --died-again --attempts 2 --status open" in page
+    assert 'name="died-again" value="yes" checked' in page
+    for said in ("attempts=0", "attempts=x", "died-again=no", "plan=x"):
+        assert here.get(f"/letters?{said}").status_code == 400, said
+
+
+def test_a_plan_has_the_letters_that_died_again_and_no_others(console, browser, record):
+    record(letter(1), letter(2))
+    record(letter(2, offset=99, failed_at=20_000))
+    found = console.desk.plans.draft(What.ARCHIVE, Filter(died_again=True), "kim")
+    assert found.asked["died_again"] is True
+    assert found.counts.letters == 1
+
+
+def test_a_list_that_is_open_is_told_how_many_have_come_and_of_no_others(console, browser, record):
+    record(letter(1), letter(2, failed_at=20_000))
+    here = browser()
+    page = here.get("/letters?reason=exhausted&rows=25").text
+    (of,) = re.findall(r'data-live="letters-([^"]*)"', page)
+    made = letters.live(console, unescape(of), NO_MASKS)
+    assert made().parts == {"l-more": ""}
+    record(letter(3, failed_at=20_001), letter(4, failed_at=20_002, reason="permanent"), letter(5, failed_at=5))
+    assert made().parts["l-more"].startswith("1 more has come. ")
+    record(*(letter(at, failed_at=20_002) for at in range(6, 120)))
+    said = made().parts["l-more"]
+    assert said.startswith("100 or more have come. ")
+    assert unescape(re.findall(r'href="([^"]*)"', said)[0]) == "/letters?reason=exhausted&rows=25&status=open"
+    assert made().act == ""
+
+
+def test_only_the_newest_page_of_a_list_is_live(console, browser, record):
+    record(*(letter(at, failed_at=1_000 + at) for at in range(60)))
+    here = browser()
+    page = here.get("/letters?rows=25").text
+    assert "data-live" in page
+    assert "data-live" not in here.get(linked(page, "Older")).text
+    assert "data-live" not in here.get("/letters?key=nobody").text
+
+
+def test_what_is_no_list_is_not_live_nor_one_by_what_is_masked(console, browser):
+    for said in ("letters-", "letters-x?status=open", "letters-1-1?status=lost", "letters-1-1?key=0xzz"):
+        assert browser().get("/events", params={"of": said}).status_code == 400, said
+    with pytest.raises(FilterFault):
+        letters.live(console, "1-1?text=zebra", Masks(rules("*: card")))

@@ -6,7 +6,16 @@ import pytest
 
 from bridge.errors import TooManySignIn, UserRefused
 from bridge.web import passwords
-from tests.web.site import PASSWORD, kept
+from tests.web.site import PASSWORD
+
+
+@pytest.fixture(autouse=True)
+def cheap_hashes() -> None:
+    """None: these are the hashes that users have."""
+
+
+def test_a_hash_takes_the_time_and_the_memory_that_argon2_recommends():
+    assert f"$m={64 * 1024},t=3,p=4$" in passwords.hashed("ann", PASSWORD)
 
 
 def test_a_password_is_kept_as_an_argon2_hash_with_a_salt_of_its_own():
@@ -35,7 +44,7 @@ def test_who_tries_many_at_once_keeps_no_thread_of_those_who_are_signed_in(monke
         entered.release()
         return go.wait(30)
 
-    hash_ = kept(PASSWORD)
+    hash_ = passwords.hashed("", PASSWORD)
     monkeypatch.setattr(passwords, "_verified", slow)
     threads = [threading.Thread(target=passwords.fits, args=(hash_, PASSWORD)) for _ in range(10)]
     for thread in threads:

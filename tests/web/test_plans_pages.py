@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -16,6 +17,7 @@ from bridge.deadletters.questions.progress import Progresses, stops_at
 from bridge.deadletters.store import items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
 from bridge.web.console import Console
+from bridge.web.pages import plan
 from bridge.web.pages.plan_words import VERBS
 from bridge.web.roles import Role
 from tests.processes import eventually
@@ -90,7 +92,7 @@ def test_a_filter_becomes_a_plan_of_its_open_letters_and_says_that_their_number_
     ("fields", "words"),
     [
         ({"scope": "ids", "ids": ""}, "No letter is ticked"),
-        ({"scope": "ids", "ids": "1,x"}, "is no number of a letter"),
+        ({"scope": "ids", "ids": "1,x"}, "is no number"),
         ({"what": "delete"}, "is nothing that is done with letters"),
         ({"handler": "orders.handlers.chrge"}, "is &#39;orders.handlers.charge&#39; meant?"),
         ({"status": "resolved"}, "Only what is open"),
@@ -238,6 +240,44 @@ def test_more_than_1000_letters_are_discarded_by_an_admin_alone(console, ann, da
     assert admin.post(f"{address}/apply", **form, why="x", count="1,001").status_code == 303
 
 
+@pytest.mark.parametrize("was", [State.MAKING, State.APPLYING])
+def test_nothing_is_decided_on_a_plan_that_has_become_another_since_its_checks(
+    console, ann, database, monkeypatch, was
+):
+    open_letters(database, 1)
+    address = made(ann, "discard")
+    form = ann.form(address, f"{address}/apply")
+    looked = plan._of
+
+    def before(request):
+        monkeypatch.setattr(plan, "_of", looked)
+        found = looked(request)
+        return replace(found, plan=replace(found.plan, state=was), key=f"{was}-1")
+
+    monkeypatch.setattr(plan, "_of", before)
+    # Neither the number of letters nor, of many, the role was asked for.
+    assert ann.post(f"{address}/apply", **form, why="x", count="").status_code == 409
+    assert stands(console, address) is State.PLANNED
+
+
+@pytest.mark.parametrize("action", ["apply", "stop"])
+def test_a_reason_is_no_longer_than_the_trail_can_show(console, ann, database, action):
+    open_letters(database, 1)
+    address = made(ann)
+    form = ann.form(address, f"{address}/apply")
+    answer = ann.post(f"{address}/{action}", **form, why="x" * 501)
+    assert (answer.status_code, "Say it in 500 characters" in answer.text) == (400, True)
+    assert stands(console, address) is State.PLANNED
+
+
+def test_a_number_that_no_database_has_is_none(console, ann, database):
+    open_letters(database, 1)
+    address, many = made(ann, seen="9" * 5_000), "9" * 5_000
+    assert address == "/plans/1"
+    assert ann.get(f"{address}?seen={many}").status_code == 200
+    assert ann.post(f"{address}/apply", **ann.form(address, f"{address}/apply") | {"left": many}).status_code == 409
+
+
 def test_a_viewer_sees_plans_and_may_do_nothing(console, ann, database):
     open_letters(database, 2)
     address = made(ann)
@@ -327,3 +367,48 @@ def test_what_is_applied_here_a_recorder_does(console, ann, database):
     page = ann.get(address).text
     assert re.search(r"Archived</span></dt><dd>3 ", page)
     assert "data-live" not in page
+
+
+def test_a_second_tab_of_the_same_person_shows_what_was_done_also_when_it_is_over(console, ann, database):
+    open_letters(database, 1)
+    address = made(ann)
+    form = ann.form(address, f"{address}/apply")
+    ann.post(f"{address}/apply", **form)
+    with database.writing() as connection:
+        connection.execute(update(schema.plans).values(state=State.DONE))
+    assert ann.post(f"{address}/apply", **form).headers["location"] == address
+    assert len([act for act in Progresses(database).of(1).trail if act.what == "apply"]) == 1
+
+
+@pytest.mark.parametrize("what", ["discard", "replay"])
+def test_what_was_thrown_away_before_it_was_decided_on_is_not_gone_on_with(console, ann, database, what):
+    open_letters(database, 2)
+    address = made(ann, what)
+    form = ann.form(address, f"{address}/apply")
+    ann.post(f"{address}/stop", **form)
+    page = ann.get(address).text
+    assert "thrown away" in page
+    assert "Go on with" not in page
+    key = console.desk.progress.of(1).key
+    answer = ann.post(f"{address}/apply", **form | {"act": key})
+    assert (answer.status_code, "thrown away before anybody had decided" in answer.text) == (400, True)
+    assert stands(console, address) is State.STOPPED
+
+
+def test_a_discard_that_was_stopped_in_its_10_s_waits_for_them_again_and_for_an_admin_if_it_is_large(
+    console, ann, database
+):
+    open_letters(database, 1)
+    address = made(ann, "discard")
+    applied(ann, address, why="told them", count="1")
+    ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
+    assert applied(ann, address).status_code == 303
+    with database.writing() as connection:
+        assert not plans.lease(connection, 1, "recorder")
+    ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
+    form = ann.form(address, f"{address}/apply")
+    with database.writing() as connection:
+        counts = console.desk.plans.one(1).counts.to_data() | {"letters": 1_001}
+        connection.execute(update(schema.plans).values(counts=json.dumps(counts)))
+    assert "takes an admin" in ann.post(f"{address}/apply", **form).text
+    assert stands(console, address) is State.STOPPED

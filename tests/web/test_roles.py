@@ -6,15 +6,19 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from bridge.web import app, cookies
+from bridge.web.api.operations import OPERATIONS
 from bridge.web.roles import Role
 from bridge.web.routes import PAGES
 
 ROLES = {
     "GET /": Role.VIEWER,
+    "GET /topics/{topic}": Role.VIEWER,
+    "GET /topics/{topic}/decisions": Role.VIEWER,
     "GET /topics/{topic}/halt": Role.OPERATOR,
     "POST /topics/{topic}/halt": Role.OPERATOR,
     "GET /topics/{topic}/resume": Role.OPERATOR,
     "POST /topics/{topic}/resume": Role.OPERATOR,
+    "GET /handlers/{name}": Role.VIEWER,
     "GET /handlers/{name}/policy": Role.VIEWER,
     "POST /handlers/{name}/policy": Role.OPERATOR,
     "GET /find": Role.VIEWER,
@@ -23,6 +27,7 @@ ROLES = {
     "POST /audit/{topic}": Role.VIEWER,
     "GET /groups": Role.VIEWER,
     "GET /groups/{id:int}": Role.VIEWER,
+    "GET /groups/{id:int}/common": Role.VIEWER,
     "GET /groups/{id:int}/fixed": Role.OPERATOR,
     "POST /groups/{id:int}/fixed": Role.OPERATOR,
     "POST /groups/{id:int}/not-fixed": Role.OPERATOR,
@@ -43,17 +48,41 @@ ROLES = {
     "GET /events": Role.VIEWER,
     "GET /sign-in": Role.NOBODY,
     "POST /sign-in": Role.NOBODY,
+    "GET /sign-in/oidc": Role.NOBODY,
+    "GET /sign-in/oidc/back": Role.NOBODY,
     "GET /sign-in/{token}": Role.NOBODY,
     "POST /sign-in/{token}": Role.NOBODY,
     "GET /account": Role.VIEWER,
     "POST /account/password": Role.VIEWER,
     "POST /account/sign-out": Role.VIEWER,
     "GET /admin/users": Role.ADMIN,
+    "POST /admin/users": Role.ADMIN,
+    "GET /admin/users/{id:int}": Role.ADMIN,
+    "POST /admin/users/{id:int}/role": Role.ADMIN,
+    "POST /admin/users/{id:int}/link": Role.ADMIN,
+    "POST /admin/users/{id:int}/sign-out": Role.ADMIN,
+    "POST /admin/users/{id:int}/remove": Role.ADMIN,
+    "POST /admin/issued/sign-out": Role.ADMIN,
+    "GET /welcome/{id:int}/{token}": Role.NOBODY,
+    "POST /welcome/{id:int}/{token}": Role.NOBODY,
+    "GET /admin/unmask": Role.ADMIN,
+    "POST /admin/unmask": Role.ADMIN,
+    "POST /admin/mask": Role.ADMIN,
+    "GET /admin/webhooks": Role.ADMIN,
+    "POST /admin/webhooks": Role.ADMIN,
+    "POST /admin/webhooks/{name}/test": Role.ADMIN,
+    "POST /admin/webhooks/{name}/off": Role.ADMIN,
+    "POST /admin/webhooks/{name}/on": Role.ADMIN,
+    "POST /admin/webhooks/{name}/remove": Role.ADMIN,
+    "GET /admin/tokens": Role.ADMIN,
+    "POST /admin/tokens": Role.ADMIN,
+    "POST /admin/tokens/{id:int}/revoke": Role.ADMIN,
     "POST /sign-out": Role.VIEWER,
     "GET /healthz": Role.NOBODY,
 }
-#: What is answered without being in the table of addresses: files of the console itself, which show nothing.
-OPEN = {"/static/{digest}/{name}"}
+#: What is answered without being in the table of addresses: files of the console itself, and the API's words on itself,
+#: which show nothing.
+OPEN = {"/static/{digest}/{name}", "/api/v1/openapi.json", "/api/v1/problems/{name}"}
 GUARDED = [(address, role) for address, role in ROLES.items() if role > Role.NOBODY]
 
 
@@ -81,7 +110,8 @@ def test_the_table_has_every_address_with_its_role():
 
 
 def test_the_console_answers_at_no_other_address(site):
-    assert {route.path for route in site.app.routes} == {page.path for page in PAGES} | OPEN
+    for_programs = {f"/api/v1{operation.path}" for operation in OPERATIONS}
+    assert {route.path for route in site.app.routes} == {page.path for page in PAGES} | OPEN | for_programs
 
 
 @pytest.mark.parametrize(("address", "role"), GUARDED)

@@ -1,12 +1,14 @@
 """`bridge deadletters serve`: on which addresses it listens, and what it says first."""
 
 import logging
+import socket
 
 import pytest
 import uvicorn
 
 from bridge.errors import ConsoleRefused
 from bridge.web import serving
+from bridge.web.listening import listening
 from bridge.web.roles import Role
 
 PROXY = {
@@ -21,7 +23,8 @@ def served(monkeypatch, caplog):
     """With what a server would have been run."""
     caplog.set_level(logging.INFO, "bridge")
     configs = []
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self: configs.append(self.config))
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: configs.append(self.config))
+    monkeypatch.setattr(serving, "listening", lambda host, port: [])
     return configs
 
 
@@ -61,3 +64,60 @@ def test_nothing_that_a_request_says_changes_the_address_that_it_came_from(site,
     serving.serve(site.console, "127.0.0.1", 8093)
     assert served[0].proxy_headers is False
     assert served[0].access_log is False
+
+
+def test_with_an_issuer_it_may_be_served_to_others_and_prints_no_link(new_site, served, caplog):
+    issuer = {
+        "DEADLETTERS_OIDC_ISSUER": "https://sso.example.com",
+        "DEADLETTERS_OIDC_CLIENT_ID": "console",
+        "DEADLETTERS_OIDC_CLIENT_SECRET": "s3cr3t",
+        "DEADLETTERS_OIDC_ROLE": "viewer",
+        "DEADLETTERS_CONSOLE_URL": "https://console.example.com",
+    }
+    serving.serve(new_site(**issuer).console, "0.0.0.0", 8093)
+    assert [each.host for each in served] == ["0.0.0.0"]
+    assert "sign-in" not in caplog.text
+
+
+@pytest.fixture
+def taken():
+    """A port of this machine at which another program listens."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+def test_where_another_program_has_the_port_no_link_leads_to_it(site, taken, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "bridge")
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: pytest.fail("it was served"))
+    with pytest.raises(ConsoleRefused, match=f"port {taken} of 127.0.0.1: another program listens.*--port"):
+        serving.serve(site.console, "127.0.0.1", taken)
+    assert "sign-in" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("192.0.2.1", "no such address: --host takes one of its own"),
+        ("localhost:80", "without a port"),
+        ("no.such.host.invalid", "an address of this machine"),
+    ],
+)
+def test_an_address_at_which_it_cannot_listen_is_refused_with_what_to_write(host, words):
+    with pytest.raises(ConsoleRefused, match=words):
+        listening(host, 8093)
+
+
+def test_it_listens_at_each_address_that_localhost_has():
+    sockets = listening("localhost", 0)
+    assert sockets
+    for each in sockets:
+        with socket.create_connection(each.getsockname()[:2]):
+            each.close()
+
+
+def test_a_probe_is_answered_where_every_thread_waits(site, monkeypatch):
+    def none_is_free(*_):
+        raise AssertionError("it asked for a thread")
+
+    monkeypatch.setattr("bridge.web.app.run_in_threadpool", none_is_free)
+    assert site.browser().get("/healthz").text == "ok\n"

@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
+from bridge.deadletters.store import sessions
 from bridge.deadletters.users.sessions import LASTS
-from bridge.web import passwords
+from bridge.web import cookies, passwords
 from bridge.web.console import Console
 from bridge.web.cookies import COOKIE, HERE
 from bridge.web.roles import Role
@@ -228,6 +229,24 @@ def test_with_the_first_user_the_link_and_who_came_by_it_are_out(any_site):
     assert not is_signed_in(used)
     assert unused.post(f"/sign-in/{link}").status_code == 403
     assert 'action="/sign-in"' in unused.get("/sign-in").text
+
+
+def test_who_came_by_the_link_is_not_in_again_once_the_last_user_is_removed(any_site):
+    browser = any_site.browser()
+    browser.post(f"/sign-in/{any_site.console.sessions.new_link()}")
+    any_site.user("ann", Role.ADMIN)
+    any_site.console.desk.users.remove("ann", "the test")
+    assert not is_signed_in(browser)
+
+
+def test_a_session_of_the_link_that_began_beside_the_first_user_ends_with_the_last(any_site):
+    any_site.user("ann", Role.ADMIN)
+    browser = any_site.browser()
+    with any_site.database.writing() as connection:
+        sessions.add(connection, cookies.digest("beside"), None, 1, any_site.console.clock() + LASTS)
+    browser.cookies.set(COOKIE, "beside")
+    any_site.console.desk.users.remove("ann", "the test")
+    assert not is_signed_in(browser)
 
 
 def test_another_site_signs_nobody_in(site):

@@ -1,0 +1,73 @@
+"""What is promised of every page: it is accessible, in light and dark, and on a phone does not run sideways."""
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import axe_playwright_python
+import pytest
+
+from bridge.web.roles import Role
+from bridge.web.routes import PAGES
+from tests.browser.pages import ADDRESSES, NO_PAGES, REFUSED
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+#: Pixels, and the scheme.
+LOOKS: Final[dict[str, tuple[int, Literal["light", "dark"]]]] = {
+    "light": (1280, "light"),
+    "dark": (1280, "dark"),
+    "tablet": (1024, "light"),
+    "phone": (390, "light"),
+    "dark phone": (320, "dark"),
+}
+#: WCAG 2.2 A and AA, and what the checker's makers recommend besides.
+RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+
+#: Runs the checker; answers a line for each element that is at fault.
+RUN: Final = """async tags => (await axe.run({runOnly: tags, resultTypes: ["violations"]})).violations.flatMap(
+  rule => rule.nodes.map(node => `${rule.id} (${rule.impact}): ${node.html.slice(0, 200)} ${node.failureSummary}`))"""
+
+
+#: Panels of which something is cut off, and cannot be scrolled to.
+CUT: Final = """() => [...document.querySelectorAll(".panel")]
+  .filter(each => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX === "clip")
+  .map(each => `cut off by ${each.scrollWidth - each.clientWidth} px: ${each.innerText.slice(0, 60)}`)"""
+
+
+@cache
+def checker() -> str:
+    """axe-core, as the package brings it along."""
+    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+
+
+def violations(page: "Page") -> list[str]:
+    """What the checker finds, a line each."""
+    # By the protocol that drives the browser, which the page's policy does not concern.
+    page.evaluate(f"if (!window.axe) {{ {checker()} }}")
+    found: list[str] = page.evaluate(RUN, list(RULES))
+    return found
+
+
+def test_every_page_of_the_console_is_in_the_table():
+    pages = {each.path for each in PAGES if each.method == "GET"}
+    assert pages == ADDRESSES.keys() | NO_PAGES
+    assert not ADDRESSES.keys() & NO_PAGES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", [*(each for some in ADDRESSES.values() for each in some), *REFUSED])
+def test_a_page_is_accessible_and_does_not_run_sideways(window, lies, address):
+    opened = window(None if address.startswith("/sign-in") else Role.ADMIN)
+    opened.bears("Failed to load resource: the server responded with a status of 4[0-9]{2}")
+    page = opened.page(address.format(**vars(lies)))
+    found = {}
+    for name, (width, scheme) in LOOKS.items():
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        cut = page.evaluate(CUT)
+        found[name] = [*violations(page), *cut, *([f"{wide} px too wide"] if wide > 0 else [])]
+    assert {name: each for name, each in found.items() if each} == {}

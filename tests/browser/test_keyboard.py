@@ -1,0 +1,137 @@
+"""What is promised to who has no mouse: the keyboard does all that the console does, and no key changes anything."""
+
+import re
+
+import pytest
+
+from bridge.deadletters.plan.plan import State
+from tests.browser.incident import CHARGE, totals
+from tests.browser.window import until
+from tests.web.site import PASSWORD
+
+FOCUSED = "document.activeElement.outerHTML.slice(0, 300)"
+#: Whether what has the focus is seen, on the screen, and shown to have it.
+VISIBLE = """() => {
+  const at = document.activeElement, box = at.getBoundingClientRect(), style = getComputedStyle(at);
+  return at !== document.body && box.width > 0 && box.bottom > 0 && box.top < innerHeight
+    && (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1 || style.boxShadow !== "none");
+}"""
+
+
+def focused(page):
+    """The address of the link that has the focus."""
+    return page.evaluate("document.activeElement.getAttribute('href')")
+
+
+def test_letters_are_walked_ticked_and_opened_by_keys(window):
+    page = window().page("/letters?rows=25")
+    links = [each.get_attribute("href") for each in page.locator("table.letters tbody th a").all()]
+    page.keyboard.press("j")
+    assert focused(page) == links[0]
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert focused(page) == links[2]
+    assert page.evaluate(VISIBLE)
+    page.keyboard.press("k")
+    assert focused(page) == links[1]
+    page.keyboard.press("x")
+    assert page.locator(".pick :checked").count() == 1
+    assert page.locator("#ticked").inner_text() == "1"
+    assert page.locator("#these").is_checked()
+    for key in ("j", "j", "Shift+x"):
+        page.keyboard.press(key)
+    assert page.locator(".pick :checked").count() == 3
+    page.keyboard.press("x")
+    assert page.locator(".pick :checked").count() == 2
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{links[3]}")
+    page.keyboard.press("j")
+    page.wait_for_url(f"**{links[4]}")
+    page.keyboard.press("k")
+    page.wait_for_url(f"**{links[3]}")
+    page.keyboard.press("u")
+    page.wait_for_url("**/letters?**")
+
+
+def test_pages_are_gone_to_by_two_keys_and_what_is_typed_is_no_key(window):
+    page = window().page("/audit")
+    for key, path in (("g", "/groups"), ("l", "/letters"), ("p", "/plans"), ("a", "/audit"), ("o", "/")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.wait_for_url(re.compile(rf":\d+{path}(\?.*)?$"))
+    page.keyboard.press("/")
+    page.keyboard.type("gl?x.u")
+    assert page.locator("#find").input_value() == "gl?x.u"
+    assert page.url.endswith("/")
+
+
+def test_the_keys_are_listed_by_a_key_and_the_list_goes_away_by_escape(window):
+    page = window().page("/groups")
+    assert not page.locator("#keys").is_visible()
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+
+
+def test_what_acts_is_gone_to_by_a_key_and_not_done(window, lies, night):
+    before = night.desk.plans.latest()
+    page = window().page(f"/letters/{lies.total}")
+    for key, words in (("r", "Replay as it is"), ("e", "Edit and replay"), ("n", "textarea")):
+        page.locator("h1").click()
+        page.keyboard.press(key)
+        assert words in page.evaluate(FOCUSED)
+        assert page.evaluate(VISIBLE)
+    assert page.url.endswith(f"/letters/{lies.total}")
+    assert night.desk.plans.latest() == before
+
+
+@pytest.mark.parametrize(
+    "address", ["/letters?rows=25", "/letters/{total}", "/groups/{group}", "/plans/{previewed}", "/"]
+)
+def test_no_key_changes_anything(window, lies, night, address):
+    opened = window()
+    asked = []
+    opened.context.on("request", lambda request: asked.append(request) if request.method != "GET" else None)
+    page = opened.page(address.format(**vars(lies)))
+    # Those that lead elsewhere come after those that do not.
+    for key in "abcdfhilmnpqrstvwxyz/.?0123456789 Xeokju":
+        page.keyboard.press(key)
+        page.keyboard.press("Escape")
+    page.wait_for_timeout(300)
+    assert [f"{each.method} {each.url}" for each in asked] == []
+
+
+def test_each_thing_that_tab_comes_to_is_seen_to_have_the_focus(window, lies):
+    page = window().page(f"/letters/{lies.total}")
+    unseen = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            break
+        if not page.evaluate(VISIBLE):
+            unseen.append(page.evaluate(FOCUSED))
+    assert unseen == []
+
+
+def test_a_plan_is_made_and_applied_without_a_mouse(shop, opens):
+    shop.record(list(totals(shop))[:3])
+    page = opens(shop, shop.console(), None).page("/letters")
+    page.keyboard.type("ann")
+    page.keyboard.press("Tab")
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/letters")
+    for key in ("j", "x", "j", "x", "r", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url("**/plans/*")
+    assert "Replay 2 letters?" in page.locator("h1").inner_text()
+    page.get_by_label("Why, for the trail").focus()
+    page.keyboard.type("1.5.1 takes a comma")
+    page.keyboard.press("Tab")
+    assert "Replay 2 letters" in page.evaluate(FOCUSED)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/plans/*")
+    (plan,) = until(page, lambda: [each for each in shop.desk.plans.latest() if each.state is State.APPLYING])
+    assert (plan.why, plan.by, plan.counts.letters) == ("1.5.1 takes a comma", "ann", 2)
+    assert plan.counts.handlers == {CHARGE: {"permanent": 2}}

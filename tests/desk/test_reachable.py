@@ -1,0 +1,75 @@
+"""What `bridge check` says of the desk's database, where one is named."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bridge.cli import looking
+from bridge.cli.answers import FAULTS, NOT_FOUND
+from bridge.cli.deadletters.problems import desk_findings
+from bridge.cli.entry import cli
+from bridge.deadletters.questions.reachable import reached
+from bridge.deadletters.store import migrating
+from bridge.deadletters.store.database import Database
+from tests.desk.commands import Commands
+from tests.processes import ROOT
+
+NOWHERE = "postgresql://desk:s3cret@127.0.0.1:1/letters"
+
+
+def test_one_that_has_the_tables_answers(database: Database, database_url: str):
+    assert reached(database_url) == ("ok", f"the dead letters' database ({database.name}) answers.")
+
+
+def test_one_that_is_empty_is_no_fault_and_stays_so(database_url: str):
+    level, said = reached(database_url)
+    assert (level, "is made by who opens it first" in said) == ("ok", True)
+    # Of SQLite not even a file.
+    assert not database_url.startswith("sqlite") or not Path(database_url.removeprefix("sqlite:///")).exists()
+
+
+@pytest.mark.parametrize(("step", "level"), [("0001", "warning"), ("9999", "fault")])
+def test_tables_of_another_version_are_said(database: Database, database_url: str, step: str, level: str):
+    with database.writing() as connection:
+        connection.exec_driver_sql(f"UPDATE {migrating.TABLE} SET version_num = '{step}'")
+    found = reached(database_url)
+    assert (found.level, f"is at step {step}" in found.text) == (level, True)
+
+
+def test_one_that_does_not_answer_is_a_fault_without_its_password():
+    (found,) = desk_findings({"DEADLETTERS_DATABASE_URL": NOWHERE})
+    assert found.level == "fault"
+    assert "127.0.0.1" in found.text
+    assert "s3cret" not in found.text
+
+
+def test_where_none_is_named_there_is_nothing_to_say():
+    assert desk_findings({}) == []
+
+
+def test_the_command_says_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DEADLETTERS_DATABASE_URL", NOWHERE)
+    monkeypatch.setattr(looking, "find_celery_app", lambda name: None)
+    monkeypatch.setattr(looking, "findings", lambda app: [])
+    ended = CliRunner().invoke(cli, ["check", "--json"])
+    assert ended.exit_code == FAULTS
+    assert "could not be read" in ended.output
+
+
+def test_a_command_that_looks_says_that_it_could_not_read(monkeypatch: pytest.MonkeyPatch):
+    ended = Commands(monkeypatch, NOWHERE).run("list")
+    assert ended.exit_code == NOT_FOUND
+    assert "could not be read" in ended.output
+
+
+def test_who_logs_all_that_is_of_interest_hears_nothing_of_alembic(tmp_path: Path):
+    program = (
+        "import logging; logging.basicConfig(level='INFO')\n"
+        "from bridge.deadletters.store.database import Database\n"
+        f"Database('sqlite:///{tmp_path}/letters.db').migrate()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -1,0 +1,95 @@
+"""Killed (kill -9) between any two steps of what goes to topics of others: nothing is lost; what is twice is known.
+
+Copies may be: nobody looks what of a batch is there already. Others' letters that go back to their source are not.
+"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from bridge.deadletters.copying.target import Target
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import Options, Plan, State
+from tests.desks import desk, record, replay
+from tests.integration.test_replay import statuses
+from tests.integration.test_replay_killed import apply_killed
+from tests.processes import Stack, headers_of
+from tests.promises import choose
+
+#: On both databases.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("desk_url"), pytest.mark.timeout(900)]
+LETTERS = 12
+OPTIONS = Options(rate=12.0)
+STEPS = ("begun", "leased", "claiming", "claimed", "published", "noting", "noted", "done")
+#: Kafka has a batch, and the database does not say so.
+BETWEEN = ("published", "noting")
+
+
+def lie_there(stack: Stack, here: Desk, first: int) -> None:
+    """So many more letters as Spring Kafka writes them, of the topic `theirs`, recorded."""
+    for number in range(first, first + LETTERS):
+        of = [
+            ("trace", b"\x00\xff"),
+            ("kafka_dlt-original-topic", stack.topic("theirs").encode()),
+            ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
+            ("kafka_dlt-original-offset", number.to_bytes(8, "big")),
+        ]
+        stack.produce("theirs.dlq", b"%d" % number, key=b"k", headers=of)
+    record(stack, here, "theirs", first + LETTERS)
+
+
+def gone_on_with(stack: Stack, here: Desk, plan: Plan, step: str) -> Plan:
+    """A plan, applied by a process that dies at a step, and then by another."""
+    apply_killed(stack, plan.id, step)
+    # As if its lease had run out.
+    with here.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE plans SET leased_until = 0 WHERE leased_until IS NOT NULL")
+    if here.plans.one(plan.id).state is not State.DONE:
+        here.plans.apply(plan.id, "bob")
+    return here.plans.one(plan.id)
+
+
+def lying(stack: Stack, topic: str) -> Counter[Any]:
+    """How often which value lies in a topic."""
+    found = stack.records(topic)
+    assert {(each.key(), headers_of(each)[0]) for each in found} == {(b"k", ("trace", b"\x00\xff"))}
+    return Counter(int(each.value() or b"") for each in found)
+
+
+@pytest.fixture
+def theirs(stack: Stack) -> Stack:
+    choose(stack, {})
+    stack.make_topics("orders", "theirs", "theirs.dlq", "copies")
+    return stack
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["to a topic", "to another address"])
+def test_of_copies_each_is_there_and_twice_at_most_what_was_on_its_way(theirs: Stack, elsewhere: bool):
+    to = Target(addresses=theirs.kafka) if elsewhere else None
+    with desk(theirs) as here:
+        lie_there(theirs, here, 0)
+        before: Counter[Any] = Counter()
+        for step in STEPS:
+            plan = here.copies.plan(Filter(), theirs.topic("copies"), to, OPTIONS, "ann")
+            plan = gone_on_with(theirs, here, plan, step)
+            assert plan.outcomes == {"done": LETTERS}, step
+            now = lying(theirs, "copies")
+            more = {number: now[number] - before[number] for number in range(LETTERS)}
+            twice = [number for number, times in more.items() if times == 2]
+            assert set(more.values()) <= {1, 2}, (step, more)
+            assert bool(twice) == (step in BETWEEN), (step, more)
+            assert statuses(here) == {Status.OPEN: LETTERS}
+            before = now
+
+
+def test_of_others_letters_that_go_back_to_their_source_each_is_there_once(theirs: Stack):
+    with desk(theirs) as here:
+        for number, step in enumerate(STEPS, 1):
+            lie_there(theirs, here, LETTERS * (number - 1))
+            plan = gone_on_with(theirs, here, replay(here, rate=OPTIONS.rate), step)
+            assert plan.outcomes == {"done": LETTERS}, step
+            assert lying(theirs, "theirs") == dict.fromkeys(range(LETTERS * number), 1), step
+            assert statuses(here) == {Status.RESOLVED: LETTERS * number}

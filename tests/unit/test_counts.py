@@ -1,0 +1,102 @@
+"""Counting costs deliveries nothing: it waits for others, is bounded, and its faults end where they are."""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bridge.errors import LedgerUnavailable
+from bridge.handoff import replays
+from bridge.handoff.replays import Replays
+from bridge.ledger.counts import Counted
+from bridge.topics.names import TopicNames
+from tasks import counts as module
+from tasks.counts import Counts
+
+LEDGER: Any = "a ledger"
+
+
+class Kept:
+    """What was written, and the timers that would write it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.written: list[dict[Counted, int]] = []
+        self.timers: list[Any] = []
+        self.now = 600.0
+        self.error: Exception | None = None
+        for each in (module, replays):
+            monkeypatch.setattr(each, "count", self.count)
+        monkeypatch.setattr(time, "time", lambda: self.now)
+        monkeypatch.setattr(threading, "Timer", self.timer)
+        self.counts = Counts()
+
+    def count(self, ledger: Any, found: Mapping[Counted, int]) -> None:
+        if self.error:
+            raise self.error
+        self.written.append({**found})
+
+    def timer(self, seconds: float, act: Any) -> Any:
+        timer = threading.Thread(target=act)
+        timer.start = lambda: self.timers.append(act)  # type: ignore[method-assign]
+        return timer
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    return Kept(monkeypatch)
+
+
+def test_counts_wait_for_one_another_and_go_in_one_trip(kept: Kept) -> None:
+    for number in (1, 200):
+        kept.counts.add(LEDGER, "orders", "charge", "handled", number)
+    kept.now = 660.0
+    kept.counts.add(LEDGER, "orders", "charge", "failed")
+    assert kept.written == []
+    (write,) = kept.timers
+    write()
+    assert kept.written == [
+        {Counted("orders", "charge", "handled", 10): 201, Counted("orders", "charge", "failed", 11): 1}
+    ]
+    kept.counts.flush()
+    assert len(kept.written) == 1
+    kept.counts.add(LEDGER, "orders", "charge", "dead")
+    assert len(kept.timers) == 2
+
+
+def test_without_a_ledger_nothing_is_kept(kept: Kept) -> None:
+    kept.counts.add(None, "orders", "charge", "handled")
+    assert kept.timers == []
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailable("no answer"), ZeroDivisionError()])
+def test_a_ledger_that_does_not_take_them_costs_the_counts_alone(kept: Kept, error: Exception) -> None:
+    kept.counts.add(LEDGER, "orders", "charge", "handled")
+    kept.error = error
+    kept.counts.flush()
+    kept.error = None
+    kept.counts.flush()
+    assert kept.written == []
+
+
+def test_a_process_that_is_forked_writes_none_of_its_parents_counts(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.counts.add(LEDGER, "orders", "charge", "handled", 5)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    kept.counts.add(LEDGER, "orders", "charge", "handled", 2)
+    kept.counts.flush()
+    assert kept.written == [{Counted("orders", "charge", "handled", 10): 2}]
+
+
+def test_of_replay_topics_it_is_counted_what_goes_to_handlers_that_there_are(kept: Kept) -> None:
+    made = Replays(LEDGER, TopicNames("bridge"), ["orders"], ["charge"], lambda: 600.0)
+    for topic, handler in (("orders.replay", "charge"), ("orders", "charge"), ("orders.replay", "\x00hostile")):
+        made.handed(topic, handler, 4)
+    made.tell()
+    made.tell()
+    assert kept.written == [{Counted("orders", "charge", "replayed", 10): 4}]
+    kept.error = LedgerUnavailable("no answer")
+    made.handed("orders.replay", "charge", 1)
+    made.tell()
