@@ -25,7 +25,7 @@ from lossless.transport.keeping import Keeper
 from lossless.transport.outages import UNAVAILABLE
 from lossless.transport.polling import Poller
 from lossless.transport.prefetch import QoS
-from lossless.transport.published import Published
+from lossless.transport.published import PrefixedPublished, Published
 from lossless.transport.replica import leaving
 from lossless.transport.riding import Step, ridden
 from lossless.transport.stored import Keys, eta_of
@@ -379,7 +379,10 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     @cached_property
     def subclient(self) -> Published:
         """What reads published messages; kombu's would wait for one."""
-        return Published(self._create_client(asynchronous=True).connection_pool)
+        pool = self._create_client(asynchronous=True).connection_pool
+        if self.global_keyprefix:
+            return PrefixedPublished(pool, self.global_keyprefix)
+        return Published(pool)
 
     def stop_listening(self) -> None:
         """Drop the connection of published messages; it is made again when Redis answers."""

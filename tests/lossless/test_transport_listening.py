@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -37,7 +38,9 @@ class Listener:
 
     def hears(self, word: str) -> None:
         """What is published now comes."""
+        until = monotonic() + WITHIN
         while "begun" not in self.heard:
+            assert monotonic() < until, "it hears nothing"
             Producer(self.connection.default_channel).publish("begun", exchange=CASTS)
             self._drain(0.2)
         Producer(self.connection.default_channel).publish(word, exchange=CASTS)
@@ -56,9 +59,9 @@ class Listener:
         self.channel.poller.on_readable(fileno)
 
 
-@pytest.fixture
-def listener(broker: Broker) -> Iterator[Listener]:
-    with Connection(broker.url) as connection:
+@pytest.fixture(params=["", "shop."], ids=["plain", "prefixed"])
+def listener(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Listener]:
+    with Connection(broker.url, transport_options={"global_keyprefix": request.param}) as connection:
         yield Listener(connection)
 
 

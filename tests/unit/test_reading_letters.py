@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.deadletters.letters.reading import AHEAD, HIGHEST, LONGEST_NAME, OURS, read
@@ -151,5 +151,6 @@ NAMES = st.sampled_from(sorted({name for name, _ in headers()} | {name for name,
 
 
 @given(st.lists(st.tuples(NAMES, SAID)), st.booleans())
+@example([("origin_topic_id", b"\0")], True)
 def test_whatever_headers_say_it_is_a_letter_that_a_database_takes(found, with_ours):
     fits(letter([*(headers() if with_ours else ()), *found]))

@@ -52,7 +52,7 @@ def _ours(record: Record, found: Ours, now: int) -> Letter:
         Identity(
             found.origin.group,
             found.origin.topic,
-            found.origin.topic_id,
+            _name(found.origin.topic_id),
             found.origin.partition,
             found.origin.offset,
             found.origin.handler,
