@@ -46,4 +46,5 @@ class PrefixedPublished(kombu_redis.PrefixedRedisPubSub, Published):  # type: ig
     """The same under a ``global_keyprefix``."""
 
     def __init__(self, pool: Any, prefix: str) -> None:
-        super().__init__(pool, global_keyprefix=prefix)
+        super().__init__(pool)
+        self.global_keyprefix = prefix
