@@ -9,13 +9,15 @@ COMPLETION: Final = {"commit": "completion"}
 class Topic(NamedTuple):
     """A topic without its prefix: its handlers (tests/handlers/load.py), its entry in `kafka_topics`, its partitions.
 
-    `ordered` is what it keeps in order, "key", "partition" or nothing; `whole` says that no fault takes its log.
+    `ordered` is what it keeps in order, "key", "partition" or nothing; `whole` says that no fault takes its log;
+    `sends` that its handler sends.
     """
 
     handlers: tuple[str, ...]
     options: Mapping[str, Any] = {}
     partitions: int = 2
     whole: bool = True
+    sends: bool = False
 
     @property
     def ordered(self) -> str:
@@ -46,7 +48,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     "tiers_keyed": Topic(("tiers_keyed",), {**COMPLETION, "order": "key"}),
     "tiers_steps": Topic(("third", "fourth"), {**COMPLETION, "order": "key", "sequence": ("third", "fourth")}),
     "needs": Topic(("needs",)),
-    "sends": Topic(("sends",), COMPLETION),
+    "sends": Topic(("sends",), COMPLETION, sends=True),
     "again": Topic(("again",), COMPLETION, whole=False),
     "cut": Topic(("cut",), COMPLETION, whole=False),
 }

@@ -111,7 +111,8 @@ def judge(
             if not (dead_before and topic.sequence):
                 _end(found, name, record.dies_in(handler), ends, (handler, record.uid))
             dead_before = dead_before or (handler, record.uid) in ends.letters
-    _repeats(found, topic, ends, faults)
+    killers = {record.uid for record in records if record.do.startswith("kill")}
+    _repeats(found, topic, ends, killers, faults)
     if topic.ordered:
         found.disorder += _disorder(topic, records, ends)
     return found
@@ -148,14 +149,15 @@ class Repeat(NamedTuple):
     whole: bool = True
 
 
-def _repeats(found: Verdict, topic: Topic, ends: Ends, faults: list[Happened]) -> None:
+def _repeats(found: Verdict, topic: Topic, ends: Ends, killers: set[str], faults: list[Happened]) -> None:
     for which, entries in ends.done.items():
         # A record that the load wrote twice is two.
         for coordinates in {entry.coordinates for entry in entries}:
             runs = sorted((entry for entry in entries if entry.coordinates == coordinates), key=lambda each: each.at)
             for first, second in pairwise(runs):
                 repeat = Repeat(first.at, second.at, (first.pid, second.pid), topic.whole)
-                if reason := cause(repeat, faults):
+                unsent = topic.sends and _was_killed(first, ends, killers)
+                if reason := cause(repeat, faults) or (UNSENT if unsent else None):
                     found.twice[reason] += 1
                 else:
                     found.unexplained.append(f"{which}: {first} {second}")
@@ -166,6 +168,16 @@ def _repeats(found: Verdict, topic: Topic, ends: Ends, faults: list[Happened]) -
                     found.twice[f"dead letter: {reason}"] += 1
                 else:
                     found.unexplained.append(f"dead letters of {which}: {one:.3f} {other:.3f}")
+
+
+#: docs/outgoing.md: a neighbour of its batch killed the process before Kafka had what it sends.
+UNSENT: Final = "killed by a neighbour before it was sent"
+
+
+def _was_killed(entry: Entry, ends: Ends, killers: set[str]) -> bool:
+    """Whether the process of an entry was killed by one of these records so soon after it."""
+    runs = (each for (_, uid), found in ends.begun.items() if uid in killers for each in found)
+    return any(each.pid == entry.pid and 0 <= each.at - entry.at < UNMARKED for each in runs)
 
 
 #: Seconds before its end in which what a process did may not be marked, with what a machine at its limit adds.

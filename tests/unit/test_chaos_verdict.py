@@ -89,6 +89,25 @@ def test_what_was_done_twice_needs_a_cause_that_the_documentation_names(faults: 
     assert len(found.unexplained) == (not why)
 
 
+@pytest.mark.parametrize(
+    ("sends", "do", "at", "allowed"),
+    [
+        (True, "kill 1", 10.02, True),
+        (False, "kill 1", 10.02, False),
+        (True, "ok", 10.02, False),
+        (True, "kill 1", 11, False),
+        (True, "kill 1", 9.9, False),
+    ],
+)
+def test_what_sends_may_run_again_where_a_neighbour_killed_its_process_before_it_was_sent(
+    sends: bool, do: str, at: float, allowed: bool
+):
+    killer, _ = done("b", begun=at)
+    book = [*done("a", 10), killer, *done("a", 20, pid=2), *done("b", 21, pid=2)]
+    found = judge(PLAIN._replace(sends=sends), [record("a"), record("b", 1, do)], book, [], [])
+    assert (len(found.twice), len(found.unexplained)) == ((1, 0) if allowed else (0, 1))
+
+
 def test_two_dead_letters_of_a_delivery_need_a_cause_too():
     letters = [letter("a", "permanent"), letter("a", "permanent", at=20)]
     assert len(judge(PLAIN, [record("a", do="dead")], [], letters, []).unexplained) == 1
