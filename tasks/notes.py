@@ -1,19 +1,12 @@
-"""Notes of which task carried what, for `bridge find`: kept back, and written once a second by a thread of their own.
+"""Notes of which task carried what, for `bridge find`: kept back, written once a second, and nothing rests on them."""
 
-No delivery waits for them and nothing rests on them: what a killed process had not written yet is not known.
-"""
-
-import os
-import threading
+from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account, Ledger
 from bridge.ledger.carried import ALONE, Note, note
-from tasks import observing
+from tasks.kept_back import KeptBack
 from tasks.observing import harmless
-
-logger = observing.log(__name__)
 
 #: Seconds for which notes are kept back, so that many go in one trip.
 WITHIN: Final = 1.0
@@ -23,61 +16,43 @@ MOST: Final = 5_000
 MOST_ALONE: Final = 20
 
 
+@dataclass(slots=True)
+class _Kept:
+    notes: list[Note] = field(default_factory=list)
+    alone: dict[Account, set[int]] = field(default_factory=dict)
+
+
 class Notes:
     """The notes of one process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pending: dict[Ledger, list[Note]] = {}
-        self._alone: dict[tuple[Ledger, Account], set[int]] = {}
-        self._process = os.getpid()
+        self._kept = KeptBack[_Kept](WITHIN, _Kept, _write)
+        self.flush = self._kept.flush
 
     @harmless
     def add(self, ledger: Ledger, made: Note) -> None:
         """Keep a note, to be written soon."""
-        with self._lock:
-            first = self._is_first()
-            found = self._pending.setdefault(ledger, [])
-            if len(found) < MOST:
-                found.append(made)
-        if first:
-            self._flush_soon()
+
+        def put(kept: _Kept) -> None:
+            if len(kept.notes) < MOST:
+                kept.notes.append(made)
+
+        self._kept.change(ledger, put)
 
     @harmless
     def add_alone(self, ledger: Ledger, account: Account, offset: int) -> None:
         """Keep that a delivery ended in a task of its own, as long as it is not one of very many."""
-        with self._lock:
-            first = self._is_first()
-            found = self._alone.setdefault((ledger, account), set())
+
+        def put(kept: _Kept) -> None:
+            found = kept.alone.setdefault(account, set())
             if len(found) < MOST_ALONE:
                 found.add(offset)
-        if first:
-            self._flush_soon()
 
-    def _is_first(self) -> bool:
-        if self._process != os.getpid():
-            # What was pending is written by the process that this one was forked from.
-            self._pending, self._alone, self._process = {}, {}, os.getpid()
-        return not self._pending and not self._alone
+        self._kept.change(ledger, put)
 
-    def _flush_soon(self) -> None:
-        timer = threading.Timer(WITHIN, self.flush)
-        timer.daemon = True
-        timer.start()
 
-    @harmless
-    def flush(self) -> None:
-        """Write what there is."""
-        with self._lock:
-            pending, self._pending = self._pending, {}
-            alone, self._alone = self._alone, {}
-        for (ledger, account), offsets in alone.items():
-            pending.setdefault(ledger, []).append(Note(ALONE, account, sorted(offsets)))
-        for ledger, kept in pending.items():
-            try:
-                note(ledger, kept)
-            except LedgerUnavailable as error:
-                logger.debug("%s", error)
+def _write(ledger: Ledger, kept: _Kept) -> None:
+    note(ledger, kept.notes + [Note(ALONE, account, sorted(found)) for account, found in kept.alone.items()])
 
 
 notes = Notes()

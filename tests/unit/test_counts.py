@@ -28,6 +28,7 @@ class Kept:
         self.error: Exception | None = None
         for each in (module, replays):
             monkeypatch.setattr(each, "count", self.count)
+        self.threads = True
         monkeypatch.setattr(time, "time", lambda: self.now)
         monkeypatch.setattr(threading, "Timer", self.timer)
         self.counts = Counts()
@@ -39,8 +40,13 @@ class Kept:
 
     def timer(self, seconds: float, act: Any) -> Any:
         timer = threading.Thread(target=act)
-        timer.start = lambda: self.timers.append(act)  # type: ignore[method-assign]
+        timer.start = lambda: self.start(act)  # type: ignore[method-assign]
         return timer
+
+    def start(self, act: Any) -> None:
+        if not self.threads:
+            raise RuntimeError("can't start new thread")
+        self.timers.append(act)
 
 
 @pytest.fixture
@@ -63,6 +69,16 @@ def test_counts_wait_for_one_another_and_go_in_one_trip(kept: Kept) -> None:
     assert len(kept.written) == 1
     kept.counts.add(LEDGER, "orders", "charge", "dead")
     assert len(kept.timers) == 2
+
+
+def test_counts_that_no_thread_could_be_started_for_are_written_with_the_next(kept: Kept) -> None:
+    kept.threads = False
+    kept.counts.add(LEDGER, "orders", "charge", "handled", 5)
+    kept.threads = True
+    kept.counts.add(LEDGER, "orders", "charge", "handled", 2)
+    (write,) = kept.timers
+    write()
+    assert kept.written == [{Counted("orders", "charge", "handled", 10): 7}]
 
 
 def test_without_a_ledger_nothing_is_kept(kept: Kept) -> None:
