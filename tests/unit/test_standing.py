@@ -75,6 +75,10 @@ def test_many_are_told_apart_in_one_go():
         (Stand.DONE, Stand.DEAD, Stand.DEAD, ["notify", "other"]),
         (Stand.DEAD, Stand.DEAD, Stand.DEAD, ["charge", "other"]),
         (Stand.DONE, Stand.DONE, Stand.DONE, ["other"]),
+        # Sent back it was parked: those after it follow once it is done, and not before.
+        (Stand.PARKED, Stand.DEAD, Stand.DEAD, ["other"]),
+        (Stand.HANDED, Stand.LOST, Stand.LOST, ["other"]),
+        (Stand.DEAD, Stand.PARKED, Stand.DEAD, ["charge", "other"]),
     ],
 )
 def test_of_a_sequence_only_the_first_is_sent_and_it_goes_on_from_there(charge, notify, ship, chosen):

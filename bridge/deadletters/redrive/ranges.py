@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from bridge.deadletters.letters.letter import key_digest
-from bridge.deadletters.redrive.standing import Ground, Stand, stands
+from bridge.deadletters.redrive.standing import ON_ITS_WAY, Ground, Stand, stands
 from bridge.errors import RedriveRefused
 from bridge.kafka import Record
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogBook
@@ -164,11 +164,13 @@ class Look:
 def first_of_sequence(found: Sequence[Found], sequence: Sequence[str], sent: Collection[Stand]) -> list[Found]:
     """Of one record's deliveries those that are sent: of a sequence only the first, as it goes on from there (pure).
 
+    None of a sequence is sent where one before it is on its way: it would run before that one.
+
     Parameters:
         found: of one record.
         sent: how one stands that is sent.
     """
     chosen = [each for each in found if each.stand in sent]
-    led = [each for each in chosen if each.handler in sequence]
+    led = [each for each in found if each.handler in sequence and (each in chosen or each.stand in ON_ITS_WAY)]
     leader = min(led, key=lambda each: sequence.index(each.handler), default=None)
     return [each for each in chosen if each.handler not in sequence or each is leader]

@@ -28,6 +28,8 @@ class Stand(StrEnum):
 #: What a redrive sends, and what it sends only where that is asked for: it may run a second time.
 SENT: Final = frozenset({Stand.DEAD, Stand.LOST})
 SENT_AGAIN: Final = frozenset({Stand.DONE, Stand.DISCARDED, Stand.UNKNOWN})
+#: What is on its way, and runs by itself.
+ON_ITS_WAY: Final = frozenset({Stand.COMING, Stand.HANDED, Stand.PARKED})
 
 _BY_FATE: Final = {
     Fate.HANDED: Stand.HANDED,
