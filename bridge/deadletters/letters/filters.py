@@ -95,6 +95,8 @@ class Filter:
             raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
         if too_high := [id_ for id_ in (*self.ids, *self.groups, *self.plans) if not 0 <= id_ <= HIGHEST]:
             raise FilterFault(f"{too_high[0]} is no letter's id, and no group's or plan's.")
+        if strange := [text for name in _TEXTS for text in getattr(self, name) if not _is_kept(text)]:
+            raise FilterFault(f"{strange[0][:100]!r} is nothing that a letter has: it is no text that can be kept.")
         if self.attempts is not None and not 0 < self.attempts <= MOST_ATTEMPTS:
             raise FilterFault(f"{self.attempts} is no number of attempts: say 1 to {MOST_ATTEMPTS:,}.")
         if self.text and not any(words(self.text)):
@@ -153,6 +155,11 @@ class Filter:
 
 #: All dead letters.
 EVERYTHING: Final = Filter()
+
+
+def _is_kept(text: str) -> bool:
+    """Whether each of the databases could have it: PostgreSQL has no text with a null in it."""
+    return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
 
 
 def _read(name: str, value: Any) -> Any:

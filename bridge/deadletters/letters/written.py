@@ -10,8 +10,8 @@ from typing import Final
 from bridge.deadletters.letters.letter import Status
 from bridge.errors import FilterFault
 
-_AGO: Final = re.compile(r"(\d+)\s*(s|m|h|d|w)")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d|w)")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS: Final = {"today": 0, "yesterday": 1}
 
 
@@ -26,18 +26,24 @@ def moment(text: str, now: float) -> int:
     Raises:
         FilterFault: it is no time.
     """
-    said = text.strip().lower()
-    if ago := _AGO.fullmatch(said):
-        return int((now - int(ago[1]) * _SECONDS[ago[2]]) * 1000)
-    if said in _DAYS:
-        midnight = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return _ms(midnight - timedelta(days=_DAYS[said]))
     try:
-        return _ms(datetime.fromisoformat(text.strip()))
-    except ValueError:
+        # A year that there is not is no time either: pages write it as a date.
+        return _ms(_at(text.strip(), datetime.fromtimestamp(now, UTC)).astimezone(UTC))
+    except (ValueError, OverflowError):
         raise FilterFault(
-            f"{text!r} is no time: write 2026-11-20T08:00 (UTC), 2026-11-20T08:00+01:00, 2h, 3d, today or yesterday."
+            f"{text[:100]!r} is no time: write 2026-11-20T08:00 (UTC), 2026-11-20T08:00+01:00, 2h, 3d, today or "
+            "yesterday."
         ) from None
+
+
+def _at(text: str, now: datetime) -> datetime:
+    said = text.lower()
+    if ago := _AGO.fullmatch(said):
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    if said in _DAYS:
+        return now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS[said])
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def key(text: str) -> bytes:
@@ -82,4 +88,4 @@ def statuses(texts: Iterable[str]) -> tuple[Status, ...]:
 
 
 def _ms(at: datetime) -> int:
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int(at.timestamp() * 1000)
