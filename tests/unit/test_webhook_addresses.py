@@ -30,6 +30,10 @@ SECRET = "T000/B000/s3cret"
         (f"https://[::ffff:10.0.0.1]/{SECRET}", "not public"),
         (f"https://[64:ff9b::a00:1]/{SECRET}", "not public"),
         (f"https://[2002:a00:1::]/{SECRET}", "not public"),
+        (f"https://[fec0::1]/{SECRET}", "not public"),
+        (f"https://[::7f00:1]/{SECRET}", "not public"),
+        (f"https://[::ffff:0:a00:1]/{SECRET}", "not public"),
+        (f"https://[4000::1]/{SECRET}", "not public"),
         (f"https://224.0.0.1/{SECRET}", "not public"),
         (f"https://0.0.0.0/{SECRET}", "not public"),
     ],
@@ -45,6 +49,7 @@ def test_a_public_address_is_taken_and_shown_without_its_path():
     assert (target.host, target.port, target.path) == ("hooks.slack.com", 443, f"/services/{SECRET}?a=b")
     assert target.shown == "https://hooks.slack.com"
     assert "s3cret" not in repr(target)
+    assert read(f"https://[2606:2800:220:1::1]/{SECRET}", ()).host == "2606:2800:220:1::1"
 
 
 def test_networks_that_are_named_may_be_sent_to_also_without_tls():

@@ -17,8 +17,10 @@ from bridge.errors import WebhookRefused
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: Of IPv6, what leads on to addresses of IPv4, whichever (NAT64, 6to4, Teredo).
-_TRANSLATED: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
+#: Of IPv6, what was ever given out (RFC 4291, 2.4): all else (site-local, what stands for IPv4) is in houses.
+_PUBLIC: Final = ipaddress.IPv6Network("2000::/3")
+#: And of that, what leads on to addresses of IPv4, whichever (6to4, Teredo).
+_TRANSLATED: Final = tuple(map(ipaddress.IPv6Network, ("2002::/16", "2001::/32")))
 _LONGEST: Final = 2_000
 
 
@@ -104,7 +106,13 @@ def _check(target: Target, address: Address, allowed: Sequence[Network]) -> None
         raise WebhookRefused(
             f"{target.shown} has no TLS (https://), and is in no network of DEADLETTERS_WEBHOOK_NETWORKS"
         )
-    if not meant.is_global or meant.is_multicast or any(meant in network for network in _TRANSLATED):
+    if not _is_public(meant):
         raise WebhookRefused(
             f"{target.shown} is not public: if it is yours, name its network in DEADLETTERS_WEBHOOK_NETWORKS"
         )
+
+
+def _is_public(address: Address) -> bool:
+    if not address.is_global or address.is_multicast:
+        return False
+    return address.version == 4 or (address in _PUBLIC and not any(address in network for network in _TRANSLATED))
