@@ -1,6 +1,7 @@
 """What is promised of webhooks: each event is written once, and sent until its receiver has it; on both databases."""
 
 import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -15,12 +16,13 @@ from bridge.deadletters.store import alarms, deliveries, schema, times, trail
 from bridge.deadletters.store import webhooks as stored
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.schema import groups
-from bridge.deadletters.webhooks import noticing, posting, retrying, sending, standing
+from bridge.deadletters.webhooks import addresses, noticing, posting, retrying, sending, standing
 from bridge.deadletters.webhooks.events import ALL, About, Alarm
 from bridge.deadletters.webhooks.formats import Format, signature
 from bridge.deadletters.webhooks.webhooks import Webhooks
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.handlers import Routes
+from bridge.settings.addresses import networks
 from tests.desk import rows
 from tests.desk.webhook_sender import STEPS, settings
 from tests.processes import ROOT, eventually
@@ -523,15 +525,35 @@ def test_slack_and_pagerduty_get_what_they_take(hooks, there):
 
 def test_receivers_that_refuse_a_connection_or_speak_no_http_are_answers(tmp_path):
     closed = Receiver(tmp_path)
-    from bridge.deadletters.webhooks import addresses
-    from bridge.settings.addresses import networks
-
     allowed = networks("127.0.0.0/8")
     answer = posting.post(addresses.read(closed.url, allowed), b"{}", {}, allowed)
     assert (answer.status, answer.why) == (None, "no answer of HTTP: Connection refused")
     with receiver(tmp_path) as plain:
         target = addresses.read(plain.url.replace("http:", "https:"), allowed)
         assert posting.post(target, b"{}", {}, allowed).why.startswith("TLS: ")
+
+
+def test_a_name_server_that_does_not_answer_takes_no_longer_than_a_receiver(monkeypatch):
+    answers, gave_up = threading.Event(), threading.Event()
+
+    def silent(*_, **__):
+        answers.wait(30)
+        raise OSError
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    monkeypatch.setattr(posting, "WITHIN", 0.2)
+    found = []
+
+    def post():
+        found.append(posting.post(addresses.read("https://example.com/", ()), b"{}", {}, ()))
+        gave_up.set()
+
+    threading.Thread(target=post, daemon=True).start()
+    try:
+        assert gave_up.wait(10)
+        assert (found[0].status, found[0].why) == (None, "it did not answer in time")
+    finally:
+        answers.set()
 
 
 def test_a_database_that_is_not_there_is_said_by_each_duty(tmp_path):

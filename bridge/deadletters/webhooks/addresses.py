@@ -16,6 +16,8 @@ from bridge.errors import WebhookRefused
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+#: What a socket connects to.
+Where = tuple[socket.AddressFamily, tuple[str, int]]
 
 #: Of IPv6, what was ever given out (RFC 4291, 2.4): all else (site-local, what stands for IPv4) is in houses.
 _PUBLIC: Final = ipaddress.IPv6Network("2000::/3")
@@ -80,7 +82,7 @@ def read(address: str, allowed: Sequence[Network]) -> Target:
     return target
 
 
-def resolved(target: Target, allowed: Sequence[Network]) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+def resolved(target: Target, allowed: Sequence[Network]) -> list[Where]:
     """The addresses of a host, each of which may be sent to.
 
     Raises:
@@ -90,9 +92,7 @@ def resolved(target: Target, allowed: Sequence[Network]) -> list[tuple[socket.Ad
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise WebhookRefused(f"the host {target.host} is not found") from None
-    addresses: list[tuple[socket.AddressFamily, tuple[str, int]]] = [
-        (family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found
-    ]
+    addresses: list[Where] = [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
     for _, (host, _) in addresses:
         _check(target, ipaddress.ip_address(host.partition("%")[0]), allowed)
     return addresses

@@ -9,13 +9,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
 from time import monotonic, time
 from typing import Final, NamedTuple
 
-from bridge.deadletters.webhooks.addresses import Network, Target, resolved
+from bridge.deadletters.webhooks.addresses import Network, Target, Where, resolved
 from bridge.errors import WebhookRefused
 
 #: Seconds for a connection, and for all of it: a receiver that answers a byte at a time has no longer.
@@ -61,7 +62,7 @@ def post(target: Target, body: bytes, headers: Mapping[str, str], allowed: Seque
     limited = _Limited()
     try:
         with limited:
-            return _asked(limited, target, body, headers, resolved(target, allowed))
+            return _asked(limited, target, body, headers, _looked_up(limited, target, allowed))
     except WebhookRefused as error:
         return Answer(None, str(error))
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -75,6 +76,20 @@ def _why(error: Exception) -> str:
         return f"TLS: {error.reason or type(error).__name__}"
     said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
     return f"no answer of HTTP: {said}"
+
+
+def _looked_up(limited: "_Limited", target: Target, allowed: Sequence[Network]) -> Sequence[Where]:
+    """The addresses of the host. A resolver cannot be broken off: where it takes too long, it is left to itself."""
+    found: Future[Sequence[Where]] = Future()
+
+    def look() -> None:
+        try:
+            found.set_result(resolved(target, allowed))
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=look, name=f"looks up {target.host}", daemon=True).start()
+    return found.result(limited.left)
 
 
 class _Limited:
@@ -128,7 +143,7 @@ def _asked(
     target: Target,
     body: bytes,
     headers: Mapping[str, str],
-    addresses: Sequence[tuple[socket.AddressFamily, tuple[str, int]]],
+    addresses: Sequence[Where],
 ) -> Answer:
     limited.hold(_connected(limited, addresses))
     made = limited._socket
@@ -146,7 +161,7 @@ def _asked(
     return Answer(response.status, again_after=_seconds(response.headers.get("retry-after", "")))
 
 
-def _connected(limited: _Limited, addresses: Sequence[tuple[socket.AddressFamily, tuple[str, int]]]) -> socket.socket:
+def _connected(limited: _Limited, addresses: Sequence[Where]) -> socket.socket:
     """By the first address that answers."""
     error: OSError = OSError("no address")
     for family, where in addresses:
