@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ from bridge.cli.deadletters.replaying import print_planned
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
-from bridge.errors import FilterFault
+from bridge.errors import NoMoment
 
 _MOMENT = "earliest, latest, an offset, 2026-11-20T08:00 (UTC), 2h, today."
 
@@ -78,14 +77,12 @@ def redrive(
 
 def _moment(text: str) -> str:
     """As Kafka is asked for it: a time with its zone."""
-    from bridge.deadletters.letters import written
+    from bridge.deadletters.redrive.written import moment
 
-    if text in ("earliest", "latest") or text.isdecimal():
-        return text
     try:
-        return datetime.fromtimestamp(written.moment(text, time.time()) / 1000, UTC).isoformat()
-    except FilterFault as error:
-        fail(f"{str(error).rstrip('.')}; or an offset, earliest or latest.", FAULTS)
+        return moment(text, time.time())
+    except NoMoment as error:
+        fail(str(error), FAULTS)
 
 
 @contextmanager

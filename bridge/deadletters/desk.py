@@ -10,6 +10,7 @@ from celery import Celery
 from bridge.deadletters.copying.copies import Copies
 from bridge.deadletters.files.transfers import Transfers
 from bridge.deadletters.masking.common import Common
+from bridge.deadletters.masking.differing import Differing
 from bridge.deadletters.masking.editing import Editing
 from bridge.deadletters.masking.lists import Lists
 from bridge.deadletters.masking.masks import Masks
@@ -152,6 +153,10 @@ class Desk:
     def editing(self, masks: Masks) -> Editing:
         """The same by somebody who does not see all of them."""
         return Editing(self.letters, self.mending, masks)
+
+    def differing(self, masks: Masks) -> Differing:
+        """How plans change values, likewise."""
+        return Differing(self.database, masks)
 
     def lists(self, masks: Masks) -> Lists:
         """Lists for somebody who does not see all of their letters."""

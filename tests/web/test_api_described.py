@@ -29,7 +29,10 @@ CHECKS = (
     of_openapi.response_schema_conformance,
 )
 #: These wait for Kafka and Redis, which are not there: they say so, and take their time for it.
-WAITS = {"haltTopic", "resumeTopic", "listHalts", "listPolicies", "getPolicy", "changePolicy", "getStatus"}
+WAITS = {
+    *("haltTopic", "resumeTopic", "listHalts", "listPolicies", "getPolicy", "changePolicy", "getStatus"),
+    *("planCopy", "planRedrive"),
+}
 #: The same each time, so that nobody's change fails by luck.
 FEW = settings(max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=[*HealthCheck])
 NAMES = [each.name for each in OPERATIONS if each.name not in WAITS]

@@ -15,6 +15,8 @@ from bridge.web.roles import Role
 ROLES = {
     "GET /letters": Role.VIEWER,
     "GET /letters/count": Role.VIEWER,
+    "GET /letters/export": Role.VIEWER,
+    "POST /letters/check": Role.OPERATOR,
     "GET /letters/{id:int}": Role.VIEWER,
     "GET /letters/{id:int}/value": Role.VIEWER,
     "GET /letters/{id:int}/elsewhere": Role.VIEWER,
@@ -28,6 +30,10 @@ ROLES = {
     "POST /groups/{id:int}/notes": Role.OPERATOR,
     "GET /plans": Role.VIEWER,
     "POST /plans": Role.OPERATOR,
+    "POST /plans/patch": Role.OPERATOR,
+    "POST /plans/copy": Role.OPERATOR,
+    "POST /plans/redrive": Role.OPERATOR,
+    "GET /plans/{id:int}/differences": Role.VIEWER,
     "GET /plans/{id:int}": Role.VIEWER,
     "GET /plans/{id:int}/outcomes": Role.VIEWER,
     "POST /plans/{id:int}/apply": Role.OPERATOR,
@@ -38,6 +44,7 @@ ROLES = {
     "GET /audit": Role.VIEWER,
     "POST /audit/{topic}": Role.VIEWER,
     "GET /trail": Role.VIEWER,
+    "GET /trail/export": Role.VIEWER,
     "GET /halts": Role.VIEWER,
     "POST /topics/{topic}/halt": Role.OPERATOR,
     "POST /topics/{topic}/resume": Role.OPERATOR,
@@ -49,7 +56,7 @@ ROLES = {
 #: What acts, and so wants an idempotency key.
 ACTS = {
     *("editLetter", "noteOnLetter", "markFixed", "unmarkFixed", "noteOnGroup", "makePlan", "applyPlan", "stopPlan"),
-    *("haltTopic", "resumeTopic", "changePolicy"),
+    *("haltTopic", "resumeTopic", "changePolicy", "planPatch", "planCopy", "planRedrive"),
 }
 
 

@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 from bridge.commands import elsewhere
 from bridge.commands import halt as commands
 from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import What
+from bridge.deadletters.mending.patching import Patch
+from bridge.deadletters.plan.plan import Options, What
 from bridge.deadletters.questions.trail import Trail
 from bridge.deadletters.store import schema
 from bridge.deadletters.store.values import edited
@@ -118,6 +119,8 @@ ASKED = {
 ASKED_BY_API = {
     "GET /letters": ["", "?status=open", f"?handler={HANDLER}&limit=200", "?id=1"],
     "GET /letters/count": [""],
+    "GET /letters/export": ["", "?status=open"],
+    "POST /letters/check": [""],
     "GET /letters/{id:int}": [""],
     "GET /letters/{id:int}/value": ["", "?tokens=true"],
     "GET /letters/{id:int}/elsewhere": [""],
@@ -131,6 +134,10 @@ ASKED_BY_API = {
     "POST /groups/{id:int}/notes": [""],
     "GET /plans": [""],
     "POST /plans": [""],
+    "POST /plans/patch": [""],
+    "POST /plans/copy": [""],
+    "POST /plans/redrive": [""],
+    "GET /plans/{id:int}/differences": [""],
     "GET /plans/{id:int}": [""],
     "GET /plans/{id:int}/outcomes": [""],
     "POST /plans/{id:int}/apply": [""],
@@ -141,6 +148,7 @@ ASKED_BY_API = {
     "GET /audit": [""],
     "POST /audit/{topic}": [""],
     "GET /trail": [""],
+    "GET /trail/export": [""],
     "GET /halts": [""],
     "POST /topics/{topic}/halt": [""],
     "POST /topics/{topic}/resume": [""],
@@ -158,6 +166,9 @@ SENT = {
     "/fixed": {"version": "2"},
     "/not-fixed": None,
     "/plans": {"what": "archive", "letters": {"status": ["open"]}},
+    "/patch": {"letters": {"status": ["open"]}, "patch": [{"op": "copy", "from": "/buyer", "path": "/seen"}]},
+    "/copy": {"letters": {"status": ["open"]}, "topic": "others"},
+    "/redrive": {"topic": "orders", "from": "earliest", "key": KEY},
     "/apply": {},
     "/stop": {},
     "/halt": {"why": "a look"},
@@ -212,6 +223,9 @@ def masked(desk, record, monkeypatch):
     )
     record(letter(5, value=VALUE.replace(b"Ann", b"Bob"), offset=99, failed_at=20_000, **common))
     desk.mending.edit(5, VALUE.replace(b"many", b"12"), "kim", force=True)
+    patch = [{"op": "add", "path": "/buyer/email", "value": EMAIL}, {"op": "add", "path": "/amount", "value": "x"}]
+    desk.mending.patch(Filter(ids=(1,)), Patch.read(json.dumps(patch)), Options(), "kim")
+    desk.mending.patch(Filter(ids=(1,)), Patch.read(json.dumps(patch)), Options(), "kim", force=True)
     desk.plans.draft(What.ARCHIVE, Filter(text="zebra", key=KEY.encode(), headers=(("X-Token", TOKEN),)), "kim")
 
     made = []
@@ -281,6 +295,8 @@ def ask_api(program, address, query):
     """Of each letter, group and plan, where it is of one."""
     method, path = address.split(" ")
     body = SENT.get(path[path.rindex("/") :])
+    if path == "/letters/check":
+        body = {"letters": {"status": ["open"]}}
     filled = path.replace("{topic}", "orders").replace("{name}", HANDLER)
     for id_ in range(1, 6) if "{id:int}" in path else (1,):
         at = filled.replace("{id:int}", str(id_)) + query
@@ -303,7 +319,8 @@ def test_nothing_of_a_masked_field_is_in_any_answer_of_the_api(masked, desk, rol
     for address, queries in ASKED_BY_API.items():
         for query in queries:
             for path, answer in ask_api(program, address, query):
-                said = answer.text + json.dumps(answer.json() if answer.text[:1] in "{[" else "") + repr(answer.headers)
+                lines = answer.text.splitlines() if answer.text[:1] in "{[" else []
+                said = answer.text + json.dumps([json.loads(line) for line in lines]) + repr(answer.headers)
                 found = CANARIES.search(said)
                 assert found is None, (path, said[max(0, found.start() - 200) : found.end()])
                 assert answer.status_code != 500, (path, answer.text)
@@ -382,6 +399,32 @@ def test_a_program_sends_no_token_in_the_place_of_a_value_that_is_not_here(maske
     refused = program.post("/letters/4/edit", {"value": {"data": EDITED}, "why": "x", "force": True})
     assert refused.status_code == 422
     assert "too large for the database" in refused.json()["detail"]
+
+
+def test_a_program_that_does_not_see_all_of_letters_neither_patches_nor_copies_them(masked):
+    program = Program(masked(Role.OPERATOR), Role.OPERATOR)
+    for wish in ("patch", "copy"):
+        refused = program.post(f"/plans/{wish}", SENT[f"/{wish}"])
+        assert refused.status_code == 422
+        assert f"it cannot {wish} them" in refused.json()["detail"]
+    refused = program.post("/plans/redrive", SENT["/redrive"])
+    assert refused.status_code == 422
+    assert "not searched by them" in refused.json()["detail"]
+    others = {"letters": {"topic": ["mails"]}, "patch": [{"op": "remove", "path": "/x"}]}
+    assert "mails" in program.post("/plans/patch", others).json()["detail"]
+
+
+def test_an_export_that_is_masked_says_so_and_is_no_import(masked, desk):
+    _, *lines = Program(masked(Role.OPERATOR), Role.OPERATOR).get("/letters/export?status=open").text.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert {each["masked"] for each in found} == {True}
+    assert found[0]["value"]["text"].count("[masked]") == 2
+    assert "Ann" in found[0]["value"]["text"]
+    taken = desk.transfers.take([line.encode() for line in lines], "ann", "masked.jsonl")
+    assert (taken.added, taken.known, taken.refused) == (0, 0, len(lines))
+    seeing = Program(masked(Role.ADMIN, DEADLETTERS_MASK_NOT_FOR="admin"), Role.ADMIN)
+    whole = seeing.get("/letters/export?status=open").text.splitlines()[1:]
+    assert desk.transfers.take([line.encode() for line in whole], "ann", "whole.jsonl").known == len(lines)
 
 
 def test_who_may_see_all_of_it_finds_it_on_these_pages(masked):

@@ -47,6 +47,20 @@ class Target:
             f"is there. User and password go into that file, or into {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD."
         )
 
+    @classmethod
+    def configured(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """The one that whoever runs this process has named: who asks over a network names none.
+
+        Raises:
+            CopyRefused: they have named none.
+        """
+        if addresses := environ.get(f"{PREFIX}BOOTSTRAP_SERVERS"):
+            return cls(addresses=addresses)
+        raise CopyRefused(
+            f"No other Kafka is configured here: whoever runs the console sets {PREFIX}BOOTSTRAP_SERVERS, and how to "
+            "get in, for it and for bridge deadletters record. A request names no address."
+        )
+
     @property
     def name(self) -> str:
         """For people."""

@@ -13,7 +13,7 @@ from bridge.deadletters.store import importing, trail
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.exporting import facts_and_positions, ids_of, take_over
 from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.whole import whole
+from bridge.deadletters.store.whole import Row, whole
 from bridge.errors import NoExport
 
 #: Letters of one question, and of one transaction.
@@ -62,7 +62,10 @@ class Transfers:
     database: Database
 
     def lines(
-        self, asked: Filter = EVERYTHING, heard: Callable[[int, int], None] = lambda done, count: None
+        self,
+        asked: Filter = EVERYTHING,
+        heard: Callable[[int, int], None] = lambda done, count: None,
+        shown: Callable[[Row], Row] = lambda row: row,
     ) -> Iterator[str]:
         """The letters of a filter as lines of JSON, oldest first, as `take` reads them; before them a line on them all.
 
@@ -71,6 +74,7 @@ class Transfers:
 
         Parameters:
             heard: is told how many are done, and of how many.
+            shown: a letter as who asks is shown it.
         """
         with self.database.reading() as connection:
             # In this order: what is recorded meanwhile may be in the export, and is recorded once more.
@@ -80,7 +84,7 @@ class Transfers:
         for at in range(0, len(ids), AT_ONCE):
             with self.database.reading() as connection:
                 rows = whole(connection, ids[at : at + AT_ONCE])
-            yield from map(exported.line, rows)
+            yield from (exported.line(shown(row)) for row in rows)
             heard(min(at + AT_ONCE, len(ids)), len(ids))
         if asked == EVERYTHING:
             yield json.dumps({"format": FORMAT, **facts, "positions": positions})

@@ -10,7 +10,7 @@ from bridge.deadletters.masking.hidden import MASK, hidden
 from bridge.deadletters.masking.masks import Masks, line, quoted
 from bridge.deadletters.masking.masks import key as masked_key
 from bridge.deadletters.masking.quotes import NOTHING, UNKNOWN, Quotes
-from bridge.deadletters.plan.plan import Plan
+from bridge.deadletters.plan.plan import Counts, Plan
 from bridge.deadletters.questions.progress import Progress, Standing
 from bridge.deadletters.questions.shown import Listed
 from bridge.deadletters.store.database import Database
@@ -50,12 +50,22 @@ class Lists:
         return _known(fields, next(iter(found.values()), None))
 
     def plans(self, plans: Iterable[Plan]) -> list[Plan]:
-        """Plans: what of their letters was asked for may be what is hidden."""
-        return [replace(plan, asked=self._asked(plan.asked)) for plan in plans]
+        """Plans: what of their letters was asked for, and what a patch writes, may be what is hidden."""
+        return [replace(plan, asked=self._asked(plan.asked), counts=self._counts(plan.counts)) for plan in plans]
+
+    def _counts(self, counts: Counts) -> Counts:
+        """Without why handlers would not take what a patch makes of values: that may quote them."""
+        said = counts.edits.get("not_valid_reasons", ())
+        if not self.masks or not said:
+            return counts
+        masked = [{**each, "why": MASK} for each in said]
+        return replace(counts, edits={**counts.edits, "not_valid_reasons": masked})
 
     def _asked(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         names = {"text": MASK, "key": b64encode(MASK.encode()).decode(), "headers": [[MASK, MASK]]}
         filter_ = said.get("filter", said)
+        if self.masks and "patch" in said:
+            said = {**said, "patch": MASK}
         if not self.masks or not names.keys() & filter_.keys():
             return said
         try:

@@ -90,6 +90,22 @@ class Masks:
                 )
         return asked
 
+    def whole(self, topics: Sequence[str], what: str) -> None:
+        """Refuse what shows, or moves elsewhere, more of letters than somebody sees.
+
+        Parameters:
+            topics: that the letters are of; empty: any.
+            what: "patch", "copy": what is refused.
+
+        Raises:
+            FilterFault: something is hidden of one of these topics.
+        """
+        if any(self._of(topics)):
+            raise FilterFault(
+                f"Your role does not see every field of these letters, so it cannot {what} them: name topics of which "
+                "you see all (topic), or ask somebody who sees them."
+            )
+
     def searches_keys(self, topics: Sequence[str] = ()) -> bool:
         """Whether letters and records of topics, or of all, may be looked for by their keys."""
         return not any(fields.key for fields in self._of(topics))

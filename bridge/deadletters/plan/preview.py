@@ -14,6 +14,7 @@ class Preview(NamedTuple):
         elsewhere: that another plan has: it had them when this one was made, or has taken them since.
         unknown: of handlers that nobody knows.
         unfit: too large for their topic, or too old to be at hand.
+        unpatched: that a patch leaves out: it changes nothing of them, does not apply, or makes what is not taken.
     """
 
     matched: int
@@ -22,6 +23,7 @@ class Preview(NamedTuple):
     elsewhere: int
     unknown: int
     unfit: int
+    unpatched: int = 0
 
     @property
     def left_out(self) -> int:
@@ -37,7 +39,14 @@ def preview(plan: Plan, gone: int) -> Preview:
     """
     counts = plan.counts
     unknown, unfit = sum(counts.unknown_handlers.values()), counts.too_large + counts.too_old
-    will = counts.letters - gone - counts.done - unknown - unfit
+    unpatched = sum(counts.edits.get(name, 0) for name in ("unchanged", "no_json", "not_applied", "not_valid"))
+    will = counts.letters - gone - counts.done - unknown - unfit - unpatched
     return Preview(
-        counts.letters + counts.replaying, max(0, will), counts.done, counts.replaying + gone, unknown, unfit
+        matched=counts.letters + counts.replaying,
+        will=max(0, will),
+        done=counts.done,
+        elsewhere=counts.replaying + gone,
+        unknown=unknown,
+        unfit=unfit,
+        unpatched=unpatched,
     )

@@ -71,6 +71,7 @@ class Plans:
             PlanRefused: it can't be made.
             FilterFault: it asks for letters that are not open; only those that have ended can be archived, too.
         """
+        _check_what(what)
         _check(what, options, why)
         return self._make(what, asked, options, by, why)
 
@@ -80,7 +81,7 @@ class Plans:
         Raises:
             PlanRefused, FilterFault: as `make`.
         """
-        _check(what, Options(), "not said yet")
+        _check_what(what)
         return self._make(what, asked, Options(), by, "")
 
     def _make(self, what: What, asked: Filter, options: Options, by: str, why: str) -> Plan:
@@ -301,9 +302,12 @@ def _one(connection: Connection, id_: int) -> Plan:
     return plan
 
 
-def _check(what: What, options: Options, why: str) -> None:
+def _check_what(what: What) -> None:
     if what not in (What.REPLAY, What.DISCARD, What.ARCHIVE):
         raise PlanRefused(f"A plan to {what} is not made of letters alone.")
+
+
+def _check(what: What, options: Options, why: str) -> None:
     if what is What.DISCARD and not why.strip():
         raise PlanRefused("To discard letters a reason is needed: it stays in the trail (--why).")
     if options.rate is not None and not options.rate > 0:

@@ -1,12 +1,17 @@
 """Who did what, when and why: the trail, a page at a time."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from bridge.deadletters.questions.shown import moment
 from bridge.deadletters.store import clock, trail
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.trail import Entry
+
+#: Entries of one question, where all are asked for.
+AT_ONCE: Final = 500
 
 
 class Done(NamedTuple):
@@ -38,6 +43,21 @@ class Trail:
             found = trail.page(connection, by, what, before, limit + 1)
         more = len(found) > limit
         return Done(tuple(found[:limit]), found[limit - 1].id if more else None)
+
+    def lines(self, by: str = "", what: Sequence[str] = ()) -> Iterator[str]:
+        """All of it as lines of JSON, newest first; what is done meanwhile is not in it.
+
+        Parameters:
+            by, what: as `page`.
+        """
+        before: int | None = None
+        while True:
+            found = self.page(by, what, before, AT_ONCE)
+            for each in found.entries:
+                yield json.dumps(each._asdict() | {"at": moment(each.at)})
+            if found.next is None:
+                return
+            before = found.next
 
     def add(self, by: str, what: str, said: str) -> None:
         """Write down what somebody did that is not the database's: halted a topic, changed a policy."""

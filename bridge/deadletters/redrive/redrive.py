@@ -63,10 +63,21 @@ class Redrive:
     routes: Routes
     database: Database
 
-    def plan(self, asked: Asked, options: Options, by: str, why: str = "", looked: Looked = nobody) -> Plan:
+    def plan(
+        self,
+        asked: Asked,
+        options: Options,
+        by: str,
+        why: str = "",
+        looked: Looked = nobody,
+        most: int | None = None,
+    ) -> Plan:
         """A plan that sends again what of a range needs it; nothing is sent yet.
 
         What is done or discarded, or may be, is left out unless `options.again`; what is on its way, always.
+
+        Parameters:
+            most: offsets that the range may have; `None`: any number, and each record of it is looked at.
 
         Raises:
             RedriveRefused: the topic, a handler or a partition is none, or there is no ledger that knows what is done.
@@ -78,6 +89,11 @@ class Redrive:
         check_cluster(self.database, all_topics(admin_client(self.settings.kafka)).id)
         with looking(self.settings, asked.topic) as look:
             chosen = look.range(asked.since, asked.until, asked.partitions)
+            if most is not None and chosen.size > most:
+                raise RedriveRefused(
+                    f"This range has {chosen.size:,} offsets, of {most:,} that are looked through here: name less of "
+                    "it, or take the command bridge redrive. Nothing is sent."
+                )
             logs = {str(partition): log for partition, log in chosen.logs.items()}
             plan_id = self._begun(asked, options, logs, by, why)
             counting = _Counting(looked, chosen.size)

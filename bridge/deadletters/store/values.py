@@ -70,13 +70,13 @@ def of_plan_after(connection: Connection, plan_id: int, after: int, limit: int) 
     return [(position, _valued(*rest)) for position, *rest in connection.execute(asked)]
 
 
-def edited(connection: Connection, plan_id: int, limit: int) -> list[tuple[Valued, bytes | None]]:
-    """The first letters of a plan that go back with another value, each with that."""
+def edited(connection: Connection, plan_id: int, limit: int, after: int = 0) -> list[tuple[Valued, bytes | None]]:
+    """The next letters of a plan, by their ids, that go back with another value, each with that."""
     asked = (
         select(edits.c.value.label("new"), *_COLUMNS)
         .join(letters, letters.c.id == edits.c.letter_id)
         .join(kinds, kinds.c.id == letters.c.kind_id)
-        .where(edits.c.plan_id == plan_id)
+        .where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
         .order_by(edits.c.letter_id)
         .limit(limit)
     )

@@ -72,7 +72,7 @@ class Answer(NamedTuple):
     """What is answered.
 
     Attributes:
-        body: a shape, bytes, or plain data.
+        body: a shape, bytes, or a file's parts, which are read while they are sent.
         status: `None`: the operation's own.
     """
 

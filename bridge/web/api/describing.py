@@ -119,7 +119,7 @@ def _of_headers(each: Operation) -> Iterator[dict[str, Any]]:
 
 def _responses(each: Operation, shapes: dict[Any, Any]) -> dict[str, Any]:
     schema = shapes[each.gives] if each.gives else {"type": "string", "contentEncoding": "binary"}
-    kind = "application/json" if each.gives else "application/octet-stream"
+    kind = "application/json" if each.gives else each.media
     fine: dict[str, Any] = {"description": "Done." if each.act else "Found.", "content": {kind: {"schema": schema}}}
     if each.act:
         fine["headers"] = {

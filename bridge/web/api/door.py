@@ -4,13 +4,13 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from bridge.errors import BridgeError, RequestRefused
@@ -112,7 +112,9 @@ def _answered(request: Request, operation: Operation, who: Who, raw: bytes) -> R
 def _written(operation: Operation, answer: Answer) -> Response:
     status, headers = answer.status or operation.status, dict(answer.headers)
     if isinstance(answer.body, bytes):
-        return Response(answer.body, status, headers, "application/octet-stream")
+        return Response(answer.body, status, headers, operation.media)
+    if isinstance(answer.body, Iterator):
+        return StreamingResponse(answer.body, status, headers, operation.media)
     assert isinstance(answer.body, Given)
     return Response(_json(answer.body.model_dump(mode="json")), status, headers, "application/json")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.commands.elsewhere import elsewhere as asked_elsewhere
 from bridge.deadletters.letters.filters import Cursor
+from bridge.deadletters.masking.hidden import MASK
 from bridge.deadletters.questions.in_topics import with_value
 from bridge.deadletters.questions.shown import Shown
 from bridge.deadletters.store.trail import Entry
@@ -13,9 +14,12 @@ from bridge.errors import EditRefused, RequestRefused
 from bridge.web.api import cursors, filters, plans, written
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import letters as shapes
+from bridge.web.api.shapes import making
 from bridge.web.finding import unquoted
 
 _LIST = "letters"
+#: Letters whose handlers are asked while who asks waits.
+MOST_CHECKED = 10_000
 
 
 def listed(asked: Asked) -> Answer:
@@ -66,6 +70,18 @@ def check(asked: Asked) -> Answer:
     editing = asked.desk.editing(asked.masks)
     said, difference = editing.judged(asked.path["id"], _octets(asked.body.value))
     return Answer(shapes.Verdict(ok=said.ok, why=said.why, upgraded=said.upgraded, difference=difference))
+
+
+def check_all(asked: Asked) -> Answer:
+    """What handlers say of the values of many letters."""
+    wanted = asked.masks.check(filters.meant(asked.body.letters))
+    filters.bounded(asked.desk, wanted, MOST_CHECKED, "checked")
+    found = asked.desk.mending.check(wanted).to_data()
+    if asked.masks:
+        # Of whose letter a reason is, is not kept with it: handlers may quote what somebody does not see.
+        for reasons in ("invalid_reasons", "unknown_reasons"):
+            found[reasons] = [each | {"why": MASK} for each in found[reasons]]
+    return Answer(making.Checked.model_validate(found))
 
 
 def edit(asked: Asked) -> Answer:

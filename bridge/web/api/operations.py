@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bridge.deadletters.store.trail import Entry
-from bridge.web.api import deciding, groups, letters, plans, standing
+from bridge.web.api import deciding, exporting, groups, letters, making, plans, standing
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import common
 from bridge.web.api.shapes import groups as of_groups
 from bridge.web.api.shapes import letters as of_letters
+from bridge.web.api.shapes import making as of_making
 from bridge.web.api.shapes import plans as of_plans
 from bridge.web.api.shapes import standing as of_standing
 from bridge.web.roles import Role
@@ -34,7 +35,7 @@ class Operation(NamedTuple):
         path: behind `/api/v1`.
         name: by which programs that are made from the description call it.
         answer: is called in a thread: it may wait for the database.
-        gives: the shape of the answer; `None`: bytes.
+        gives: the shape of the answer; `None`: bytes, of the kind that `media` says.
         takes: the shape of the body; `None`: it has none.
     """
 
@@ -49,8 +50,11 @@ class Operation(NamedTuple):
     takes: type[common.Wanted] | None = None
     status: int = 200
     act: Act | None = None
+    media: str = "application/octet-stream"
 
 
+#: A line of JSON each.
+LINES: Final = "application/x-ndjson"
 _SEES, _ACTS = Role.VIEWER, Role.OPERATOR
 
 OPERATIONS: Final = (
@@ -61,6 +65,16 @@ OPERATIONS: Final = (
     Operation(
         "GET", "/letters/count", _SEES, "countLetters", "How many letters a filter means.",
         letters.counted, of_letters.Counted, of_letters.Filter,
+    ),
+    Operation(
+        "GET", "/letters/export", _SEES, "exportLetters",
+        "Letters as lines of JSON, oldest first, as `bridge deadletters import` reads them; not those that are masked.",
+        exporting.letters, None, of_letters.Filter, media=LINES,
+    ),
+    Operation(
+        "POST", "/letters/check", _ACTS, "checkLetters",
+        "Which of at most 10,000 letters their handlers would take now, as they are or after their `upgrade`.",
+        letters.check_all, of_making.Checked, takes=of_making.Checking,
     ),
     Operation(
         "GET", "/letters/{id:int}", _SEES, "getLetter", "A letter, with all that is known of it.",
@@ -118,6 +132,26 @@ OPERATIONS: Final = (
         plans.make, of_plans.OnePlan, takes=of_plans.Making, status=201, act=Act(plans.made_before),
     ),
     Operation(
+        "POST", "/plans/patch", _ACTS, "planPatch",
+        "Freeze what a JSON Patch makes of at most 100,000 open letters, which go back with that if their handlers "
+        "take it; nothing is sent yet.",
+        making.patch, of_plans.OnePlan, takes=of_making.Patching, status=201, act=Act(making.patched),
+    ),
+    Operation(
+        "POST", "/plans/copy", _ACTS, "planCopy",
+        "Freeze which letters are copied to another topic, which changes nothing for them here; nothing is sent yet.",
+        making.copy, of_plans.OnePlan, takes=of_making.Copying, status=201, act=Act(making.copied),
+    ),
+    Operation(
+        "POST", "/plans/redrive", _ACTS, "planRedrive",
+        "Freeze what needs to be sent again of at most 500,000 offsets of a source topic; nothing is sent yet.",
+        making.redrive, of_plans.OnePlan, takes=of_making.Redriving, status=201, act=Act(making.redriven),
+    ),
+    Operation(
+        "GET", "/plans/{id:int}/differences", _SEES, "listDifferences", "How a plan changes its letters' values.",
+        making.differences, of_making.Differences, of_making.DifferencesQuery,
+    ),
+    Operation(
         "GET", "/plans/{id:int}", _SEES, "getPlan", "A plan: its preview, or how far it is.",
         plans.one, of_plans.OnePlan,
     ),
@@ -157,6 +191,10 @@ OPERATIONS: Final = (
     Operation(
         "GET", "/trail", _SEES, "listTrail", "Who did what, newest first.",
         standing.trail, of_standing.Trail, of_standing.TrailQuery,
+    ),
+    Operation(
+        "GET", "/trail/export", _SEES, "exportTrail", "Who did what, all of it, as lines of JSON, newest first.",
+        exporting.trail, None, of_standing.TrailExport, media=LINES,
     ),
     Operation(
         "GET", "/halts", _SEES, "listHalts", "The topics that are halted, and why.",

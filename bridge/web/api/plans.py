@@ -5,6 +5,7 @@ from typing import Any
 from bridge.deadletters.plan.plan import ItemState, Plan, State, What
 from bridge.deadletters.plan.preview import preview
 from bridge.deadletters.plans.deciding import Decision
+from bridge.deadletters.plans.plans import SENDS
 from bridge.deadletters.questions.progress import Progress
 from bridge.deadletters.questions.shown import moment
 from bridge.deadletters.store.trail import Entry
@@ -67,7 +68,7 @@ def apply(asked: Asked) -> Answer:
         check(plan, asked.who, {"why": body.why, "count": "" if body.count is None else str(body.count)})
     elif plan.state is State.STOPPED:
         check_again(found, asked.who)
-    decision = Decision(found.key, found.left, body.rate, plan.what is What.REPLAY and body.canary, body.why.strip())
+    decision = Decision(found.key, found.left, body.rate, plan.what in SENDS and body.canary, body.why.strip())
     asked.desk.plans.decide(plan.id, asked.who.name, decision)
     return one(asked)
 

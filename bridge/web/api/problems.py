@@ -8,16 +8,21 @@ from starlette.responses import Response
 
 from bridge.errors import (
     BridgeError,
+    CopyRefused,
+    DeskOfAnotherKafka,
     DeskRefused,
     EditRefused,
     FilterFault,
     KeyReused,
+    NoMoment,
     NoSuchGroup,
     NoSuchLetter,
     NoSuchPlan,
+    PatchRefused,
     PlanChanged,
     PlanRefused,
     PolicyRefused,
+    RedriveRefused,
     RequestRefused,
     RequestTakenOver,
     RequestUnderWay,
@@ -69,11 +74,16 @@ _ERRORS: Final[tuple[tuple[type[BridgeError], str], ...]] = (
     (NoSuchPlan, "not-found"),
     (UnknownHandler, "not-found"),
     (UnknownTopic, "not-found"),
+    (CopyRefused, "refused"),
+    (DeskOfAnotherKafka, "refused"),
     (DeskRefused, "refused"),
     (EditRefused, "refused"),
     (FilterFault, "refused"),
+    (NoMoment, "refused"),
+    (PatchRefused, "refused"),
     (PlanRefused, "refused"),
     (PolicyRefused, "refused"),
+    (RedriveRefused, "refused"),
 )
 _OF_STATUS: Final = {400: "malformed", 403: "forbidden", 404: "not-found", 405: "method-not-allowed"}
 

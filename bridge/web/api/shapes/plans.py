@@ -68,6 +68,7 @@ class Preview(Given):
     elsewhere: Count
     unknown: Count
     unfit: Count
+    unpatched: Count = Field(description="That a patch leaves out: `counts.edits` says why.")
 
 
 class Wave(Given):

@@ -67,6 +67,13 @@ class TrailQuery(Paged):
     what: Annotated[list[Word], Field(max_length=100, description="`replay`, `note`, `halt`, …")] = []
 
 
+class TrailExport(Wanted):
+    """The same of all of it."""
+
+    by: Word = ""
+    what: Annotated[list[Word], Field(max_length=100)] = []
+
+
 class Entry(Given):
     """A line of the trail."""
 
