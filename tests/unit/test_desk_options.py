@@ -1,6 +1,10 @@
 """The options by which people say which dead letters are meant."""
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
 
 import pytest
 import typer
@@ -27,6 +31,24 @@ def asked(*words: str) -> tuple[Filter, bool]:
     return found[0]
 
 
+def test_no_command_has_two_options_of_one_name():
+    app = import_module("bridge.cli.entry").cli
+    twice = {
+        f"{path} {name}"
+        for path, command in commands(typer.main.get_command(app), "bridge")
+        for name, count in Counter(name for option in command.params for name in option.opts).items()
+        if count > 1
+    }
+    assert twice == set()
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A command, and those below it, with what calls them."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, f"{path} {name}")
+
+
 def test_without_an_option_every_letter_is_meant():
     assert asked() == (EVERYTHING, False)
 
@@ -36,7 +58,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         *("17", "18", "--quick", "--handler", "a", "--handler", "b", "--topic", "orders", "--exception", "KeyError"),
         *("--reason", "poison", "--text", "no bank", "--key", "0x00ff", "--header", "tenant=a=b", "--group", "7"),
         *("--since", "2026-11-20T08:00", "--until", "2026-11-21", "--status", "open", "--version", "1.4"),
-        *("--origin", "spring", "--plan", "118", "--plan", "119", "--attempts", "4", "--died-again"),
+        *("--origin", "spring", "--in-plan", "118", "--in-plan", "119", "--attempts", "4", "--died-again"),
     )
     assert quick
     assert found == Filter(

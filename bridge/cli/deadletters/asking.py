@@ -42,7 +42,7 @@ def asked(
     version: Annotated[list[str] | None, _option("version", "Of the code that failed.")] = None,
     group: Annotated[list[int] | None, _option("group", "Id of a group.")] = None,
     origin: Annotated[list[str] | None, _option("origin", "bridge, or who else wrote it: spring, connect, …")] = None,
-    plan: Annotated[list[int] | None, _option("plan", "Id of a plan that it is or was in.")] = None,
+    in_plan: Annotated[list[int] | None, _option("in-plan", "Id of a plan that it is or was in.")] = None,
     attempts: Annotated[int | None, _option("attempts", "Its handler ran so often, or more.", min=1)] = None,
     died_again: Annotated[bool, _option("died-again", "A replay of it has failed.")] = False,
 ) -> Filter:
@@ -64,7 +64,7 @@ def asked(
             headers=tuple(map(written.header, header or ())),
             since=None if since is None else written.moment(since, now),
             until=None if until is None else written.moment(until, now),
-            plans=tuple(plan or ()),
+            plans=tuple(in_plan or ()),
             died_again=died_again,
             attempts=attempts,
         )
