@@ -1,6 +1,7 @@
 """How often somebody may guess a password: wrong ones are counted by name and by address, and cost waiting."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -23,7 +24,7 @@ class Count(NamedTuple):
 
     Attributes:
         wrong: in a row.
-        last, until: ms since the epoch: of the last wrong one, and until when none is tried.
+        last, until: ms of the clock: of the last wrong one, and until when none is tried.
     """
 
     wrong: int = 0
@@ -36,12 +37,12 @@ class Guess(NamedTuple):
 
     Attributes:
         waits: what has to wait, "name" or "address"; "": it may be tried.
-        until: ms since the epoch.
+        left: ms that it waits still.
         warning: what the next wrong one costs, should this one be wrong.
     """
 
     waits: str = ""
-    until: int = 0
+    left: int = 0
     warning: str = ""
 
 
@@ -77,10 +78,11 @@ class Guesses:
     """The counts of one console process.
 
     Parameters:
-        clock: ms since the epoch.
+        clock: ms that no one sets: the clock of the wall may jump, by a day and more, and would free or lock whoever
+            waits.
     """
 
-    clock: Callable[[], int]
+    clock: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     _names: dict[str, Count] = field(default_factory=dict, repr=False)
     _addresses: dict[str, Count] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -92,7 +94,7 @@ class Guesses:
             of_name, of_address = self._names.get(name, Count()), self._addresses.get(address, Count())
             for what, count in (("name", of_name), ("address", of_address)):
                 if now < count.until:
-                    return Guess(what, count.until)
+                    return Guess(what, count.until - now)
             of_name, of_address = after(of_name, NAME_FREE, now), after(of_address, ADDRESS_FREE, now)
             _keep(self._names, name, of_name)
             _keep(self._addresses, address, of_address)
@@ -106,10 +108,10 @@ class Guesses:
             self._addresses[address] = count._replace(wrong=max(0, count.wrong - 1), until=0)
 
     def waits(self, address: str) -> int:
-        """Until when nothing of an address is tried, ms since the epoch; 0: it may be."""
+        """For how many ms nothing of an address is tried; 0: it may be."""
         with self._lock:
             until = self._addresses.get(address, Count()).until
-        return until if self.clock() < until else 0
+        return max(0, until - self.clock())
 
     def wrong(self, address: str) -> None:
         """What an address gave was wrong, and belongs to no name."""

@@ -454,6 +454,9 @@ def test_wrong_tokens_cost_their_address_waiting_and_right_ones_that_it_has_sent
     assert kind(waits) == "slow-down"
     assert int(waits.headers["retry-after"]) > 0
     assert kind(late.get("/letters")) == "slow-down"
+    jumped = here.clock() + 2 * 3_600_000
+    here.clock = lambda: jumped
+    assert kind(late.get("/letters")) == "slow-down"
     assert program.get("/letters").status_code == 200
     assert "wrong token" in caplog.text
     assert "bdl_" not in caplog.text

@@ -116,13 +116,23 @@ def test_after_five_wrong_ones_not_even_the_right_one_is_tried(site):
     answer = sign_in(browser, "ann")
     assert answer.status_code == 429
     assert "this name waits until" in answer.text
-    site.console.clock = later(site.console, 60_000)
+    begun = site.console.guesses.clock()
+    site.console.guesses.clock = lambda: begun + 60_000
     assert sign_in(browser, "ann").status_code == 303
 
 
-def later(console: Console, by: int):
-    now = console.clock()
-    return lambda: now + by
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_a_clock_that_jumps_neither_shortens_nor_lengthens_what_a_wrong_one_costs(site, hours):
+    site.user("ann", Role.VIEWER)
+    browser = site.browser()
+    for _ in range(5):
+        sign_in(browser, "ann", "wrong")
+    jumped = site.console.clock() + hours * 3_600_000
+    site.console.clock = lambda: jumped
+    assert sign_in(browser, "ann").status_code == 429
+    begun = site.console.guesses.clock()
+    site.console.guesses.clock = lambda: begun + 60_000
+    assert sign_in(browser, "ann").status_code == 303
 
 
 @pytest.mark.parametrize("then", ["https://evil.example/", "//evil.example", "/\\evil.example"])

@@ -56,8 +56,8 @@ class Bearers:
                 _ASKED,
             )
         now = self.clock()
-        if (until := self.guesses.waits(address)) and not self._was_right(secret, now):
-            seconds = max(1, (until - now) // 1000)
+        if (left := self.guesses.waits(address)) and not self._was_right(secret):
+            seconds = max(1, left // 1000)
             raise RequestRefused(
                 "slow-down",
                 f"Too many wrong tokens came from this address: it waits {seconds} s, and none was tried.",
@@ -68,16 +68,17 @@ class Bearers:
             self.guesses.wrong(address)
             logger.warning("somebody at %s gave a wrong token to the console", address)
             raise RequestRefused("unauthorized", "This token is none, or has ended, or was revoked.", _WRONG)
-        self._remember(secret, now)
+        self._remember(secret)
         return Who(named(token), Role.read(token.role) or Role.NOBODY, digest(secret).hex(), signs_out=False)
 
-    def _was_right(self, secret: str, now: int) -> bool:
+    def _was_right(self, secret: str) -> bool:
+        now = self.guesses.clock()
         with self._lock:
             return now - self._right.get(digest(secret), now - REMEMBERED) < REMEMBERED
 
-    def _remember(self, secret: str, now: int) -> None:
+    def _remember(self, secret: str) -> None:
         with self._lock:
             self._right.pop(digest(secret), None)
-            self._right[digest(secret)] = now
+            self._right[digest(secret)] = self.guesses.clock()
             if len(self._right) > MOST:
                 del self._right[next(iter(self._right))]

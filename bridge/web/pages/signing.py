@@ -31,7 +31,7 @@ def enter(request: Request) -> Response:
     address = asked.proxy.sender(knowing.peer(request), request.headers)
     guess = asked.guesses.guess(name, address)
     if guess.waits:
-        return page(request, 429, then=then, given=name, until=guess)
+        return page(request, 429, then=then, given=name, waiting=guess)
     secret = _right(asked, name, given.get("password", ""))
     cookie = asked.sessions.begin(secret) if secret else None
     if cookie is None:
@@ -84,12 +84,12 @@ def alive(request: Request) -> Response:
 
 
 def page(
-    request: Request, status: int = 200, *, then: str, given: str = "", words: str = "", until: Guess | None = None
+    request: Request, status: int = 200, *, then: str, given: str = "", words: str = "", waiting: Guess | None = None
 ) -> Response:
     """The sign-in page, with what was wrong."""
     asked = console.of(request)
     way_in = "users" if asked.desk.users.any() else "proxy" if asked.proxy.user_header else "link"
-    around = {"then": way(then), "given": given, "words": words, "until": until, "way_in": way_in}
+    around = {"then": way(then), "given": given, "words": words, "waiting": waiting, "way_in": way_in}
     return asked.page(request, "sign-in.html", status, issuer=asked.issuer, **around)
 
 
