@@ -1,9 +1,13 @@
 """How what a redrive has sent ends is told as it is, whatever its delivery was before."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.outcomes.outcomes import Outcomes
+from bridge.deadletters.outcomes.recorded import Recorded
 from bridge.deadletters.plan.plan import Options
 from bridge.deadletters.redrive.redrive import Asked
 from tests.desks import desk, record, replay
@@ -35,6 +39,33 @@ def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_ba
         assert here.plans.wait(here.plans.apply(back.id, "ann").id).outcomes == {"done": 1}
         assert statuses(here) == {"resolved": 1}
     assert [run.outcome for run in stack.runs("odd")] == ["begun", "done", "begun", "begun", "done"]
+
+
+def test_what_dies_in_a_retry_and_is_recorded_while_it_is_looked_for_is_dead(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mended = tmp_path / "mended"
+    mended.touch()
+    start(stack, "odd", settings={"kafka_park_after": 1, "kafka_retry_tiers": (1, 4)})
+    stack.produce("odd", {"odd": {"mend": str(mended), "later": 1}}, key=b"k")
+    eventually(lambda: stack.done("odd"), 60, "one was parked and is done")
+    all_settled(stack, "odd", done=2)
+    with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
+        asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
+        plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        eventually(lambda: len([run for run in stack.runs("odd") if run.outcome == "begun"]) == 3, 30, "it is parked")
+        mended.unlink()
+        eventually(lambda: stack.records("odd.dlq"), 30, "it is dead")
+
+        def all_of(*_: Any) -> bool:
+            record(stack, here, "odd", 1)
+            return True
+
+        monkeypatch.setattr(Recorded, "all_of", all_of)
+        with Fates.opened(here.settings) as fates:
+            outcomes = Outcomes(here.settings, here.database, fates)
+            eventually(lambda: outcomes.look(plan.id) == 0, 30, "it has ended")
+        assert here.plans.one(plan.id).outcomes == {"dead": 1}
 
 
 def test_a_letter_of_an_earlier_one_is_sent_by_the_next_and_does_not_stay_open(stack: Stack, tmp_path: Path):

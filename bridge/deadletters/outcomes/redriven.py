@@ -31,6 +31,7 @@ RECORDED_WITHIN: Final = 3.0
 _ENDS: Final = {Fate.DONE: ItemState.DONE, Fate.DISCARDED: ItemState.DISCARDED}
 _GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
 _MADE_AGAIN: Final = "its replay topic was made again since it was sent: whether it ran is not known"
+_HAS_RUN: Final = "it had its run, and is neither dead nor parked"
 _FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 
 
@@ -126,22 +127,42 @@ class Ending:
         gone = [each.position for each, own in silent.items() if own is Fate.OPEN and _is_gone(each, there)]
         ran = [each for each, own in silent.items() if own is Fate.PARKED]
         forgotten = [each for each, own in silent.items() if own is Fate.OPEN and _is_passed(each, there)]
-        done: list[int] = []
-        unknown: list[int] = []
+        ends: dict[ItemState, dict[int, str]] = {ItemState.UNKNOWN: dict.fromkeys(gone, _GONE)}
         if ran or forgotten:
             topic = str(plan.asked["topic"])
             parked = parked_of()
             # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
             if Recorded(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
-                with self._database.reading() as connection:
-                    now = clock.now(connection)
-                patience = 1_000 * self._settings.file.kafka_stuck_after
-                done = [each.position for each in ran if each.place not in parked]
-                unknown = [each.position for each in forgotten if each.place not in parked and now - each.at > patience]
-        ends = {ItemState.DONE: dict.fromkeys(done, "it had its run, and is neither dead nor parked")}
-        ends[ItemState.UNKNOWN] = dict.fromkeys(gone, _GONE) | dict.fromkeys(unknown, _FORGOTTEN)
+                dead, ran, forgotten = self._nowhere(plan, parked, ran, forgotten)
+                # What runs though its origin was done: of any other the origin says that it is done.
+                done = [each.position for each in ran if plan.options.again]
+                unknown = self._long_silent([*forgotten, *([] if plan.options.again else ran)])
+                ends[ItemState.DEAD] = dict.fromkeys(dead, "")
+                ends[ItemState.DONE] = dict.fromkeys(done, _HAS_RUN)
+                ends[ItemState.UNKNOWN] |= dict.fromkeys(unknown, _FORGOTTEN)
         self._end(plan, ends)
-        return len(done) + len(gone) + len(unknown)
+        return sum(map(len, ends.values()))
+
+    def _nowhere(
+        self, plan: Plan, parked: frozenset[str], *some: list[Redriven]
+    ) -> tuple[list[int], list[Redriven], list[Redriven]]:
+        """Of what ran and of what is forgotten, what has died meanwhile, and what else is not parked."""
+        ran, forgotten = ([each for each in found if each.place not in parked] for found in some)
+        left = [*ran, *forgotten]
+        died = self._died(left, [delivery_of(plan, self._settings.group, each.place) for each in left])
+        dead = {each.position for each, has_died in zip(left, died, strict=True) if has_died}
+        return (
+            sorted(dead),
+            [each for each in ran if each.position not in dead],
+            [each for each in forgotten if each.position not in dead],
+        )
+
+    def _long_silent(self, some: Sequence[Redriven]) -> list[int]:
+        """Of these, what was sent so long ago that nothing more is waited for."""
+        with self._database.reading() as connection:
+            now = clock.now(connection)
+        patience = 1_000 * self._settings.file.kafka_stuck_after
+        return [each.position for each in some if now - each.at > patience]
 
     def _own(self, plan: Plan, page: Sequence[Redriven]) -> Sequence[Fate | None]:
         """Of each the fate of its record; `None`: its topic was made again, and another's record lies there.
