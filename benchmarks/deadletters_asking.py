@@ -10,9 +10,10 @@ from typing import Final
 from benchmarks.deadletters_million import NOW, fill
 from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.groups import Groups, Order
+from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.growing import HOUR
 from bridge.deadletters.questions.letters import Letters
+from bridge.deadletters.questions.ranking import Order
 from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.store.database import Database
 from tests.servers.postgres import PostgresServer

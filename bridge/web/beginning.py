@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bridge.deadletters.desk import Desk
-from bridge.deadletters.questions.totals import Stats
+from bridge.deadletters.questions.totals import Counted
 
 
 class Check(NamedTuple):
@@ -21,7 +21,7 @@ class Check(NamedTuple):
     next: str = ""
 
 
-def checks(desk: Desk, status: Mapping[str, Any], stats: Stats) -> list[Check]:
+def checks(desk: Desk, status: Mapping[str, Any], stats: Counted) -> list[Check]:
     """What is there and what is missing; nothing once a letter was replayed and resolved."""
     if stats.statuses.get("resolved") or stats.statuses.get("replaying"):
         return []

@@ -4,14 +4,15 @@ from functools import partial
 from random import Random
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.groups import Groups, Order
+from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.growing import HOUR
+from bridge.deadletters.questions.ranking import Order
 from bridge.deadletters.questions.totals import Took, Totals
-from bridge.deadletters.store import statuses, times, trail
+from bridge.deadletters.store import schema, statuses, times, trail
 from bridge.deadletters.store.schema import letters, tallies
 from bridge.errors import FilterFault, NoSuchGroup
 from tests.desk import asked_model as model
@@ -44,6 +45,40 @@ def test_what_grows_comes_first_then_what_has_most_open_letters(groups):
     assert found[0].growth.failures == 12
     assert [each.open for each in groups.all(order=Order.OPEN)] == [30, 12, 0]
     assert groups.all(order=Order.NEWEST)[0].error_class == "builtins.TimeoutError"
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("asked", [Filter(), Filter(statuses=(Status.OPEN,)), Filter(since=NOW - HOUR)])
+def test_groups_are_ranked_as_they_are_listed_and_a_page_of_them_is_the_same_groups(groups, order, asked):
+    ranked, listed = groups.ranked(asked, order), groups.all(asked, order)
+    assert [each.id for each in ranked] == [each.id for each in listed]
+    assert [each.open for each in ranked] == [each.open for each in listed]
+    assert groups.of([each.id for each in ranked[1:]]) == listed[1:]
+
+
+def test_of_no_group_there_is_none_and_of_one_that_is_gone_too(groups):
+    assert groups.of([]) == []
+    assert [each.id for each in groups.of([999, groups.all()[0].id])] == [groups.all()[0].id]
+
+
+def test_urgent_are_groups_with_open_letters_that_grow_or_came_back(groups):
+    assert [each.error_class for each in groups.urgent()] == ["builtins.TimeoutError"]
+    _, declined, ended = groups.all()
+    with groups.database.writing() as connection:
+        again = schema.groups.c.id.in_([declined.id, ended.id])
+        connection.execute(update(schema.groups).where(again).values(fixed_in="1.4.2", regressed_at=NOW))
+    assert [each.error_class for each in groups.urgent()] == ["builtins.TimeoutError", "bank.CardDeclined"]
+    assert groups.urgent() == [each for each in groups.all() if each.open and (each.growth or each.regressed_at)]
+
+
+def test_what_grows_is_known_by_this_hour_and_the_one_before_alone(groups):
+    with groups.database.writing() as connection:
+        late = rows.kind(connection, error_class="builtins.KeyError")
+        rows.letter(connection, late, 300)
+        times.add(connection, {(late, 499_999): 10, (late, 499_998): 40})
+        times.add(connection, {(rows.kind(connection, error_class="of.Yesterday"), 499_998): 99})
+    found = [(each.error_class, each.growth.failures) for each in groups.urgent()]
+    assert found == [("builtins.KeyError", 50), ("builtins.TimeoutError", 12)]
 
 
 def test_a_group_is_told_to_programs_as_the_contract_says(groups):
@@ -115,6 +150,13 @@ def test_totals_have_letters_by_status_handler_and_reason_and_how_long_they_took
     assert found.hours[-1] == 12
     assert found.resolved_after == Took(3_600, 3_600)
     assert found.to_data()["oldest_open_seconds"] == 50 * 3_600
+
+
+def test_what_is_counted_at_once_is_what_the_totals_say(groups):
+    totals = Totals(groups.database, lambda: NOW / 1000)
+    counted, stats = totals.counted(), totals.stats()
+    assert counted == (stats.statuses, stats.handled, stats.hours)
+    assert sum(counted.hours) == 12
 
 
 def test_an_empty_desk_has_totals_too(database):

@@ -121,7 +121,10 @@ def test_neither_groups_nor_totals_nor_a_letter_scan_the_letters(letters):
     with statements(database) as executed:
         Groups(database).all(Filter(handlers=(CHARGE,)))
         Groups(database).one(1)
+        Groups(database).of([each.id for each in Groups(database).ranked()])
+        Groups(database).urgent()
         Totals(database).stats()
+        Totals(database).counted()
         letters.one(1)
         letters.at("orders", 0, 1)
         Common(database, NO_MASKS).of(Groups(database).one(1))

@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
+from html import unescape
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from bridge.deadletters.store import schema, times
 from bridge.deadletters.store.database import Database
 from bridge.web import pictures
 from bridge.web.console import Console
+from bridge.web.pages import groups as pages
 from bridge.web.roles import Role
 from tests.desk import rows
 from tests.web.acting import HANDLER, Person, desk_of
@@ -70,6 +73,33 @@ def test_all_groups_are_shown_where_that_is_asked_and_what_is_foreign_in_them_st
     assert "1 group" in ann.get("/groups?place=BANK.DECLINED").text
     assert ann.get(f"/groups/{groups[1]}").text.count("<img") == 0
     assert ann.get("/groups?text=x").status_code == 400
+
+
+def test_of_many_groups_a_page_is_shown_and_each_is_on_one_page(console, ann, monkeypatch):
+    monkeypatch.setattr(pages, "ROWS", 3)
+    with console.desk.database.writing() as connection:
+        for number in range(7):
+            of = rows.kind(connection, HANDLER, place=f"step{number}")
+            for offset in range(1 + number // 2):
+                rows.letter(connection, of, 10 * number + offset)
+    page = ann.get("/groups?handler=" + HANDLER).text
+    assert "7 groups with open letters" in page
+    seen = [ids(page)]
+    while following := re.search(r'<a href="([^"]+)" rel="next">', page):
+        page = ann.get(unescape(following.group(1))).text
+        seen.append(ids(page))
+    assert [len(each) for each in seen] == [3, 3, 1]
+    assert "7 to 7 of 7" in page
+    assert len(set(chain(*seen))) == 7
+    (back,) = re.findall(r'<a href="([^"]+)" rel="prev">', page)
+    assert ids(ann.get(unescape(back)).text) == seen[1]
+    for address in ("/groups?before=0-0-0", "/groups?before=nothing"):
+        assert ann.get(address).status_code == 200
+
+
+def ids(page: str) -> list[str]:
+    """Of the groups that a page lists."""
+    return re.findall(r'<a href="/groups/(\d+)"><b>', page)
 
 
 def test_a_group_shows_its_counts_versions_and_letters(console, ann, groups):

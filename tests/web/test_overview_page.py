@@ -148,7 +148,7 @@ def test_a_database_that_does_not_answer_leaves_the_rest_of_the_page(page, conso
     def gone(*_):
         raise DeskUnavailable("The dead letters' database (pg) could not be read: refused; start it.")
 
-    monkeypatch.setattr("bridge.deadletters.questions.totals.Totals.stats", gone)
+    monkeypatch.setattr("bridge.deadletters.questions.totals.Totals.counted", gone)
     text = words(page())
     assert text.startswith("1 problem needs a person")
     assert "The dead letters' database (pg) could not be read" in text

@@ -1,27 +1,18 @@
 """Groups of dead letters, each one thing to mend: listed, and marked as fixed in a version of the handlers' code."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from bridge.deadletters.letters.filters import EVERYTHING, Filter
-from bridge.deadletters.questions.growing import HOUR, USUAL, WEEK, Growth, Rate, growth, rate
+from bridge.deadletters.questions.growing import HOUR, LEAST, USUAL, WEEK, Growth, Rate, growth, rate
+from bridge.deadletters.questions.ranking import Order, Ranked
 from bridge.deadletters.questions.shown import moment
 from bridge.deadletters.store import groups as stored
-from bridge.deadletters.store import trail
+from bridge.deadletters.store import ranking, trail
 from bridge.deadletters.store.database import Database
 from bridge.errors import FilterFault, NoSuchGroup
-
-
-class Order(StrEnum):
-    """By what groups are listed."""
-
-    NEED = "need"
-    """What needs a person first: what grows, what failed again though it was fixed, what has most open letters."""
-    NEWEST = "newest"
-    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +105,37 @@ class Groups:
             FilterFault: it asks for what single letters alone have: ids, text, key, headers, until, plans, attempts or
                 dying again.
         """
-        if asked.ids or asked.words or asked.key is not None or asked.until is not None or asked.of_history:
-            raise FilterFault(
-                "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these "
-                "are of single letters."
-            )
+        _check(asked)
         with self.database.reading() as connection:
-            return sorted(self._found(connection, asked), key=lambda each: _sorted_by(each, order), reverse=True)
+            return sorted(self._found(connection, asked), key=lambda each: _ranked(each).by(order), reverse=True)
+
+    def ranked(self, asked: Filter = EVERYTHING, order: Order = Order.NEED) -> list[Ranked]:
+        """The same groups in the same order, of which little is told: of a page of them more is (`of`).
+
+        Raises:
+            FilterFault: as `all`.
+        """
+        _check(asked)
+        with self.database.reading() as connection:
+            rows = ranking.rows(connection, asked)
+            grow = {each.id: _ranked(each).grows for each in self._growing(connection)} if order is Order.NEED else {}
+        return sorted((_row(row, grow.get(row.id, 0)) for row in rows), key=lambda each: each.by(order), reverse=True)
+
+    def of(self, ids: Sequence[int]) -> list[Grouped]:
+        """These groups as they stand, in this order; not those of which there is no letter any more."""
+        with self.database.reading() as connection:
+            found = {each.id: each for each in self._of(connection, ids)}
+        return [found[id_] for id_ in ids if id_ in found]
+
+    def urgent(self) -> list[Grouped]:
+        """Those with open letters that grow, or failed again though they were fixed; what needs a person first.
+
+        However many groups there are, only those are read that failed of late, or again.
+        """
+        with self.database.reading() as connection:
+            again = self._of(connection, ranking.regressed(connection))
+            found = {each.id: each for each in (*again, *self._growing(connection)) if each.open}
+        return sorted(found.values(), key=lambda each: _ranked(each).by(Order.NEED), reverse=True)
 
     def one(self, id_: int) -> Grouped:
         """A group as it stands.
@@ -165,6 +180,14 @@ class Groups:
             raise _none(id_)
         return found[0]
 
+    def _growing(self, connection: Any) -> list[Grouped]:
+        """Those that grow: what does, has failed often this hour or in the one before."""
+        failing = ranking.failing(connection, int(self.clock() * 1000) // HOUR - 1, LEAST)
+        return [each for each in self._of(connection, failing) if each.growth]
+
+    def _of(self, connection: Any, ids: Sequence[int]) -> list[Grouped]:
+        return self._found(connection, Filter(groups=tuple(ids))) if ids else []
+
     def _found(self, connection: Any, asked: Filter) -> list[Grouped]:
         now = int(self.clock() * 1000)
         found = stored.find(connection, asked, now // HOUR - WEEK)
@@ -196,14 +219,23 @@ def _grouped(row: Any, found: stored.Found, now: int) -> Grouped:
     )
 
 
-def _sorted_by(group: Grouped, order: Order) -> tuple[Any, ...]:
-    """The largest stands first."""
-    if order is Order.NEWEST:
-        return group.last_at, group.id
-    if order is Order.OPEN:
-        return group.open, group.last_at, group.id
+def _ranked(group: Grouped) -> Ranked:
     grows = group.growth.failures if group.growth and group.open else 0
-    return grows, bool(group.regressed_at and group.open), group.open, group.last_at, group.id
+    fixed, again = group.fixed_in is not None, group.regressed_at is not None
+    return Ranked(group.id, group.error_class, group.place, group.open, group.last_at, fixed, again, grows)
+
+
+def _row(row: Any, grows: int) -> Ranked:
+    fixed, again = row.fixed_in is not None, row.regressed_at is not None
+    return Ranked(row.id, row.error_class, row.place, int(row.open), row.last_at, fixed, again, grows)
+
+
+def _check(asked: Filter) -> None:
+    if asked.ids or asked.words or asked.key is not None or asked.until is not None or asked.of_history:
+        raise FilterFault(
+            "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these are of single "
+            "letters."
+        )
 
 
 def _all(names: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bridge.deadletters.letters.filters import EVERYTHING
 from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.store import clock, deliveries, ends, totals
@@ -82,9 +81,9 @@ class DeskMetrics(Collector):
             "Groups with open letters that grow: more failures in an hour than twice what is usual, and 10 at least.",
             labels=["handler"],
         )
-        counted: Counter[str] = Counter()
-        for group in Groups(self._database).all(EVERYTHING):
-            counted[group.handler] += bool(group.growth and group.open)
+        counted = Counter(group.handler for group in Groups(self._database).urgent() if group.growth)
+        with self._database.reading() as connection:
+            counted.update(dict.fromkeys((handler for handler, *_ in totals.handled(connection)), 0))
         for handler, count in counted.items():
             growing.add_metric([handler], count)
         return growing

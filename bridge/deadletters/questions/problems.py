@@ -47,7 +47,7 @@ def problems(settings: Settings, routes: Routes, now: Callable[[], float] = time
             if said := another_step(database.name, step):
                 return [_of_desk(said)]
             lost = [*missed(_stood(settings, database), now()), *missing(settings, now())]
-            grow = growing(Groups(database, now).all(), now())
+            grow = growing(Groups(database, now).urgent(), now())
             return [*lost, *_behind(settings, routes, database, now), *grow, *_untold(database, now())]
         finally:
             database.close()

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,20 @@ class Took(NamedTuple):
 
     half: float
     most: float
+
+
+class Counted(NamedTuple):
+    """All letters as they stand, in the figures that are had at once.
+
+    Attributes:
+        statuses: how many letters have each status.
+        handled: the same, by handler and reason.
+        hours: failures in each of the last 24 hours, the latest last, which is not over.
+    """
+
+    statuses: dict[str, int]
+    handled: tuple[Handled, ...]
+    hours: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +91,13 @@ class Totals:
     database: Database
     clock: Callable[[], float] = time.time
 
+    def counted(self) -> Counted:
+        """All letters as they stand now: of no letter anything is read, however many look."""
+        this = int(self.clock() * 1000) // HOUR
+        with self.database.reading() as connection:
+            handled, hours = _handled(stored.handled(connection)), stored.by_hour(connection, this - USUAL + 1)
+        return Counted(_summed(handled), handled, _latest(hours, this))
+
     def stats(self) -> Stats:
         """All letters as they stand now, from what is counted with every change."""
         now = int(self.clock() * 1000)
@@ -92,9 +113,13 @@ class Totals:
                 oldest_open=stored.oldest_open(connection),
                 rate=rate(hours, now),
                 growth=growth(hours, now),
-                hours=tuple(hours.get(hour, 0) for hour in range(this - USUAL + 1, this + 1)),
+                hours=_latest(hours, this),
                 resolved_after=_took(stored.resolved_after(connection)),
             )
+
+
+def _latest(hours: Mapping[int, int], this: int) -> tuple[int, ...]:
+    return tuple(hours.get(hour, 0) for hour in range(this - USUAL + 1, this + 1))
 
 
 def _handled(rows: Iterable[tuple[str, str, str, int]]) -> tuple[Handled, ...]:

@@ -1,7 +1,7 @@
 """Groups read, and marked as fixed: from kinds and what is counted of them, never from letters."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, func, select, update
@@ -29,12 +29,16 @@ class Found(NamedTuple):
 
 def find(connection: Connection, asked: Filter, since_hour: int) -> Found:
     """The groups that have letters of a filter, with the hours of late."""
-    meant = select(groups).where(groups.c.id.in_(_meant(asked)))
-    if asked.since is not None:
-        meant = meant.where(groups.c.last_at >= asked.since)
-    rows = connection.execute(meant).all()
+    rows = connection.execute(select(groups).where(*meant(asked))).all()
     its = one_of(kinds.c.group_id, [row.id for row in rows])
     return Found(rows, _statuses(connection, its), _kinds(connection, its), _hours(connection, its, since_hour))
+
+
+def meant(asked: Filter) -> Iterator[Condition]:
+    """What a group must fulfil that has letters of a filter."""
+    yield groups.c.id.in_(_having(asked))
+    if asked.since is not None:
+        yield groups.c.last_at >= asked.since
 
 
 def mark(connection: Connection, id_: int, version: str, at: int, by: str) -> bool:
@@ -52,7 +56,7 @@ def _change(connection: Connection, id_: int, **values: Any) -> bool:
     return connection.execute(changed).rowcount == 1
 
 
-def _meant(asked: Filter) -> Select[tuple[int]]:
+def _having(asked: Filter) -> Select[tuple[int]]:
     found = select(kinds.c.group_id).join(tallies, tallies.c.kind_id == kinds.c.id)
     found = found.where(tallies.c.count > 0, *kind_conditions(asked))
     return found.where(tallies.c.status.in_(asked.statuses)) if asked.statuses else found

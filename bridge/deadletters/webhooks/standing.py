@@ -44,7 +44,7 @@ def of_groups(database: Database) -> list[Alarm]:
     Raises:
         DeskUnavailable: the database did not answer.
     """
-    return [alarm for group in Groups(database).all() if group.open for alarm in _of_group(group)]
+    return [alarm for group in Groups(database).urgent() for alarm in _of_group(group)]
 
 
 def _of_group(group: Grouped) -> list[Alarm]:

@@ -1,11 +1,13 @@
 """Groups: listed, one, marked as fixed in a version, noted on."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.groups import Grouped, Order
+from bridge.deadletters.questions.groups import Grouped
 from bridge.deadletters.questions.of_versions import OfVersion
+from bridge.deadletters.questions.ranking import Order, Ranked
 from bridge.deadletters.questions.shown import moment
 from bridge.deadletters.store.trail import Entry
 from bridge.errors import RequestRefused
@@ -21,12 +23,13 @@ _LIST = "groups"
 def listed(asked: Asked) -> Answer:
     """A page of them; behind a group that is not listed any more, it goes on where that stood."""
     query: shapes.GroupsQuery = asked.query
-    found = asked.desk.groups.all(_filter(query), Order(query.order))
+    found = asked.desk.groups.ranked(_filter(query), Order(query.order))
     begins = _begin(found, query)
     some = found[begins : begins + query.limit]
-    more = begins + query.limit < len(found)
+    ids, more = [each.id for each in some], begins + query.limit < len(found)
     following = cursors.written(_LIST, f"{some[-1].id}-{begins + query.limit}") if more and some else None
-    return Answer(shapes.Groups.model_validate({"items": [each.to_data() for each in some], "next": following}))
+    items = [each.to_data() for each in asked.desk.groups.of(ids)]
+    return Answer(shapes.Groups.model_validate({"items": items, "next": following}))
 
 
 def one(asked: Asked) -> Answer:
@@ -91,7 +94,7 @@ def _filter(query: shapes.GroupsQuery) -> Filter:
     )
 
 
-def _begin(found: list[Grouped], query: shapes.GroupsQuery) -> int:
+def _begin(found: Sequence[Ranked], query: shapes.GroupsQuery) -> int:
     if query.cursor is None:
         return 0
     last, _, place = cursors.read(_LIST, query.cursor).partition("-")

@@ -1,17 +1,24 @@
 """Groups: each one thing to mend."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.groups import Grouped, Order
+from bridge.deadletters.questions.ranking import Order, Ranked
 from bridge.web import console, pictures
 from bridge.web.pages import asked
 
+#: Groups of a page.
+ROWS: Final = 50
+#: Where a group stands in the list.
+_PLACE: Final = re.compile("([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
 #: What of all groups is shown.
 SHOWS: Final = ("with open letters", "all", "marked as fixed", "come back")
 
@@ -22,12 +29,18 @@ def listed(request: Request) -> Response:
     show = query.get("show", SHOWS[0])
     given = console.masks(request).check(asked.read(query))
     wanted = replace(given, statuses=(Status.OPEN,)) if show == SHOWS[0] and not given.statuses else given
-    found = [each for each in here.desk.groups.all(wanted, Order.OPEN) if _is_shown(each, show, query.get("place", ""))]
-    stand = here.desk.standings.of(found)
+    place = query.get("place", "")
+    found = [each for each in here.desk.groups.ranked(wanted, Order.OPEN) if _is_shown(each, show, place)]
+    first, some = _page(found, query.get("before"))
+    stand = here.desk.standings.of(here.desk.groups.of([each.id for each in some]))
     return here.page(
         request,
         "groups.html",
         stand=stand.groups,
+        count=len(found),
+        first=first,
+        before=_address(query, found, first - ROWS) if first else None,
+        after=_address(query, found, first + ROWS) if first + ROWS < len(found) else None,
         trouble=stand.trouble,
         show=show,
         shows=SHOWS,
@@ -37,10 +50,28 @@ def listed(request: Request) -> Response:
     )
 
 
-def _is_shown(group: Grouped, show: str, place: str) -> bool:
-    if show == "marked as fixed" and not group.fixed_in:
+def _page(found: Sequence[Ranked], before: str | None) -> tuple[int, Sequence[Ranked]]:
+    """How many groups stand before a page, and those of the page.
+
+    Parameters:
+        before: where the page before it ended: it goes on there, also where that group has moved, or is gone.
+    """
+    ends = _PLACE.fullmatch(before or "")
+    at = tuple(map(int, ends.groups())) if ends else None
+    first = 0 if at is None else sum(each.by(Order.OPEN) >= at for each in found)
+    return first, found[first : first + ROWS]
+
+
+def _address(query: QueryParams, found: Sequence[Ranked], first: int) -> str:
+    """Of the page that begins behind so many groups."""
+    place = "-".join(map(str, found[first - 1].by(Order.OPEN))) if first > 0 else ""
+    return asked.address("/groups", query, before=place)
+
+
+def _is_shown(group: Ranked, show: str, place: str) -> bool:
+    if show == "marked as fixed" and not group.is_fixed:
         return False
-    if show == "come back" and not group.regressed_at:
+    if show == "come back" and not group.came_back:
         return False
     return place.lower() in f"{group.error_class} {group.place}".lower()
 

@@ -1,12 +1,14 @@
 """One handler: what it handles and how fast, its queue and workers, what it needs, and what of it is dead."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.groups import Grouped
 from bridge.errors import DeskUnavailable, UnknownHandler
 from bridge.handlers import Handler
 from bridge.web import console, rows, strips
@@ -14,6 +16,9 @@ from bridge.web.console import Console
 from bridge.web.live import Snapshot
 from bridge.web.pages.look import Look, digest, look
 from bridge.web.rows import HandlerRow
+
+#: Groups that are listed; of more, how many there are.
+LISTED: Final = 50
 
 
 def shown(request: Request) -> Response:
@@ -115,9 +120,11 @@ def _breakers(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any
     return [{"dependency": key, **each} for key, each in sorted(found.items()) if name in each["handlers"]]
 
 
-def _groups(asked: Console, name: str) -> Sequence[Any] | None:
-    """Its groups with open letters; `None`: the database does not answer."""
+def _groups(asked: Console, name: str) -> tuple[Sequence[Grouped], int] | None:
+    """Its groups with open letters, and how many more than these there are; `None`: the database does not answer."""
+    groups = asked.desk.groups
     try:
-        return [group for group in asked.desk.groups.all(Filter(handlers=(name,))) if group.open]
+        found = [each.id for each in groups.ranked(Filter(handlers=(name,), statuses=(Status.OPEN,)))]
+        return groups.of(found[:LISTED]), max(0, len(found) - LISTED)
     except DeskUnavailable:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bridge.deadletters.plan.plan import Plan
-from bridge.deadletters.questions.totals import Stats
+from bridge.deadletters.questions.totals import Counted
 from bridge.errors import DeskUnavailable
 from bridge.web import rows
 from bridge.web.console import Console
@@ -31,7 +31,7 @@ class Look:
     silent: Mapping[str, int]
     problems: Sequence[Told]
     in_hand: Sequence[Plan]
-    stats: Stats | None
+    stats: Counted | None
     topics: Sequence[rows.TopicRow]
     others: Mapping[str, int]
 
@@ -63,7 +63,7 @@ def look(asked: Console) -> Look:
     standing = asked.looking.latest()
     status: Mapping[str, Any] = {} if standing is None else standing.status
     silent: dict[str, int] = {} if standing is None else standing.silent
-    stats = _from_desk(asked.desk.totals.stats, silent, standing, asked.clock())
+    stats = _from_desk(asked.desk.totals.counted, silent, standing, asked.clock())
     in_hand = _from_desk(asked.desk.plans.applying, silent, standing, asked.clock())
     letters = None if stats is None else _by_handler(stats)
     return Look(
@@ -100,7 +100,7 @@ def _others_than(silent: Iterable[str], problems: Iterable[Mapping[str, Any]]) -
     return [values for values in problems if about(values["sentence"]) not in said]
 
 
-def _by_handler(stats: Stats) -> dict[str, dict[str, int]]:
+def _by_handler(stats: Counted) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for each in stats.handled:
         statuses = found.setdefault(each.handler, {})
