@@ -166,6 +166,32 @@ def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(lette
         assert "ix_letters_ended" in " ".join(_plan(connection, *executed[-1]))
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Filter(key=b"4711", statuses=(Status.OPEN,)),
+        Filter(key=b"4711", handlers=(CHARGE,), statuses=(Status.OPEN,)),
+        Filter(handlers=(CHARGE,), statuses=(Status.OPEN,)),
+        Filter(text="nowhere", statuses=(Status.OPEN,)),
+        Filter(text="card", topics=("orders",), since=1_050),
+    ],
+    ids=lambda asked: str(asked.to_data()),
+)
+def test_of_letters_that_are_found_sqlite_asks_no_index_for_all_that_stand_alike(letters, asked):
+    if letters.database.dialect != "sqlite":
+        pytest.skip("PostgreSQL knows how many stand alike")
+    with statements(letters.database) as executed:
+        letters.newer(asked, 10, Cursor(1_000, 1))
+        letters.page(asked, 10)
+        letters.count(asked)
+    by_id = [each for each in executed if "letters.id IN (" in each[0] and "SELECT words.rowid" not in each[0]]
+    by_word = [each for each in executed if "SELECT words.rowid" in each[0] and "FROM letters" in each[0]]
+    assert by_id
+    with letters.database.reading() as connection:
+        lines = [line for each in (*by_id, *by_word) for line in _plan(connection, *each) if " letters " in line]
+    assert {line for line in lines if "USING INTEGER PRIMARY KEY" not in line} == set()
+
+
 @pytest.mark.parametrize("statement", ["SELECT id FROM letters WHERE runs = 3", "SELECT lexemes FROM words"])
 def test_a_scan_would_be_seen(letters, statement):
     with statements(letters.database) as executed, letters.database.reading() as connection:

@@ -21,7 +21,7 @@ AMONG: Final = 1_500
 def count(connection: Connection, asked: Filter) -> tuple[int, bool]:
     """How many letters a filter means, and whether that is exact; otherwise there are at least so many."""
     if asked.ids or (asked.words and rare(connection, asked)):
-        return _rows(connection, [select(literal(1)).where(*conditions(asked)).select_from(letters)])
+        return _rows(connection, [select(literal(1)).where(*conditions(asked, few=True)).select_from(letters)])
     if asked.key is not None and asked == Filter(key=asked.key, since=asked.since, until=asked.until):
         # By the digest alone: what stands for two keys would have to be looked for on purpose.
         plain = select(literal(1)).select_from(letters).where(letters.c.key_digest == key_digest(asked.key))

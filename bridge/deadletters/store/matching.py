@@ -33,9 +33,13 @@ def matching(asked: Filter) -> Select[tuple[int, int]]:
     return select(letters.c.id, letters.c.failures).where(*conditions(asked))
 
 
-def conditions(asked: Filter) -> list[Condition]:
-    """What a row of `letters` must fulfil."""
-    found = [*standing(asked), *within(asked, None), *carried(asked)]
+def conditions(asked: Filter, *, few: bool = False) -> list[Condition]:
+    """What a row of `letters` must fulfil.
+
+    Parameters:
+        few: by its ids or words few letters are left.
+    """
+    found = [*standing(asked, few=few), *within(asked, None, few=few), *carried(asked)]
     if asked.key is not None:
         found.append(letters.c.key_digest == key_digest(asked.key))
     if asked.words:
@@ -48,14 +52,19 @@ def conditions(asked: Filter) -> list[Condition]:
     return found
 
 
-def standing(asked: Filter) -> Iterator[Condition]:
-    """Of what it is, and where it stands."""
+def standing(asked: Filter, *, few: bool = False) -> Iterator[Condition]:
+    """Of what it is, and where it stands.
+
+    Parameters:
+        few: of letters that are found otherwise: no index has to say which ones stand alike.
+    """
+    kind_id, status = (Seen(each) if few else each for each in (letters.c.kind_id, letters.c.status))
     if asked.ids:
         yield one_of(letters.c.id, asked.ids)
     if of_kinds := [*kind_conditions(asked)]:
-        yield letters.c.kind_id.in_(select(kinds.c.id).where(*of_kinds))
+        yield kind_id.in_(select(kinds.c.id).where(*of_kinds))
     if asked.statuses:
-        yield letters.c.status.in_(asked.statuses)
+        yield status.in_(asked.statuses)
     if asked.attempts:
         yield letters.c.runs >= asked.attempts
     if asked.plans:
@@ -89,16 +98,21 @@ def kind_conditions(asked: Filter) -> Iterator[Condition]:
         yield or_(*map(_named, asked.exceptions))
 
 
-def within(asked: Filter, before: Cursor | None) -> Iterator[Condition]:
-    """Of the time at which it failed last, and of what comes behind a letter in the list."""
+def within(asked: Filter, before: Cursor | None, *, few: bool = False) -> Iterator[Condition]:
+    """Of the time at which it failed last, and of what comes behind a letter in the list.
+
+    Parameters:
+        few: of letters that are found otherwise.
+    """
+    failed_at = Seen(letters.c.failed_at) if few else letters.c.failed_at
     if asked.since is not None:
-        yield letters.c.failed_at >= asked.since
+        yield failed_at >= asked.since
     if asked.until is not None:
-        yield letters.c.failed_at < asked.until
+        yield failed_at < asked.until
     if before is not None:
         # The first is what SQLite looks up in an index.
-        yield letters.c.failed_at <= before.failed_at
-        yield tuple_(letters.c.failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
+        yield failed_at <= before.failed_at
+        yield tuple_(failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
 
 
 def one_of(column: Column[Any], ids: Sequence[int]) -> Condition:
@@ -111,6 +125,30 @@ def _named(exception: str) -> Condition:
     name = kinds.c.error_class
     end = func.substr(name, func.length(name) - len(exception))
     return or_(name == exception, and_(func.length(name) > len(exception), end == f".{exception}"))
+
+
+class Seen(FunctionElement[Any]):
+    """A column as it stands in a row that is found otherwise.
+
+    SQLite, which does not know how many letters stand alike, would rather ask an index for all of these: of a million
+    letters, for half a million that are open.
+    """
+
+    inherit_cache = True
+
+    def __init__(self, column: Column[Any]) -> None:
+        super().__init__(column)
+        self.type = column.type
+
+
+@compiles(Seen)
+def _seen(element: Seen, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.clauses, **options))
+
+
+@compiles(Seen, "sqlite")
+def _seen_in_sqlite(element: Seen, compiler: Any, **options: Any) -> str:
+    return f"+{compiler.process(element.clauses, **options)}"
 
 
 class Contains(FunctionElement[bool]):

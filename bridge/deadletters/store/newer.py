@@ -19,7 +19,7 @@ def newer(connection: Connection, asked: Filter, limit: int, after: Cursor) -> P
     fit = {each.id for each in seen}
     if fit and asked.words:
         fit = {*connection.execute(searching.among(sorted(fit), asked.words)).scalars()}
-    if fit and (rest := [*standing(asked), *carried(asked)]):
+    if fit and (rest := [*standing(asked, few=True), *carried(asked)]):
         fit = {*connection.execute(select(letters.c.id).where(one_of(letters.c.id, sorted(fit)), *rest)).scalars()}
     found = [each for each in seen if each.id in fit]
     if len(found) > limit:

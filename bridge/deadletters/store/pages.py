@@ -103,7 +103,9 @@ def _by_kinds(connection: Connection, asked: Filter, limit: int, before: Cursor 
 
 def _sorted(connection: Connection, asked: Filter, limit: int, before: Cursor | None) -> Page:
     """Of a filter that few letters can fulfil: all that do are sorted."""
-    found = select(letters.c.failed_at, letters.c.id).where(*conditions(asked), *within(asked, before))
+    found = select(letters.c.failed_at, letters.c.id).where(
+        *conditions(asked, few=True), *within(asked, before, few=True)
+    )
     rows = connection.execute(found.order_by(*NEWEST).limit(limit + 1))
     return _cut([Cursor(row.failed_at, row.id) for row in rows], limit)
 
@@ -125,7 +127,7 @@ def _fitting(connection: Connection, asked: Filter, seen: Sequence[Cursor], limi
     # In two statements, each by ids: of one PostgreSQL would rather read all letters of the kinds.
     if fit and asked.words:
         fit = {*connection.execute(searching.among(sorted(fit), asked.words)).scalars()}
-    if fit and (rest := [*standing(asked), *carried(asked)]):
+    if fit and (rest := [*standing(asked, few=True), *carried(asked)]):
         some = select(letters.c.id).where(one_of(letters.c.id, sorted(fit)), *rest)
         fit = {*connection.execute(some).scalars()}
     found = [each for each in seen if each.id in fit]
