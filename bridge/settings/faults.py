@@ -28,6 +28,10 @@ DESK: Final = "DEADLETTERS_"
 _URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 #: What Kubernetes sets for a service called `deadletters…`.
 _OF_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_[A-Z]+(_.*)?)?)")
+_LINKED: Final = (
+    "Kubernetes sets that in every pod for a service of this name: call the service otherwise, or say "
+    "`enableServiceLinks: false` in the pod's spec."
+)
 _SECRET: Final = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
 #: A topic's pattern → what it must contain.
 _PATTERNS: Final = {
@@ -49,7 +53,8 @@ def _sentence(source: str, problem: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"{source}: there is no setting {place!r}: see the list in docs/settings.md."
-    return f"{source}: {place}: {problem['msg']} (it is {problem['input']!r})."
+    words = f"{source}: {place}: {problem['msg']} (it is {problem['input']!r})."
+    return f"{words} {_LINKED}" if str(problem["input"]).startswith("tcp://") else words
 
 
 def of_pressure(file: FileSettings) -> list[str]:

@@ -174,6 +174,14 @@ def test_every_fault_is_listed_at_once(read):
     assert len(found) == 9
 
 
+def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read):
+    (said,) = faults(read, BRIDGE_HTTP_PORT="tcp://10.0.0.1:8090")
+    assert "BRIDGE_HTTP_PORT" in said
+    assert "enableServiceLinks: false" in said
+    (said,) = faults(read, BRIDGE_HTTP_PORT="eighty")
+    assert "enableServiceLinks" not in said
+
+
 @pytest.mark.parametrize(
     ("config", "environ", "words"),
     [
