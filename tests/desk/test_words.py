@@ -28,6 +28,13 @@ def test_words_of_ascii_are_those_of_any_text(text: str):
     assert words.words(text) == [word[: words.LONGEST] for word in re.findall(r"\w+", text.casefold())]
 
 
+@given(st.lists(st.text(max_size=30), min_size=3, max_size=3))
+def test_the_words_of_a_letter_are_those_of_each_of_its_texts_in_their_order(texts: list[str]):
+    key, message, value = (text.encode("utf-8", "ignore").decode().replace("\0", "") for text in texts)
+    expected = dict.fromkeys([*words.words(key), *words.words(message), *words.words(value)])
+    assert words.of(message, key.encode(), (), value.encode()) == tuple(expected)
+
+
 def test_a_letter_is_found_by_its_key_its_headers_and_its_value():
     headers = [("tenant", b"blue"), ("trace", b"\xff"), ("gone", None)]
     assert of("", b"k-1", headers, b'{"name": "Zo\xc3\xab"}') == {

@@ -136,11 +136,9 @@ class Letter:
 
 def digest(*parts: str) -> bytes:
     """16 bytes that stand for these, in this order."""
-    made = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        said = part.encode("utf-8", "surrogateescape")
-        made.update(struct.pack(">I", len(said)) + said)
-    return made.digest()
+    said = (part.encode("utf-8", "surrogateescape") for part in parts)
+    data = b"".join([each for some in said for each in (len(some).to_bytes(4, "big"), some)])
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def key_digest(key: bytes | None) -> int | None:

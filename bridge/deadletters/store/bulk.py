@@ -7,7 +7,7 @@ is frozen in the midst of it keeps its locks for ever: no timeout of PostgreSQL'
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Integer, LargeBinary, Table, any_, bindparam
+from sqlalchemy import Column, ColumnElement, Connection, Integer, LargeBinary, Table, Text, any_, bindparam, cast
 from sqlalchemy.dialects.postgresql import ARRAY
 
 
@@ -22,9 +22,11 @@ def add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     quoted = connection.dialect.identifier_preparer.quote
     into = f"INSERT INTO {quoted(table.name)} ({', '.join(map(quoted, rows[0]))})"
     if connection.dialect.name == "postgresql":
-        lists = (f"%s::text::{_array(table.c[name])}" for name in rows[0])
-        columns = zip(*(row.values() for row in rows), strict=True)
-        connection.exec_driver_sql(f"{into} SELECT * FROM unnest({', '.join(lists)})", tuple(map(_literal, columns)))
+        columns = [table.c[name] for name in rows[0]]
+        lists = (f"%s::text::{_array(column)}" for column in columns)
+        values = zip(*(row.values() for row in rows), strict=True)
+        given = tuple(_literal(column, some) for column, some in zip(columns, values, strict=True))
+        connection.exec_driver_sql(f"{into} SELECT * FROM unnest({', '.join(lists)})", given)
     else:
         marks = ", ".join("?" * len(rows[0]))
         connection.exec_driver_sql(f"{into} VALUES ({marks})", [tuple(row.values()) for row in rows])
@@ -35,7 +37,7 @@ def among(connection: Connection, column: Column[Any], values: Iterable[Any]) ->
     found = list(values)
     if connection.dialect.name == "postgresql":
         # One parameter, where IN has one for each.
-        return column == any_(bindparam(None, found, type_=ARRAY(column.type)))
+        return column == any_(cast(bindparam(None, _literal(column, found), type_=Text()), ARRAY(column.type)))
     return column.in_(found)
 
 
@@ -46,17 +48,17 @@ def _array(column: Column[Any]) -> str:
     return "bigint[]" if isinstance(column.type, Integer) else "text[]"
 
 
-def _literal(values: Sequence[Any]) -> str:
+def _literal(column: Column[Any], values: Sequence[Any]) -> str:
     """Numbers, bytes or texts as PostgreSQL writes an array: the driver takes four times as long for a list."""
-    return f"{{{','.join(map(_element, values))}}}"
+    if isinstance(column.type, LargeBinary):
+        written = ["NULL" if each is None else f'"\\\\x{each.hex()}"' for each in values]
+    elif isinstance(column.type, Integer):
+        written = ["NULL" if each is None else str(each) for each in values]
+    else:
+        written = ["NULL" if each is None else _quoted(each) for each in values]
+    return f"{{{','.join(written)}}}"
 
 
-def _element(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        return f'"\\\\x{value.hex()}"'
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return str(value)
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
