@@ -3,7 +3,7 @@
 Each is asked for itself: what one does not answer hides nothing of what the other knows.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,8 +25,8 @@ from bridge.settings import Settings
 from bridge.topics.belonging import Belongings
 from bridge.topics.catalog import Catalog
 from bridge.topics.control import published
-from bridge.topics.dead_letters import RECENT, dead_letters
-from bridge.topics.extents import extents
+from bridge.topics.dead_letters import RECENT, dead_letters, where
+from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.upkeep.facts import Facts, Letters
 from bridge.upkeep.gone import look
@@ -86,9 +86,10 @@ def _take_in_ledger(asked: Asked, settings: Settings, routes: Routes, changed: C
         # Of retry and replay topics too, those among them that are gone.
         changes = tuple(each for each in LogBook(ledger).told() if catalog.source_of(each.topic) in routes.topics)
         belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in changes)
+        there = where(settings, catalog.topic_ids)
         asked.facts = replace(
             asked.facts,
-            letters=tuple(each for topic in catalog.topic_ids for each in _dead(settings, ledger, catalog, topic)),
+            letters=tuple(letters for each in there.items() for letters in _dead(settings, ledger, catalog, *each)),
             oldest=_oldest(asked.facts, ledger, routes, catalog.topic_ids),
             changes=changes,
             tiers=tiers(settings, routes, ledger, catalog, changed),
@@ -111,9 +112,11 @@ def _oldest(facts: Facts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str
     return ages
 
 
-def _dead(settings: Settings, ledger: Ledger, catalog: Catalog, topic: str) -> Iterator[Letters]:
+def _dead(
+    settings: Settings, ledger: Ledger, catalog: Catalog, topic: str, there: Sequence[Extent]
+) -> Iterator[Letters]:
     """The dead letters of a topic whose deliveries are dead still, by handler."""
-    found = dead_letters(settings, topic, RECENT)
+    found = dead_letters(settings, topic, RECENT, there=there)
     name = TopicNames.of(settings).dead_letters(topic)
     by_handler: dict[str, list[DeadLetter]] = {}
     for letter in _dead_still(ledger, topic, catalog.topic_ids[topic], found.letters):

@@ -1,12 +1,12 @@
 """Dead letters read back: those of a group for one source topic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bridge.records import dead_letter
 from bridge.records.dead_letter import DeadLetter
 from bridge.settings import Settings
-from bridge.topics.extents import extents
+from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
@@ -28,17 +28,37 @@ class DeadLetters(NamedTuple):
     more: bool
 
 
-def dead_letters(settings: Settings, topic: str, last: int | None = None, partition: int | None = None) -> DeadLetters:
+def where(settings: Settings, topics: Iterable[str]) -> dict[str, list[Extent]]:
+    """By source topic, the partitions that its dead letters lie in; Kafka is asked once for all of them.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    named = {topic: TopicNames.of(settings).dead_letters(topic) for topic in topics}
+    found: dict[str, list[Extent]] = {name: [] for name in named.values()}
+    for each in extents(settings, found):
+        found[each.topic].append(each)
+    return {topic: found[name] for topic, name in named.items()}
+
+
+def dead_letters(
+    settings: Settings,
+    topic: str,
+    last: int | None = None,
+    partition: int | None = None,
+    there: Sequence[Extent] | None = None,
+) -> DeadLetters:
     """The dead letters of this group for a source topic.
 
     Parameters:
         last: how many records of each partition are looked through, the latest; `None`: all.
         partition: that of the source, if only its dead letters are asked for.
+        there: the partitions that they lie in (`where`); `None`: they are asked for.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    there = extents(settings, [TopicNames.of(settings).dead_letters(topic)])
+    there = where(settings, [topic])[topic] if there is None else there
     if partition is not None:
         there = [each for each in there if each.partition == partition % len(there)]
     starts = {each.place: each.first if last is None else max(each.first, each.end - last) for each in there}

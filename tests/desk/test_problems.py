@@ -84,6 +84,20 @@ def test_a_desk_that_was_never_used_is_no_problem_and_is_not_made(tmp_path: Path
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_database_that_somebody_has_open_is_asked_and_stays_open(database, tmp_path: Path):
+    nowhere = settings(f"sqlite:///{tmp_path}/none.db")
+    with database.writing() as connection:
+        kind = rows.kind(connection)
+        rows.letter(connection, kind, 1)
+        times.add(connection, {(kind, int(NOW // 3600)): 30})
+    (grows,) = (
+        str(each) for each in problems(nowhere, Routes({}), lambda: NOW, database) if "an hour were usual" in each
+    )
+    assert grows.startswith("30 dead letters of orders.handlers.charge")
+    assert database.step == migrating.newest()
+    assert not (tmp_path / "none.db").exists()
+
+
 def test_a_database_of_an_older_step_is_said_and_left_as_it_is(database, database_url):
     with database.writing() as connection:
         migrating.migrate(connection, "0001")

@@ -34,25 +34,36 @@ UNSENT_FOR: Final = 60.0
 _SEE: Final = "`bridge deadletters webhooks` shows what was said"
 
 
-def problems(settings: Settings, routes: Routes, now: Callable[[], float] = time.time) -> list[Problem]:
+def problems(
+    settings: Settings, routes: Routes, now: Callable[[], float] = time.time, database: Database | None = None
+) -> list[Problem]:
     """Everything of the desk that needs a person; nothing where no recorder was ever here.
 
     Raises nothing: a database that does not answer is a sentence. None is made, and none brought to another step.
+
+    Parameters:
+        database: the desk's, where somebody has it open; it stays so.
     """
     try:
-        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+        if database is not None:
+            return _problems(settings, routes, now, database)
+        opened = Database(settings.environment.DEADLETTERS_DATABASE_URL)
         try:
-            if not database.is_there or (step := database.step) is None:
-                return []
-            if said := another_step(database.name, step):
-                return [_of_desk(said)]
-            lost = [*missed(_stood(settings, database), now()), *missing(settings, now())]
-            grow = growing(Groups(database, now).urgent(), now())
-            return [*lost, *_behind(settings, routes, database, now), *grow, *_untold(database, now())]
+            return _problems(settings, routes, now, opened)
         finally:
-            database.close()
+            opened.close()
     except DeskUnavailable as error:
         return [_of_desk(str(error))]
+
+
+def _problems(settings: Settings, routes: Routes, now: Callable[[], float], database: Database) -> list[Problem]:
+    if not database.is_there or (step := database.step) is None:
+        return []
+    if said := another_step(database.name, step):
+        return [_of_desk(said)]
+    lost = [*missed(_stood(settings, database), now()), *missing(settings, now())]
+    grow = growing(Groups(database, now).urgent(), now())
+    return [*lost, *_behind(settings, routes, database, now), *grow, *_untold(database, now())]
 
 
 def another_step(name: str, step: str) -> str:

@@ -37,7 +37,7 @@ def answer(request: Request) -> Response:
         make = SUBJECTS[kind](here, rest)
     else:
         raise HTTPException(404)
-    # How the group stands is read every other second (bridge/web/looking.py); a plan's wave is over within one.
+    # How the group stands is read every third second (bridge/web/looking.py); a plan's wave is over within one.
     pace = 1.0 if kind == "plan" else 2.0
     # Nginx would hold events back.
     headers = {"x-accel-buffering": "no"}
