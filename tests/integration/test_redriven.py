@@ -16,12 +16,19 @@ from tests.processes import Stack, eventually
 from tests.promises import all_settled, delete_topic
 
 
-def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_back(stack: Stack, tmp_path: Path):
-    mended = tmp_path / "mended"
+def done_once(stack: Stack, folder: Path, settings: dict[str, Any] | None = None, **said: Any) -> Path:
+    """Have a record of `odd` done; return the file without which its handler dies from now on."""
+    mended = folder / "mended"
     mended.touch()
-    start(stack, "odd")
-    stack.produce("odd", {"odd": {"mend": str(mended)}}, key=b"k")
+    start(stack, "odd", settings=settings)
+    stack.produce("odd", {"odd": {"mend": str(mended), **said}}, key=b"k")
+    eventually(lambda: stack.done("odd"), 60, "it is done, parked before or not")
     all_settled(stack, "odd", done=2)
+    return mended
+
+
+def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_back(stack: Stack, tmp_path: Path):
+    mended = done_once(stack, tmp_path)
     mended.unlink()
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
         asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
@@ -44,12 +51,7 @@ def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_ba
 def test_what_dies_in_a_retry_and_is_recorded_while_it_is_looked_for_is_dead(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    mended = tmp_path / "mended"
-    mended.touch()
-    start(stack, "odd", settings={"kafka_park_after": 1, "kafka_retry_tiers": (1, 4)})
-    stack.produce("odd", {"odd": {"mend": str(mended), "later": 1}}, key=b"k")
-    eventually(lambda: stack.done("odd"), 60, "one was parked and is done")
-    all_settled(stack, "odd", done=2)
+    mended = done_once(stack, tmp_path, {"kafka_park_after": 1, "kafka_retry_tiers": (1, 4)}, later=1)
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
         asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
         plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
@@ -69,11 +71,7 @@ def test_what_dies_in_a_retry_and_is_recorded_while_it_is_looked_for_is_dead(
 
 
 def test_a_letter_of_an_earlier_one_is_sent_by_the_next_and_does_not_stay_open(stack: Stack, tmp_path: Path):
-    mended = tmp_path / "mended"
-    mended.touch()
-    start(stack, "odd")
-    stack.produce("odd", {"odd": {"mend": str(mended)}}, key=b"k")
-    all_settled(stack, "odd", done=2)
+    mended = done_once(stack, tmp_path)
     mended.unlink()
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
         asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))

@@ -133,29 +133,20 @@ class Ending:
             parked = parked_of()
             # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
             if Recorded(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
-                dead, ran, forgotten = self._nowhere(plan, parked, ran, forgotten)
+                left = [each for each in (*ran, *forgotten) if each.place not in parked]
+                # It may have died and been recorded since the ledger was asked.
+                died = self._died(left, [delivery_of(plan, self._settings.group, each.place) for each in left])
+                over = [each for each, dead in zip(left, died, strict=True) if not dead]
                 # What runs though its origin was done: of any other the origin says that it is done.
-                done = [each.position for each in ran if plan.options.again]
-                unknown = self._long_silent([*forgotten, *([] if plan.options.again else ran)])
-                ends[ItemState.DEAD] = dict.fromkeys(dead, "")
-                ends[ItemState.DONE] = dict.fromkeys(done, _HAS_RUN)
+                done = [each for each in over if plan.options.again and silent[each] is Fate.PARKED]
+                unknown = self._long_silent(
+                    [each for each in over if not (plan.options.again and silent[each] is Fate.PARKED)]
+                )
+                ends[ItemState.DEAD] = {each.position: "" for each, dead in zip(left, died, strict=True) if dead}
+                ends[ItemState.DONE] = {each.position: _HAS_RUN for each in done}
                 ends[ItemState.UNKNOWN] |= dict.fromkeys(unknown, _FORGOTTEN)
         self._end(plan, ends)
         return sum(map(len, ends.values()))
-
-    def _nowhere(
-        self, plan: Plan, parked: frozenset[str], *some: list[Redriven]
-    ) -> tuple[list[int], list[Redriven], list[Redriven]]:
-        """Of what ran and of what is forgotten, what has died meanwhile, and what else is not parked."""
-        ran, forgotten = ([each for each in found if each.place not in parked] for found in some)
-        left = [*ran, *forgotten]
-        died = self._died(left, [delivery_of(plan, self._settings.group, each.place) for each in left])
-        dead = {each.position for each, has_died in zip(left, died, strict=True) if has_died}
-        return (
-            sorted(dead),
-            [each for each in ran if each.position not in dead],
-            [each for each in forgotten if each.position not in dead],
-        )
 
     def _long_silent(self, some: Sequence[Redriven]) -> list[int]:
         """Of these, what was sent so long ago that nothing more is waited for."""
