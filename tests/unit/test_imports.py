@@ -130,6 +130,8 @@ def fault(module: str, other: str) -> str | None:
         return "the arrow is tasks → bridge → lossless"
     if package == "tasks" and whose == "bridge" and room(other) not in FOR_TASKS:
         return f"tasks imports of bridge {', '.join(sorted(FOR_TASKS))} alone"
+    if module.startswith("bridge.web.api.") and other.startswith("bridge.web.pages"):
+        return "pages and the API do not know each other: what both need lies in bridge/web"
     if package == whose == "bridge":
         return _fault_in_rooms(room(module), room(other)) or _fault_in_desk(desk_room(module), desk_room(other))
     return None
@@ -228,6 +230,7 @@ def test_the_bridge_loads_without_the_tasks():
         ("bridge.loop.bridge", "bridge.commands.status"),
         ("bridge.demo.main", "bridge.commands.status"),
         ("bridge.deadletters.store.items", "bridge.deadletters.plans.plans"),
+        ("bridge.web.api.plans", "bridge.web.pages.plan"),
         ("bridge.deadletters.questions.letters", "bridge.deadletters.plans.plans"),
         ("bridge.handlers", "tasks.handler"),
         ("tasks.worker", "bridge.loop.bridge"),

@@ -58,8 +58,8 @@ def known(monkeypatch, desk):
 
     def says(*found, by_key=()):
         kept = {0: (0, 200)}
-        monkeypatch.setattr("bridge.web.pages.find.find", lambda *_: Found([*found], {}, kept))
-        monkeypatch.setattr("bridge.web.pages.find.find_key", lambda *_: Found([*by_key], {0: 100}, kept))
+        monkeypatch.setattr("bridge.web.found.find", lambda *_: Found([*found], {}, kept))
+        monkeypatch.setattr("bridge.web.found.find_key", lambda *_: Found([*by_key], {0: 100}, kept))
 
     # The broker of the tests' desk is none that a ledger could be in.
     monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
@@ -157,7 +157,7 @@ def test_a_server_that_is_away_is_said_and_the_other_asked_all_the_same(browser,
         raise DeskUnavailable("The dead letters' database (pg) could not be read.")
 
     record(letter(1))
-    monkeypatch.setattr("bridge.web.pages.find.find", away)
+    monkeypatch.setattr("bridge.web.found.find", away)
     text = words(browser().get("/find?q=orders-0-1").text)
     assert "Redis at r:6379 does not answer." in text
     assert text.startswith("1 dead letter of orders-0-1")

@@ -13,7 +13,8 @@ from bridge.deadletters.masking.masks import NO_MASKS, Masks
 from bridge.deadletters.plan.plan import What
 from bridge.errors import FilterFault
 from bridge.settings.masks import rules
-from bridge.web.pages import asked, letters
+from bridge.web import asked
+from bridge.web.pages import letters
 from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile

@@ -10,7 +10,7 @@ from bridge.errors import PolicyRefused
 from bridge.web.api import filters
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import standing as shapes
-from bridge.web.pages.deciding import note, unsafe
+from bridge.web.deciding import note, unsafe
 
 
 def halted(asked: Asked) -> Answer:

@@ -6,8 +6,8 @@ from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.masking.masks import Masks
 from bridge.errors import FilterFault
+from bridge.web import asked as addresses
 from bridge.web.api.shapes import letters as shapes
-from bridge.web.pages import asked as addresses
 
 
 def meant(wanted: shapes.Filter) -> Filter:

@@ -15,7 +15,7 @@ from bridge.web.api import cursors
 from bridge.web.api.asked import Answer, Asked, quoted
 from bridge.web.api.shapes import groups as shapes
 from bridge.web.api.shapes import letters as letter_shapes
-from bridge.web.pages.fixed import act
+from bridge.web.deciding import act
 
 _LIST = "groups"
 

@@ -13,7 +13,7 @@ from bridge.web.api import cursors, filters
 from bridge.web.api.asked import Answer, Asked, quoted
 from bridge.web.api.problems import ROOT
 from bridge.web.api.shapes import plans as shapes
-from bridge.web.pages.plan import check, check_again
+from bridge.web.discarding import check, check_again
 
 _LIST = "plans"
 _ITEMS = "items"

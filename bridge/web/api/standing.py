@@ -5,10 +5,10 @@ from typing import Any
 from bridge.deadletters.questions.shown import moment
 from bridge.errors import DeskUnavailable, NoSuchLetter, NothingAnswers, RequestRefused
 from bridge.web import finding
+from bridge.web import found as find
 from bridge.web.api import cursors, written
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import standing as shapes
-from bridge.web.pages import find
 from bridge.web.proofs import Proof
 
 _LIST = "trail"

@@ -9,8 +9,8 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.deadletters.questions.trail import Done
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable, UnknownTopic
+from bridge.web import asked as asked_for
 from bridge.web import console
-from bridge.web.pages import asked as asked_for
 
 #: Rows of the trail.
 ROWS: Final = 50

@@ -1,18 +1,12 @@
 """What the pages that decide for the group have in common: the reason, and the trail."""
 
-import logging
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from bridge.deadletters.desk import Desk
-from bridge.errors import DeskUnavailable
 from bridge.web import console
-from bridge.web.console import Console
-
-logger = logging.getLogger("bridge")
+from bridge.web.deciding import note
 
 #: Characters of a reason.
 WHY: Final = 500
@@ -60,30 +54,3 @@ def decided(request: Request, what: str, said: str) -> None:
     """It was decided: the trail has it, and who looks next sees it."""
     asked = console.of(request)
     note(asked, asked.desk, console.asking(request).name, what, said)
-
-
-def note(asked: Console, desk: Desk, by: str, what: str, said: str) -> None:
-    """Somebody has decided it: the trail has it, and who looks next sees it.
-
-    Parameters:
-        desk: in whose trail it stands.
-    """
-    asked.looking.forget()
-    try:
-        desk.trail.add(by, what, said)
-    except DeskUnavailable as error:
-        # Kafka has who, when and why.
-        logger.warning("not in the trail: %s by %s: %s", what, by, error)
-
-
-def unsafe(found: Mapping[str, Any]) -> list[str]:
-    """What became of a decision, where not both Kafka and Redis have it yet."""
-    told = []
-    if found.get("unpublished"):
-        told.append(
-            "Not safe yet: Redis alone has it. If that is wiped before a bridge has told Kafka, it is lost. "
-            f"Say it once more when Kafka answers. ({found['unpublished']})"
-        )
-    if found.get("unmirrored"):
-        told.append(f"Redis does not have it yet, a bridge tells it: {found['unmirrored']}")
-    return told

@@ -8,6 +8,7 @@ from bridge.deadletters.questions.groups import Grouped
 from bridge.errors import FilterFault
 from bridge.upkeep.facts import clock
 from bridge.web import console
+from bridge.web.deciding import act
 from bridge.web.pages.deciding import NOTE, limited
 from bridge.web.pages.once import once
 
@@ -56,11 +57,6 @@ def note(request: Request) -> Response:
 def _noted(desk: Desk, group: int, said: str, who: str) -> int:
     desk.notes.on_group(group, said, who)
     return group
-
-
-def act(group: Grouped) -> str:
-    """As what somebody has seen a group who decides whether it is fixed."""
-    return f"{group.fixed_in or ''} {group.fixed_at or 0} {group.regressed_at or 0}"
 
 
 def _group(request: Request) -> Grouped:

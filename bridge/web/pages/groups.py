@@ -12,8 +12,7 @@ from starlette.responses import Response
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.questions.ranking import Order, Ranked
-from bridge.web import console, pictures
-from bridge.web.pages import asked
+from bridge.web import asked, console, pictures
 
 #: Groups of a page.
 ROWS: Final = 50

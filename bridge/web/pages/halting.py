@@ -12,7 +12,8 @@ from bridge.commands.unquoted import unquoted_halt
 from bridge.deadletters.store.trail import Entry
 from bridge.errors import UnknownTopic
 from bridge.web import console, rows
-from bridge.web.pages.deciding import decided, unsafe, why
+from bridge.web.deciding import unsafe
+from bridge.web.pages.deciding import decided, why
 
 #: Seconds to wait for how the topic stands: the form does not depend on it.
 WITHIN = 0.5

@@ -21,10 +21,9 @@ from bridge.deadletters.questions.in_topics import with_value
 from bridge.deadletters.questions.shown import Act, Failed, Shown
 from bridge.deadletters.questions.timeline import timeline
 from bridge.errors import FilterFault, KafkaUnavailable
-from bridge.web import console
+from bridge.web import asked, console
 from bridge.web.differing import Row, rows
 from bridge.web.finding import unquoted
-from bridge.web.pages import asked
 from bridge.web.pages.deciding import NOTE, limited
 from bridge.web.pages.letters import cursor
 from bridge.web.pages.once import once

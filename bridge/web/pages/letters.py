@@ -12,10 +12,9 @@ from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
 from bridge.deadletters.letters.letter import REASONS, Status
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.shown import Listed, Page
-from bridge.web import console
+from bridge.web import asked, console
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages import asked
 from bridge.web.roles import Role
 
 #: Rows of a page, of which the first is usual.

@@ -14,15 +14,14 @@ from bridge.deadletters.questions.progress import Progress
 from bridge.errors import PlanChanged, PlanRefused
 from bridge.web import console
 from bridge.web.console import Console
+from bridge.web.discarding import check, check_again, too_many, was_applied
 from bridge.web.live import Snapshot
 from bridge.web.pages import meant, plan_words
 from bridge.web.pages.deciding import WHY, limited, number
-from bridge.web.roles import Role, Who
+from bridge.web.roles import Role
 
 #: From so many letters on a replay is a canary where nobody says otherwise.
 CANARY_ABOVE: Final = 20
-#: Letters that an operator may discard by one plan; more is an admin's.
-MOST_DISCARDED: Final = 1_000
 #: As what no plan was ever looked at.
 _NO_KEY: Final = "-"
 
@@ -90,42 +89,6 @@ def _snapshot(here: Console, found: Progress) -> Snapshot:
     return Snapshot(found.key, found.plan.is_over, {place: str(html).strip() for place, html in parts.items()})
 
 
-def check(plan: Plan, who: Who, form: Mapping[str, str]) -> None:
-    """What is asked of who discards: the role for so many, and their number, typed.
-
-    Raises:
-        PlanRefused: something is missing.
-    """
-    count = plan.counts.letters
-    if plan.what is not What.DISCARD:
-        return
-    if count > MOST_DISCARDED and who.role < Role.ADMIN:
-        raise PlanRefused(
-            f"To discard {count:,} letters takes an admin: you are {who.role}, who may discard {MOST_DISCARDED:,} "
-            "by one plan. Nothing was discarded."
-        )
-    if not form.get("why", "").strip():
-        raise PlanRefused("To discard letters a reason is needed: it stays in the trail. Nothing was discarded.")
-    if form.get("count", "").strip().replace(",", "") != str(count):
-        raise PlanRefused(f"Type {count} to discard these letters. Nothing was discarded.")
-
-
-def check_again(found: Progress, who: Who) -> None:
-    """What is asked of who goes on with a plan that was stopped: that somebody had decided on it, and the role."""
-    plan = found.plan
-    if not was_applied(found):
-        raise PlanRefused(
-            f"Plan {plan.id} was thrown away before anybody had decided how it is done: choose its letters anew."
-        )
-    if _too_many(plan, who):
-        raise PlanRefused(f"To discard {plan.counts.letters:,} letters takes an admin: you are {who.role}.")
-
-
-def was_applied(found: Progress) -> bool:
-    """Whether somebody has decided on it ever, by the trail."""
-    return any(act.what == "apply" for act in found.trail)
-
-
 def _decision(plan: Plan, form: Mapping[str, str], key: str) -> Decision:
     """What a form says; of a plan that is gone on with, the way stays the one it has."""
     return Decision(
@@ -178,10 +141,6 @@ def _page(
         meant=meant,
         preview=preview(plan, found.gone),
         canary=plan.what is What.REPLAY and plan.counts.letters > CANARY_ABOVE,
-        may=who.role >= Role.OPERATOR and not _too_many(plan, who),
-        needs=Role.ADMIN if _too_many(plan, who) else Role.OPERATOR,
+        may=who.role >= Role.OPERATOR and not too_many(plan, who),
+        needs=Role.ADMIN if too_many(plan, who) else Role.OPERATOR,
     )
-
-
-def _too_many(plan: Plan, who: Who) -> bool:
-    return plan.what is What.DISCARD and plan.counts.letters > MOST_DISCARDED and who.role < Role.ADMIN

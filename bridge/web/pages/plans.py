@@ -7,8 +7,8 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.deadletters.plan.plan import Plan, State, What
 from bridge.errors import FilterFault
-from bridge.web import console
-from bridge.web.pages import asked, meant, plan_words
+from bridge.web import asked, console
+from bridge.web.pages import meant, plan_words
 from bridge.web.pages.deciding import number
 from bridge.web.pages.once import once
 

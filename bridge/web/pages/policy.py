@@ -11,7 +11,8 @@ from bridge.commands import policy as commands
 from bridge.errors import PolicyRefused
 from bridge.records import policies
 from bridge.web import console
-from bridge.web.pages.deciding import decided, unsafe, why
+from bridge.web.deciding import unsafe
+from bridge.web.pages.deciding import decided, why
 
 
 def form(request: Request) -> Response:
