@@ -74,6 +74,7 @@ PAGES: Final = (
     Page("/groups/{id:int}/not-fixed", "POST", Role.OPERATOR, fixed.unmark, "/groups/{id}"),
     Page("/groups/{id:int}/note", "POST", Role.OPERATOR, fixed.note, "/groups/{id}#h-trail"),
     Page("/letters", "GET", Role.VIEWER, letters.listed),
+    Page("/letters/export", "POST", Role.VIEWER, letters.export),
     Page("/letters/{id:int}", "GET", Role.VIEWER, letter.one),
     Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value),
     Page("/letters/{id:int}/elsewhere", "GET", Role.VIEWER, letter.others),

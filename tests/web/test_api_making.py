@@ -248,10 +248,24 @@ def test_letters_are_exported_as_the_command_writes_them_and_are_imported_elsewh
     answer = program.get(f"/letters/export?handler={HANDLER}")
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     assert 'filename="letters.jsonl"' in answer.headers["content-disposition"]
-    assert answer.text.splitlines() == list(desk.transfers.lines(Filter(handlers=(HANDLER,))))
+    assert answer.text.splitlines() == list(desk.transfers.lines("ann", Filter(handlers=(HANDLER,))))
     taken = desk.transfers.take(answer.content.splitlines(), "ann", "letters.jsonl")
     assert (taken.known, taken.refused) == (4, 0)
     assert program.get("/letters/export?attempts=9999").text.count("\n") == 1
+
+
+def test_who_exported_what_and_how_many_is_in_the_trail_without_what_of_letters_they_searched_by(program, record, desk):
+    some(record)
+    program.get(f"/letters/export?handler={HANDLER}&status=open&key=secret-key&text=declined&header=x%3Dsecret")
+    program.get("/letters/export?id=1")
+    program.get("/letters/export")
+    found = desk.trail.page(what=["export"]).entries
+    assert [each.said for each in found] == [
+        "4 letters: all",
+        "1 letter: letter 1",
+        f"0 letters: handler {HANDLER}, status open, words, a key, headers",
+    ]
+    assert all("nightly" in each.by for each in found)
 
 
 def test_an_export_of_a_database_that_does_not_answer_is_a_problem_and_no_file(program, monkeypatch):

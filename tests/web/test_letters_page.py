@@ -155,6 +155,30 @@ def test_a_viewer_has_no_ticks_and_reads_which_role_is_needed(browser, record):
     assert "needs the role operator" in page
 
 
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_the_letters_of_a_filter_leave_as_lines_of_json_and_the_trail_says_who_took_them(browser, record, desk, role):
+    record(letter(1), letter(2, reason="poison"), letter(3, reason="poison"))
+    person = browser(role)
+    forms = re.findall(r'<form method="post".*?</form>', person.get("/letters?reason=poison").text, re.DOTALL)
+    (form,) = [each for each in forms if "/letters/export" in each]
+    fields = dict(re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', form)) | {"scope": "filter"}
+    answer = person.post("/letters/export", data=fields)
+    assert 'filename="letters.jsonl"' in answer.headers["content-disposition"]
+    assert answer.headers["cache-control"] == "no-store"
+    taken = desk.transfers.take(answer.content.splitlines(), "kim", "letters.jsonl")
+    assert (taken.known, taken.refused) == (2, 0)
+    assert "2 letters: reason poison, status open" in person.get("/audit?did=export,+import").text
+
+
+def test_letters_that_are_ticked_leave_alone_and_who_ticks_none_is_told_so(browser, record):
+    record(letter(1), letter(2))
+    person = browser()
+    answer = person.post("/letters/export", data={"token": person.token, "scope": "ids", "ids": "2", "status": "open"})
+    assert answer.text.count("\n") == 2
+    refused = person.post("/letters/export", data={"token": person.token, "scope": "ids", "status": "open"})
+    assert (refused.status_code, "No letter is ticked" in refused.text) == (400, True)
+
+
 def test_what_a_form_of_the_list_means_is_its_ticks_or_its_filter():
     form = QueryParams("scope=ids&ids=3&ids=4,5&reason=permanent&status=open&token=t&seen=9")
     assert asked.chosen(form) == Filter(ids=(3, 4, 5))

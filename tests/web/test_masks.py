@@ -55,6 +55,7 @@ ASKED = {
     "GET /groups/{id:int}/common": ["/groups/1/common"],
     "GET /groups/{id:int}/fixed": ["/groups/1/fixed"],
     "GET /letters": ["/letters", "/letters?status=any", f"/letters?handler={HANDLER}&rows=100", "/letters?id=1"],
+    "POST /letters/export": ["/letters/export"],
     "GET /letters/{id:int}": [
         *(f"/letters/{id_}{query}" for id_ in range(1, 6) for query in ("", "?value=sent", "?value=hex&from=0")),
         *("/letters/1?value=pretty&from=3", "/letters/5?failure=1", "/letters/1?elsewhere=1", "/letters/1?status=open"),
@@ -412,6 +413,16 @@ def test_a_program_that_does_not_see_all_of_letters_neither_patches_nor_copies_t
     assert "not searched by them" in refused.json()["detail"]
     others = {"letters": {"topic": ["mails"]}, "patch": [{"op": "remove", "path": "/x"}]}
     assert "mails" in program.post("/plans/patch", others).json()["detail"]
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.ADMIN])
+def test_letters_leave_by_the_list_without_what_is_masked(masked, role):
+    browser = masked(role)
+    answer = browser.post("/letters/export", data={"token": browser.token, "scope": "filter", "status": "any"})
+    assert answer.text.count('"masked": true') == 5
+    assert not CANARIES.search(answer.text)
+    answer = browser.post("/letters/export", data={"token": browser.token, "scope": "filter", "key": KEY})
+    assert answer.status_code == 400
 
 
 def test_an_export_that_is_masked_says_so_and_is_no_import(masked, desk):

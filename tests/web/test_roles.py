@@ -33,6 +33,7 @@ ROLES = {
     "POST /groups/{id:int}/not-fixed": Role.OPERATOR,
     "POST /groups/{id:int}/note": Role.OPERATOR,
     "GET /letters": Role.VIEWER,
+    "POST /letters/export": Role.VIEWER,
     "GET /letters/{id:int}": Role.VIEWER,
     "GET /letters/{id:int}/value": Role.VIEWER,
     "GET /letters/{id:int}/elsewhere": Role.VIEWER,

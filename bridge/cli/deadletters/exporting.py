@@ -34,10 +34,11 @@ FilesArgument = Annotated[list[str], typer.Argument(help="Files of an export or 
 
 
 @filtered()
-def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD) -> None:
+def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD, by: ByOption = "") -> None:
     """Write letters as lines of JSON, with all that the database has of them, as `import` reads them.
 
     Values are base64, with their text beside it where they are one. A file appears under its name once it is whole.
+    The trail has who exported what, and how many.
 
     Example: bridge deadletters export --to letters.jsonl.gz
     """
@@ -49,7 +50,7 @@ def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD) -> N
             count = done
             heard(f"{done:,} of {letters(of)}")
 
-        for line in desk.transfers.lines(chosen, told):
+        for line in desk.transfers.lines(by or who(), chosen, told):
             write(f"{line}\n".encode())
     if to != STANDARD:
         say(console, f"{letters(count)} in {to}")

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from bridge.deadletters.files import exported
 from bridge.deadletters.letters.filters import EVERYTHING, Filter
-from bridge.deadletters.store import importing, trail
+from bridge.deadletters.letters.meant import noted
+from bridge.deadletters.store import clock, importing, trail
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.exporting import facts_and_positions, ids_of, take_over
 from bridge.deadletters.store.ids import Ids
@@ -63,16 +64,19 @@ class Transfers:
 
     def lines(
         self,
+        by: str,
         asked: Filter = EVERYTHING,
         heard: Callable[[int, int], None] = lambda done, count: None,
         shown: Callable[[Row], Row] = lambda row: row,
     ) -> Iterator[str]:
         """The letters of a filter as lines of JSON, oldest first, as `take` reads them; before them a line on them all.
 
-        Which they are is decided at the beginning; one that has gone by its turn is left out. The last line of an
-        export of everything says how far topics are recorded: who reads it has all that was recorded.
+        Which they are is decided at the beginning, and the trail has it before the first line is given: who, of what
+        filter, and how many. One that has gone by its turn is left out. The last line of an export of everything says
+        how far topics are recorded: who reads it has all that was recorded.
 
         Parameters:
+            by: to whom they are given.
             heard: is told how many are done, and of how many.
             shown: a letter as who asks is shown it.
         """
@@ -80,6 +84,7 @@ class Transfers:
             # In this order: what is recorded meanwhile may be in the export, and is recorded once more.
             facts, positions = facts_and_positions(connection)
             ids = array("q", ids_of(connection, asked))
+        self._told(by, asked, len(ids))
         yield json.dumps({"format": FORMAT, **facts, "positions": []})
         for at in range(0, len(ids), AT_ONCE):
             with self.database.reading() as connection:
@@ -141,6 +146,11 @@ class Transfers:
     def _take_over(self, said: dict[str, Any]) -> None:
         with self.database.writing() as connection:
             take_over(connection, said)
+
+    def _told(self, by: str, asked: Filter, count: int) -> None:
+        with self.database.writing() as connection:
+            words = f"{count:,} letter{'' if count == 1 else 's'}: {noted(asked)}"
+            trail.write(connection, clock.now(connection), by, "export", words)
 
     def _note(self, taken: Taken, by: str, source: str) -> None:
         if taken.added:

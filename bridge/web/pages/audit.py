@@ -24,7 +24,7 @@ DID: Final = {
     "plan applied, stopped": ("apply", "stop"),
     "note": ("note",),
     "fixed": ("fixed", "not fixed", "regressed"),
-    "import": ("import",),
+    "export, import": ("export", "import"),
     "halt, resume": ("halt", "resume"),
     "policy": ("policy",),
     "users, tokens": ("user", "token"),

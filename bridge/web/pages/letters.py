@@ -5,14 +5,14 @@ from typing import Final
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
 from bridge.deadletters.letters.letter import REASONS, Status
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.shown import Listed, Page
-from bridge.web import asked, console
+from bridge.web import asked, console, exporting
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
 from bridge.web.roles import Role
@@ -60,6 +60,14 @@ def listed(request: Request) -> Response:
         acts=console.asking(request).role >= Role.OPERATOR,
         command=asked.command("list", asked.with_status(query)),
     )
+
+
+def export(request: Request) -> Response:
+    """The letters that a form of the list means, as a file; by a form, since the trail has who took them."""
+    here, masks = console.of(request), console.masks(request)
+    wanted = masks.check(asked.chosen(request.state.form))
+    lines = exporting.letters(here.desk, masks, console.asking(request).name, wanted)
+    return StreamingResponse(lines, 200, exporting.headers("letters.jsonl"), exporting.LINES)
 
 
 def cursor(letter: Listed) -> Cursor:

@@ -1,54 +1,25 @@
 """What a plan was asked for, in words and as an address (pure)."""
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
-#: A filter's fields as addresses name them.
-_NAMES: Final = {
-    "handlers": "handler",
-    "topics": "topic",
-    "exceptions": "exception",
-    "reasons": "reason",
-    "versions": "version",
-    "origins": "origin",
-    "groups": "group",
-    "statuses": "status",
-    "text": "text",
-    "since": "since",
-    "until": "until",
-}
+from bridge.deadletters.letters import meant
 
 
 def words(asked: Mapping[str, Any]) -> str:
-    """`handler orders.handlers.charge, reason poison`; "" for all letters."""
-    if ids := asked.get("ids"):
-        return f"letter {ids[0]}" if len(ids) == 1 else f"{len(ids):,} letters, chosen one by one"
-    if "topic" in asked:
-        return f"topic {asked['topic']}"
-    return ", ".join(f"{name} {value}" for name, value in _pairs(asked) if (name, value) != ("status", "open"))
+    """`handler orders.handlers.charge, reason poison`; "" for all letters that are open."""
+    return f"topic {asked['topic']}" if "topic" in asked else meant.words(_filter(asked))
 
 
 def address(asked: Mapping[str, Any]) -> str | None:
     """Of the letters that it means now; `None`: they were chosen one by one, or are no letters."""
-    if asked.get("ids") or "topic" in asked:
+    if "topic" in asked or _filter(asked).get("ids"):
         return None
-    return f"/letters?{urlencode([*_pairs(asked)])}"
+    return f"/letters?{urlencode([*meant.pairs(_filter(asked))])}"
 
 
-def _pairs(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for field, name in _NAMES.items():
-        value = asked.get(field)
-        if value is None or value == "":
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            yield name, _time(each) if field in ("since", "until") else str(each)
-    for header in asked.get("headers", ()):
-        yield "header", "=".join(header)
-    if "key" in asked:
-        yield "key", f"base64:{asked['key']}"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _filter(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a patch, the letters that it is for."""
+    found: Mapping[str, Any] = asked.get("filter", asked)
+    return found
