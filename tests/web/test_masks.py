@@ -20,12 +20,12 @@ from bridge.deadletters.store import schema
 from bridge.deadletters.store.values import edited
 from bridge.errors import DeskUnavailable
 from bridge.settings import EnvironmentSettings
+from bridge.web import found as find
 from bridge.web import live
 from bridge.web.api.operations import OPERATIONS
 from bridge.web.app import application
 from bridge.web.console import Console
 from bridge.web.cookies import COOKIE
-from bridge.web.pages import find
 from bridge.web.roles import Role
 from bridge.web.routes import PAGES
 from tests.desk.letters import HANDLER, letter
