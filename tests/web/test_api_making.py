@@ -280,6 +280,27 @@ def test_an_export_of_a_database_that_does_not_answer_is_a_problem_and_no_file(p
     assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
 
 
+def test_without_a_line_in_the_trail_nothing_leaves(program, record, monkeypatch):
+    some(record)
+
+    def away(*_, **__):
+        raise DeskUnavailable("The trail cannot be written.")
+
+    monkeypatch.setattr("bridge.deadletters.store.trail.write", away)
+    for address in ("/letters/export", "/trail/export"):
+        assert program.get(address).status_code == 503
+
+
+def test_the_trail_has_who_was_given_it_and_what_of_it(program, desk):
+    desk.trail.add("kim", "note", "one")
+    desk.trail.add("ann", "note", "two")
+    (line,) = program.get("/trail/export?by=kim&what=note&what=replay").text.splitlines()
+    assert json.loads(line)["said"] == "one"
+    assert "export" not in {json.loads(each)["what"] for each in program.get("/trail/export?by=ann").text.splitlines()}
+    said = [each.said for each in desk.trail.page(what=["export"]).entries]
+    assert said == ["2 lines of the trail, by ann", "1 line of the trail, by kim, note or replay"]
+
+
 def test_the_trail_is_exported_whole(program, record, desk, monkeypatch):
     monkeypatch.setattr("bridge.deadletters.questions.trail.AT_ONCE", 2)
     for number in range(5):

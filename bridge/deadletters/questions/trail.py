@@ -44,13 +44,18 @@ class Trail:
         more = len(found) > limit
         return Done(tuple(found[:limit]), found[limit - 1].id if more else None)
 
-    def lines(self, by: str = "", what: Sequence[str] = ()) -> Iterator[str]:
+    def lines(self, to: str, by: str = "", what: Sequence[str] = ()) -> Iterator[str]:
         """All of it as lines of JSON, newest first; what is done meanwhile is not in it.
 
         Parameters:
+            to: who is given them: it has that itself before a line leaves, with what of it, and how many.
             by, what: as `page`.
         """
-        before: int | None = None
+        of = "".join([" of the trail", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
+        with self.database.writing() as connection:
+            count = trail.count(connection, by, what)
+            said = f"{count:,} line{'' if count == 1 else 's'}{of}"
+            before = trail.write(connection, clock.now(connection), to, "export", said)
         while True:
             found = self.page(by, what, before, AT_ONCE)
             for each in found.entries:

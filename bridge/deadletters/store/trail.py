@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, func, insert, or_, select
 
 from bridge.deadletters.store import requests
 from bridge.deadletters.store.schema import items, trail
@@ -41,8 +41,10 @@ def write(
     letter: str = "",
     group_id: int | None = None,
     plan_id: int | None = None,
-) -> None:
+) -> int:
     """Add what somebody does in this transaction: it stands in the trail if, and only if, it was done.
+
+    Returns: its number.
 
     Raises:
         RequestTakenOver: it is a request's (`Database.doing`) that another process does by now.
@@ -52,6 +54,7 @@ def write(
     id_ = int(connection.execute(written).scalar_one())
     if claim := connection.get_execution_options().get("desk_claim"):
         requests.done(connection, claim, id_)
+    return id_
 
 
 def one(connection: Connection, id_: int) -> Entry | None:
@@ -93,11 +96,16 @@ def page(connection: Connection, by: str, what: Sequence[str], before: int | Non
         what: as it is written; empty: anything.
         before: the entry behind which it goes on.
     """
-    asked = select(trail).order_by(trail.c.id.desc()).limit(limit)
-    if by:
-        asked = asked.where(trail.c.by == by)
-    if what:
-        asked = asked.where(trail.c.what.in_(what))
+    asked = select(trail).where(*_did(by, what)).order_by(trail.c.id.desc()).limit(limit)
     if before is not None:
         asked = asked.where(trail.c.id < before)
     return [Entry(*row) for row in connection.execute(asked)]
+
+
+def count(connection: Connection, by: str, what: Sequence[str]) -> int:
+    """How much of it there is; by whom and what as `page`."""
+    return int(connection.execute(select(func.count()).select_from(trail).where(*_did(by, what))).scalar_one())
+
+
+def _did(by: str, what: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [*([trail.c.by == by] if by else []), *([trail.c.what.in_(what)] if what else [])]

@@ -15,5 +15,5 @@ def letters(asked: Asked) -> Answer:
 def trail(asked: Asked) -> Answer:
     """Who did what, newest first."""
     query = asked.query
-    lines = exporting.begun(asked.desk.trail.lines(query.by.strip(), query.what))
+    lines = exporting.begun(asked.desk.trail.lines(asked.who.name, query.by.strip(), query.what))
     return Answer(lines, headers=exporting.headers("trail.jsonl"))
