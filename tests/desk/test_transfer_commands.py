@@ -158,6 +158,44 @@ def test_a_line_that_cannot_be_taken_is_told_and_the_others_are_taken(
     assert reached(other) == []
 
 
+#: What is of the right kind, and is not taken all the same: of the file's letters, of PostgreSQL's alone, of a letter.
+NOT_TAKEN: dict[str, dict[str, Any]] = {
+    "a number that is too large": {"offset": 10**30},
+    "half of a character": {"error_message": "a\ud800b"},
+    "no history": {"history": 5},
+    "a history of none": {"history": ["abc"]},
+    "no edits": {"edits": None},
+    "two edits of one plan": {"edits": [{"plan_id": 3, "at": 1, "by": "x", "how": "edit", "value": None}] * 2},
+}
+
+
+@pytest.mark.parametrize("strange", NOT_TAKEN.values(), ids=NOT_TAKEN)
+def test_a_line_that_the_database_does_not_take_is_refused_alone(
+    filled, database_url, other, monkeypatch, tmp_path, strange
+):
+    file, desk = tmp_path / "all.jsonl", Commands(monkeypatch, database_url)
+    desk.run("export", "--to", str(file))
+    first, one, *rest = file.read_text().splitlines()
+    file.write_text("\n".join([first, json.dumps(json.loads(one) | strange), *rest]))
+    ended = Commands(monkeypatch, other).run("import", str(file))
+    assert ended.exit_code == FAULTS, ended.output
+    assert ended.output.startswith("3 letters added, 0 were there already, 1 refused\n  line 2: ")
+    assert len(everything(other)) == 3
+    assert reached(other) == []
+
+
+def test_what_sqlite_takes_and_postgresql_does_not_keeps_no_other_letter_back(
+    filled, database_url, other, monkeypatch, tmp_path
+):
+    file, desk = tmp_path / "all.jsonl", Commands(monkeypatch, database_url)
+    desk.run("export", "--to", str(file))
+    first, one, *rest = file.read_text().splitlines()
+    file.write_text("\n".join([first, json.dumps(json.loads(one) | {"error_message": "a\0b"}), *rest]))
+    ended = Commands(monkeypatch, other).run("import", str(file))
+    refused = other.startswith("postgresql")
+    assert ended.output.startswith(f"{4 - refused} letters added, 0 were there already, {int(refused)} refused\n")
+
+
 def test_letters_of_another_kafka_are_refused_as_a_whole(filled, database_url, other, monkeypatch, tmp_path):
     file = str(tmp_path / "all.jsonl")
     Commands(monkeypatch, database_url).run("export", "--to", file)

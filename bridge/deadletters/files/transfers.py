@@ -3,19 +3,19 @@
 import json
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.files import exported
 from bridge.deadletters.letters.filters import EVERYTHING, Filter
 from bridge.deadletters.letters.meant import noted
 from bridge.deadletters.store import clock, importing, trail
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.database import Database, said
 from bridge.deadletters.store.exporting import facts_and_positions, ids_of, take_over
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.whole import Row, whole
-from bridge.errors import NoExport
+from bridge.errors import DeskRefused, NoExport
 
 #: Letters of one question, and of one transaction.
 AT_ONCE: Final = 200
@@ -54,6 +54,13 @@ class Taken:
             "refused": self.refused,
             "why": [{"line": number, "why": why} for number, why in self.why],
         }
+
+
+class Numbered(NamedTuple):
+    """A letter of a file, and the line that it is."""
+
+    line: int
+    row: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -110,13 +117,13 @@ class Transfers:
             NoExport: the letters are of another Kafka than those of this database.
         """
         taken, ids = Taken(), Ids()
-        batch: list[dict[str, Any]] = []
+        batch: list[Numbered] = []
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            if (said := _said_of_all(line)) is not None:
+            if (all_of_it := _said_of_all(line)) is not None:
                 self._add(ids, batch, taken)
-                self._take_over(said if not taken.refused else said | {"positions": []})
+                self._take_over(all_of_it if not taken.refused else all_of_it | {"positions": []})
                 continue
             try:
                 row = exported.read(line)
@@ -124,7 +131,7 @@ class Transfers:
             except NoExport as error:
                 _refuse(taken, number, str(error))
                 continue
-            batch.append(row)
+            batch.append(Numbered(number, row))
             if len(batch) == AT_ONCE:
                 self._add(ids, batch, taken)
                 heard(taken)
@@ -132,20 +139,33 @@ class Transfers:
         self._note(taken, by, source)
         return taken
 
-    def _add(self, ids: Ids, batch: list[dict[str, Any]], taken: Taken) -> None:
-        if not batch:
-            return
-        ids.forget()
-        with self.database.writing() as connection:
-            added = importing.add(connection, ids, batch)
-        ids.keep()
-        taken.added += added
-        taken.known += len(batch) - added
+    def _add(self, ids: Ids, batch: list[Numbered], taken: Taken) -> None:
+        self._add_some(ids, batch, taken)
         batch.clear()
 
-    def _take_over(self, said: dict[str, Any]) -> None:
+    def _add_some(self, ids: Ids, some: Sequence[Numbered], taken: Taken) -> None:
+        """Write these; where the database refuses them, by halves, until it is known which one it is."""
+        if not some:
+            return
+        ids.forget()
+        try:
+            with self.database.writing() as connection:
+                added = importing.add(connection, ids, [each.row for each in some])
+        except DeskRefused as error:
+            if len(some) == 1:
+                _refuse(taken, some[0].line, f"the database does not take it ({said(error.__cause__ or error)}).")
+                return
+            half = len(some) // 2
+            self._add_some(ids, some[:half], taken)
+            self._add_some(ids, some[half:], taken)
+            return
+        ids.keep()
+        taken.added += added
+        taken.known += len(some) - added
+
+    def _take_over(self, all_of_it: dict[str, Any]) -> None:
         with self.database.writing() as connection:
-            take_over(connection, said)
+            take_over(connection, all_of_it)
 
     def _told(self, by: str, asked: Filter, count: int) -> None:
         with self.database.writing() as connection:

@@ -18,6 +18,8 @@ Row = Mapping[str, Any]
 
 #: What this database has numbers of its own for.
 _OWN: Final = frozenset({"id", "kind_id", "traceback_id", "letter_id", "group_id", "letter"})
+#: What a letter has many of, and the tables of these.
+LISTS: Final = ((failures, "history"), (edits, "edits"), (trail, "trail"))
 _KIND: Final = ("handler", "error_class", "place", "topic", "origin", "consumer_group", "reason", "version")
 
 
@@ -28,10 +30,13 @@ def check(row: Row) -> None:
         NoExport: it lacks something, or something of it is of another kind than it must be.
     """
     _check(letters, row)
-    for table, name in ((failures, "history"), (edits, "edits"), (trail, "trail")):
-        for each in row.get(name, ()):
+    for table, name in LISTS:
+        found = row.get(name)
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise NoExport(f"it has no {name}.")
+        for each in found:
             _check(table, each)
-    for each in (row, *row.get("history", ())):
+    for each in (row, *row["history"]):
         if strange := [name for name in (*_KIND, "traceback") if not isinstance(each.get(name), str)]:
             raise NoExport(f"it has no {strange[0]}.")
     if row["status"] not in list(Status):
@@ -114,7 +119,7 @@ def _standing(row: Row) -> dict[str, str]:
 def _add_lists(
     connection: Connection, rows: Sequence[Row], numbers: Mapping[bytes, int], of: Mapping[int, Mapping[str, int]]
 ) -> None:
-    for table, name in ((failures, "history"), (edits, "edits"), (trail, "trail")):
+    for table, name in LISTS:
         found = []
         for row in rows:
             own = {"letter_id": numbers[row["digest"]]}
