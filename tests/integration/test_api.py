@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.desks import recorder
 from tests.processes import ROOT, Process, Served, Stack, eventually
 from tests.promises import choose
+from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,7 +31,7 @@ def made(stack: Stack, role: str) -> str:
 
 
 @pytest.fixture
-def console(stack: Stack, tmp_path: Path) -> tuple[str, Path]:
+def console(stack: Stack, desk_url: str, tmp_path: Path) -> tuple[str, Path]:
     """The address of a console over three recorded letters, and the file that mends their handler."""
     mended = tmp_path / "mended"
     stack.environ["BRIDGE_HTTP_PORT"] = "0"
@@ -83,6 +85,106 @@ def test_a_program_replays_a_group_and_sees_the_outcome_of_each_letter(stack: St
         assert {each["handler"]: each["fate"] for each in deliveries}["odd"] == "done"
         assert program.get("/status").json()["halted"] == {}
         assert {each["by"] for each in program.get("/trail").json()["items"]} >= {"token nightly as operator"}
+
+
+def ended(program: httpx2.Client, plan: httpx2.Response, key: str) -> dict[str, Any]:
+    """A plan that was made is applied, twice under one key, and has ended."""
+    assert plan.status_code == 201, plan.text
+    path, said = f"/plans/{plan.json()['id']}", {"idempotency-key": key, "if-match": plan.headers["etag"]}
+    for again in ("false", "true"):
+        applied = program.post(f"{path}/apply", json={"why": "looked at"}, headers=said)
+        assert applied.status_code == 200, applied.text
+        assert applied.headers.get("idempotency-replayed", "false") == again
+    eventually(lambda: program.get(path).json()["is_over"], 90, "all that was sent has ended")
+    found: dict[str, Any] = program.get(path).json()
+    return found
+
+
+def test_a_program_patches_letters_sees_the_differences_and_they_run_with_the_values_that_it_wrote(
+    stack: Stack, console: tuple[str, Path]
+):
+    address, mended = console
+    with asking(address, made(stack, "operator")) as program:
+        recorded(program, 3)
+        one, *others = [each["id"] for each in program.get("/letters").json()["items"]]
+        patch = [{"op": "remove", "path": "/odd/mend"}, {"op": "add", "path": "/by", "value": "the patch"}]
+        wish = {"letters": {"id": others}, "patch": patch}
+        plan = program.post("/plans/patch", json=wish, headers={"idempotency-key": "patch"})
+        again = program.post("/plans/patch", json=wish, headers={"idempotency-key": "patch"})
+        assert (again.json(), again.headers["idempotency-replayed"]) == (plan.json(), "true")
+        differences = program.get(f"/plans/{plan.json()['id']}/differences").json()["items"]
+        assert {each["letter"]: '+  "by": "the patch"' in each["difference"] for each in differences} == dict.fromkeys(
+            others, True
+        )
+        # Nothing is sent before it is applied.
+        assert stack.done("odd") == []
+        assert ended(program, plan, "apply")["outcomes"] == {"done": 2}
+        values = [run.value for run in stack.runs("odd") if run.outcome == "done"]
+        assert values == [{"odd": {}, "by": "the patch"}] * 2
+        assert program.get("/letters/count?status=resolved").json()["count"] == 2
+        assert program.get(f"/letters/{one}").json()["status"] == "open"
+        assert not mended.exists()
+
+
+def test_a_program_copies_letters_to_a_topic_of_others_byte_for_byte_and_they_stay_open(
+    stack: Stack, console: tuple[str, Path]
+):
+    address, _ = console
+    stack.make_topics("copies")
+    with asking(address, made(stack, "operator")) as program:
+        recorded(program, 3)
+        wish = {"letters": {"status": ["open"]}, "topic": stack.topic("copies"), "why": "to try the fix"}
+        for topic, why in ((stack.topic("odd"), "odd"), (f"{stack.topic('odd')}.dlq", "dlq"), ("nowhere", "nowhere")):
+            refused = program.post("/plans/copy", json={**wish, "topic": topic}, headers={"idempotency-key": why})
+            assert (refused.status_code, why in refused.json()["detail"]) == (422, True), refused.text
+        plan = program.post("/plans/copy", json=wish, headers={"idempotency-key": "copy"})
+        assert ended(program, plan, "apply")["outcomes"] == {"done": 3}
+        assert [(each.key(), each.value()) for each in stack.records("copies")] == [
+            (each.key(), each.value()) for each in stack.records("odd")
+        ]
+        assert program.get("/letters/count?status=open").json()["count"] == 3
+
+
+@pytest.fixture
+def elsewhere(stack: Stack, own_kafka: KafkaServer) -> Iterator[Stack]:
+    """Another Kafka, which whoever runs console and recorder has named."""
+    stack.environ["TARGET_KAFKA_BOOTSTRAP_SERVERS"] = own_kafka.bootstrap_servers
+    with Stack(own_kafka.bootstrap_servers, stack.broker, "there", stack.folder, "") as there:
+        there.make_topics("copies")
+        yield there
+
+
+@pytest.mark.slow
+def test_a_program_copies_letters_to_the_kafka_that_the_console_was_given(
+    stack: Stack, elsewhere: Stack, console: tuple[str, Path]
+):
+    address, _ = console
+    with asking(address, made(stack, "operator")) as program:
+        recorded(program, 3)
+        wish = {"letters": {"status": ["open"]}, "topic": elsewhere.topic("copies"), "kafka": "target"}
+        plan = program.post("/plans/copy", json=wish, headers={"idempotency-key": "copy"})
+        assert ended(program, plan, "apply")["outcomes"] == {"done": 3}
+        assert len(elsewhere.records("copies")) == 3
+
+
+def test_a_program_sends_a_range_of_a_topic_again_and_sees_how_each_record_ends(
+    stack: Stack, console: tuple[str, Path]
+):
+    address, mended = console
+    with asking(address, made(stack, "operator")) as program:
+        recorded(program, 3)
+        mended.touch()
+        wish = {"topic": stack.topic("odd"), "from": "0", "to": "2", "handler": ["odd_too"], "why": "books were lost"}
+        # What is done is not sent again, unless that is asked for.
+        plan = program.post("/plans/redrive", json=wish, headers={"idempotency-key": "1"})
+        assert (plan.status_code, plan.json()["preview"]["will"]) == (201, 0), plan.text
+        plan = program.post("/plans/redrive", json={**wish, "again": True}, headers={"idempotency-key": "2"})
+        assert plan.json()["preview"]["will"] == 2, plan.text
+        before = len(stack.done("odd_too"))
+        assert ended(program, plan, "apply")["outcomes"] == {"done": 2}
+        assert (len(stack.done("odd_too")) - before, stack.done("odd")) == (2, [])
+        found = program.get(f"/plans/{plan.json()['id']}/outcomes").json()["items"]
+        assert [each["state"] for each in found] == ["done"] * 2
 
 
 def test_a_program_halts_a_topic_and_lets_it_go_on(stack: Stack, console: tuple[str, Path]):
