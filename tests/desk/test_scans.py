@@ -14,7 +14,7 @@ from bridge.deadletters.masking.masks import NO_MASKS
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.totals import Totals
-from bridge.deadletters.store import changes, counting, pages, plans, progress, standing
+from bridge.deadletters.store import changes, counting, pages, plans, progress, standing, underway
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching
 from tests.desk import asked_model as model
@@ -164,6 +164,16 @@ def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(lette
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         assert "ix_letters_ended" in " ".join(_plan(connection, *executed[-1]))
+
+
+def test_what_other_plans_have_under_way_is_found_by_the_index_that_has_it_alone(letters):
+    database = letters.database
+    with statements(database) as executed, database.reading() as connection:
+        underway.elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
+    with database.reading() as connection:
+        if database.dialect == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        assert "ix_items_place" in " ".join(_plan(connection, *executed[-1]))
 
 
 @pytest.mark.parametrize(

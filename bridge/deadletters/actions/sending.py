@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
+from bridge.deadletters.actions.ahead import Ahead
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.holders import holders, too_late
 from bridge.deadletters.actions.payloads import Away, payloads
@@ -103,11 +104,15 @@ class Sending:
         """Letters that are open, and have not died since the plan was made, are this plan's; the others are skipped."""
         found = contents.standings(connection, [item.letter_id for item in waiting if item.letter_id], lock=True)
         by = holders(connection, found.values())
+        ahead = self._ahead(connection, waiting, found)
         skipped: dict[int, str] = {}
         claimed: list[Claimed] = []
         for item in waiting:
             standing = found.get(item.letter_id or 0)
             why, spot = self._why_not(item, standing, by), None
+            if standing is not None and not why:
+                delivery = _delivery(item, standing)
+                why = _why_other(ahead, delivery) if item.place else ahead.of_own(delivery, standing.number)
             if standing is not None and not why:
                 spot = self._ends.spot(self.topic(standing), standing.delivery.partition)
                 why = "" if spot else f"there is no topic {self.topic(standing)}"
@@ -119,6 +124,11 @@ class Sending:
         own = [each.item.letter_id for each in claimed if each.item.letter_id and each.item.place is None]
         statuses.move(connection, own, Status.OPEN, Status.REPLAYING, at, self._plan.id)
         return Taken(claimed, skipped)
+
+    def _ahead(self, connection: Connection, waiting: Sequence[Item], found: Mapping[int, Standing]) -> Ahead:
+        ours = [(item, its) for item in waiting if (its := found.get(item.letter_id or 0)) is not None and its.is_ours]
+        own, others = ([_delivery(*each) for each in ours if bool(each[0].place) is other] for other in (False, True))
+        return Ahead.of(connection, self._plan.id, own, others)
 
     def _why_not(self, item: Item, letter: Standing | None, by: Mapping[int, str]) -> str:
         if letter is None:
@@ -252,6 +262,11 @@ def _headers(job: _Job, content: Content, once: bool) -> RecordHeaders:
     ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
     common = {"timestamp": content.timestamp, "number": job.number - 1, "once": once, "again": job.again}
     return replayed(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
+
+
+def _why_other(ahead: Ahead, delivery: Origin) -> str:
+    letter = ahead.letter(delivery)
+    return ahead.of_other(delivery) or ((letter and f"it has a letter by now, {letter.id}: replay that") or "")
 
 
 def _why_left(fate: Fate) -> str:

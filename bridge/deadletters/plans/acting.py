@@ -54,4 +54,4 @@ def action(
     ends.prepare([(target_of(settings, settings.group, topic, ours=True), topic)])
     Ending(settings, database, fates).enter(plan)
     with looking(settings, topic) as look, Picking(settings, topic) as picking:
-        yield Redriving(settings, plan, ends, letters, picking, look.logs)
+        yield Redriving(settings, plan, ends, letters, fates, picking, look.logs)

@@ -127,8 +127,8 @@ class Applying:
         passed = self._passed() if self._in_lanes else ()
         with self._database.writing() as connection:
             self._go_on(connection)
+            lanes.alone(connection)
             if self._in_lanes:
-                lanes.alone(connection)
                 lanes.let_go(connection, self._plan.id, passed)
             allowed = self._pace.allowed(BATCH, time.monotonic())
             found = items.waiting(connection, self._plan.id, self._wave, allowed, in_lanes=self._in_lanes)

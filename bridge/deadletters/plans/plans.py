@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Final
@@ -271,6 +272,10 @@ class Plans:
                     plans.hold(connection, id_, who)
             with Fates.opened(self.settings) as fates:
                 outcomes = Outcomes(self.settings, self.database, fates)
+                if plan.what in SENDS:
+                    # What others have sent, and has ended since, is not under way any more.
+                    with suppress(KafkaUnavailable, LedgerUnavailable):
+                        outcomes.look()
                 passing = Passing(self.settings, self.database, plan, fates)
                 around = Around(lambda: outcomes.look(id_), passing.passed, lambda: heard(self.one(id_)), leaves)
                 with action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:

@@ -8,9 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
+from bridge.deadletters.actions.ahead import Ahead
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.sending import Sending, target_of
+from bridge.deadletters.fates import Fates
 from bridge.deadletters.plan.plan import ItemState, Plan
+from bridge.deadletters.redrive.standing import left_out
+from bridge.deadletters.store import items
 from bridge.deadletters.store.database import Connection
 from bridge.deadletters.store.items import Item, Sent, Spot
 from bridge.errors import NeverPublished
@@ -45,25 +49,39 @@ class Redriving:
     """
 
     def __init__(
-        self, settings: Settings, plan: Plan, ends: Ends, letters: Sending, picking: Picking, logs: Mapping[int, str]
+        self,
+        settings: Settings,
+        plan: Plan,
+        ends: Ends,
+        letters: Sending,
+        fates: Fates,
+        picking: Picking,
+        logs: Mapping[int, str],
     ) -> None:
         self._settings, self._plan, self._ends, self._of_letters = settings, plan, ends, letters
         self._topic = str(plan.asked["topic"])
         self._target = target_of(settings, settings.group, self._topic, ours=True)
-        self._picking, self._logs = picking, logs
+        self._fates, self._picking, self._logs = fates, picking, logs
         self._again = plan.name if plan.options.again else ""
         self._producer = AcknowledgedProducer(settings)
 
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
-        """Letters as a replay takes them; all else, unless its topic was made again since the plan was made."""
-        of_letters = self._of_letters.take(connection, [item for item in waiting if item.letter_id], at)
+        """Letters as a replay takes them; all else, unless another plan has it, or its topic was made again since."""
+        others = [self._redriven(item) for item in waiting if not item.letter_id]
+        ahead = Ahead.of(connection, self._plan.id, others=[each.delivery for each in others])
+        become = {item.position: item for each in others if (item := self._as_letter(each, ahead)) is not None}
+        items.become(connection, self._plan.id, [*become.values()])
+        letters = [item for item in waiting if item.letter_id] + [*become.values()]
+        of_letters = self._of_letters.take(connection, letters, at)
         claimed, skipped = [*of_letters.claimed], dict(of_letters.skipped)
-        for each in (self._redriven(item) for item in waiting if not item.letter_id):
+        for each in (each for each in others if each.item.position not in become):
             spot = self._ends.spot(self._target, each.delivery.partition)
             if each.delivery.topic_id != self._logs.get(each.delivery.partition):
                 skipped[each.item.position] = "its topic's log is another one by now: another record lies there"
             elif spot is None:
                 skipped[each.item.position] = f"there is no topic {self._target}"
+            elif why := ahead.of_other(each.delivery):
+                skipped[each.item.position] = why
             else:
                 claimed.append(Claimed(each.item, spot))
         return Taken(claimed, skipped)
@@ -79,8 +97,11 @@ class Redriving:
         of_letters, others = _apart(claimed)
         found = self._of_letters.act(of_letters, live) if of_letters else Acted()
         sent, ends = [*found.sent], dict(found.ends)
+        redriven = [self._redriven(claim.item) for claim in others]
+        left = {each.item.position: End(ItemState.SKIPPED, why) for each, why in self._left_out(redriven)}
+        ends |= left
         wanted: dict[tuple[int, int], list[Redriven]] = {}
-        for each in (self._redriven(claim.item) for claim in others):
+        for each in (each for each in redriven if each.item.position not in left):
             wanted.setdefault((each.delivery.partition, each.delivery.offset), []).append(each)
         gone = set(wanted)
         for some in self._slices(wanted, live):
@@ -93,6 +114,21 @@ class Redriving:
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:
         """As a replay does with its letters; of the others there is nothing to note."""
         self._of_letters.settle(connection, _apart(claimed)[0], acted, at)
+
+    def _as_letter(self, redriven: Redriven, ahead: Ahead) -> Item | None:
+        """A delivery as the open letter that was recorded of it since the plan was made."""
+        letter = ahead.letter(redriven.delivery)
+        if letter is None or (self._plan.options.again and not letter.again):
+            # What is to run again though it is done: a replay would leave it.
+            return None
+        return redriven.item._replace(letter_id=letter.id, place=None, failures=letter.failures)
+
+    def _left_out(self, redriven: Sequence[Redriven]) -> Iterator[tuple[Redriven, str]]:
+        """Those that are on their way, or over, since the plan was made; and why they are not sent."""
+        fates = self._fates.of([each.delivery for each in redriven]) if redriven else []
+        for each, fate in zip(redriven, fates, strict=True):
+            if why := left_out(fate, again=self._plan.options.again):
+                yield each, why
 
     def _redriven(self, item: Item) -> Redriven:
         return Redriven(item, delivery_of(self._plan, self._settings.group, item.place or ""))

@@ -85,6 +85,12 @@ def stands(ground: Ground, offsets: Sequence[int], fates: bytes, noted: Sequence
         yield ground.of_open(offset, noted=offset in run)
 
 
+def left_out(fate: Fate, *, again: bool) -> str:
+    """Why a delivery that a plan has is left out when it is come to, by its fate then; empty: it is sent."""
+    stand = _BY_FATE.get(fate)
+    return "" if stand is None or stand in sent(again=again) else f"it is {stand} by now"
+
+
 def sent(*, again: bool) -> frozenset[Stand]:
     """How a delivery stands that a redrive sends.
 

@@ -194,6 +194,13 @@ def claim(connection: Connection, plan_id: int, found: Mapping[int, Spot | None]
         _move(connection, plan_id, positions, [ItemState.WAITING], state=ItemState.CLAIMED, sent_at=at, **where)
 
 
+def become(connection: Connection, plan_id: int, found: Sequence[Item]) -> None:
+    """Deliveries that have letters by now are their letters' own from now on."""
+    for each in found:
+        own = {"letter_id": each.letter_id, "place": None, "failures": each.failures}
+        _move(connection, plan_id, [each.position], [ItemState.WAITING], **own)
+
+
 def back(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
     """Deliveries that were claimed, and of which nothing was done, wait again."""
     _move(connection, plan_id, positions, [ItemState.CLAIMED], state=ItemState.WAITING)

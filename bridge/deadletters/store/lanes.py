@@ -18,7 +18,7 @@ from bridge.deadletters.store.statuses import AT_ONCE, in_parts
 from bridge.records.origin import Origin
 
 _ENDED: Final = tuple(state for state in ItemState if state not in UNENDED)
-#: What PostgreSQL knows the claims of plans with lanes by: any number that nobody else's is.
+#: What PostgreSQL knows the claims of plans by: any number that nobody else's is.
 _CLAIMS: Final = 7_303_014_711
 
 
@@ -86,7 +86,7 @@ def are_in(connection: Connection, plan_id: int) -> bool:
 
 
 def alone(connection: Connection) -> None:
-    """Until the transaction ends no other plan claims of lanes: two would take the same one."""
+    """Until the transaction ends no other plan claims: two would take the same delivery, or the same lane."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS)))
 

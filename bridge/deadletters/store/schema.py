@@ -304,6 +304,12 @@ items = Table(
         sqlite_where=text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
         postgresql_where=text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
     ),
+    Index(
+        "ix_items_place",
+        "place",
+        sqlite_where=text("place IS NOT NULL AND state IN ('claimed', 'sent')"),
+        postgresql_where=text("place IS NOT NULL AND state IN ('claimed', 'sent')"),
+    ),
 )
 
 #: Who did what, when: never deleted, also when the letter is.

@@ -1,0 +1,91 @@
+"""Two plans that have the same delivery: it goes out for one of them, and the other says why it left it out."""
+
+from pathlib import Path
+
+import pytest
+
+from bridge.deadletters.desk import Desk
+from bridge.deadletters.plan.plan import ItemState, Options, Plan
+from bridge.deadletters.redrive.redrive import Asked
+from tests.desks import desk, record, replay
+from tests.integration.test_replay import COMPLETION, start, statuses
+from tests.processes import Stack, eventually
+from tests.promises import all_settled
+
+
+def dead_once(stack: Stack, mended: Path, **said: str) -> None:
+    """Have a record of `blocking` die; its handler is mended now."""
+    start(stack, "blocking", settings={"kafka_park_after": 1, "kafka_retry_tiers": (1, 4)})
+    stack.produce("blocking", {"blocking": {"mend": str(mended), **said}}, key=b"k")
+    all_settled(stack, "blocking", done=0, dead=1, letters=1)
+    mended.touch()
+
+
+def redrives(here: Desk, stack: Stack, *, again: bool = False) -> Plan:
+    """A plan that sends the record again, made."""
+    return here.redrive.plan(Asked(stack.topic("blocking"), "earliest"), Options(again=again), "ann")
+
+
+def runs(stack: Stack, outcome: str) -> int:
+    return sum(run.outcome == outcome for run in stack.runs("blocking"))
+
+
+def left_out(here: Desk, plan: Plan) -> str:
+    """Why the one delivery of a plan was left out of it."""
+    (only,) = here.progress.each(plan.id, [ItemState.SKIPPED], 0, 10)
+    return only.why
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "again"])
+@pytest.mark.parametrize("until", ["hold", "until"], ids=["running", "parked"])
+def test_what_one_redrive_has_under_way_is_left_out_of_the_other(stack: Stack, tmp_path: Path, until: str, again: bool):
+    go = tmp_path / "go"
+    go.touch()
+    dead_once(stack, tmp_path / "mended", **{until: str(go)})
+    go.unlink()
+    with desk(stack, "blocking", blocking=COMPLETION) as here:
+        one, other = redrives(here, stack, again=again), redrives(here, stack, again=again)
+        here.plans.apply(one.id, "ann")
+        eventually(lambda: runs(stack, "begun") >= 2, 30, "it runs once more")
+        here.plans.apply(other.id, "bob")
+        assert left_out(here, other) == f"plan {one.id} has it under way"
+        go.touch()
+        all_settled(stack, "blocking", done=1, letters=1)
+        assert len(stack.records("blocking.replay")) == 1
+    assert runs(stack, "done") == 1
+
+
+def test_what_is_done_since_a_redrive_was_planned_is_left_out(stack: Stack, tmp_path: Path):
+    dead_once(stack, tmp_path / "mended")
+    with desk(stack, "blocking", blocking=COMPLETION) as here:
+        one, other = redrives(here, stack), redrives(here, stack)
+        assert here.plans.wait(here.plans.apply(one.id, "ann").id).outcomes == {"done": 1}
+        assert left_out(here, here.plans.apply(other.id, "bob")) == "it is done by now"
+    assert runs(stack, "done") == 1
+
+
+def test_what_has_a_letter_since_a_redrive_was_planned_goes_back_as_that(stack: Stack, tmp_path: Path):
+    dead_once(stack, tmp_path / "mended")
+    with desk(stack, "blocking", blocking=COMPLETION) as here:
+        one = redrives(here, stack)
+        record(stack, here, "blocking", 1)
+        replayed = replay(here)
+        assert here.plans.wait(here.plans.apply(one.id, "ann").id).outcomes == {"done": 1}
+        assert statuses(here) == {"resolved": 1}
+        assert left_out(here, here.plans.apply(replayed.id, "ann")).startswith("it is resolved by now, by plan 1")
+    assert runs(stack, "done") == 1
+
+
+def test_what_a_redrive_has_under_way_is_left_out_of_the_replay_of_its_letter(stack: Stack, tmp_path: Path):
+    go = tmp_path / "go"
+    go.touch()
+    dead_once(stack, tmp_path / "mended", until=str(go))
+    go.unlink()
+    with desk(stack, "blocking", blocking=COMPLETION) as here:
+        here.plans.apply(redrives(here, stack).id, "ann")
+        eventually(lambda: runs(stack, "begun") >= 2, 30, "it runs once more")
+        record(stack, here, "blocking", 1)
+        assert left_out(here, here.plans.apply(replay(here).id, "bob")) == "plan 1 has it under way"
+        go.touch()
+        all_settled(stack, "blocking", done=1, letters=1)
+    assert runs(stack, "done") == 1
