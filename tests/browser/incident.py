@@ -10,8 +10,12 @@ from sqlalchemy import select, update
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Letter, Status
-from bridge.deadletters.plan.plan import ItemState, Options, State, What
+from bridge.deadletters.mending.patching import Patch
+from bridge.deadletters.plan.plan import Counts, ItemState, Options, State, What
+from bridge.deadletters.redrive.redrive import Asked
 from bridge.deadletters.store import items, plans, schema, statuses
+from bridge.deadletters.store.items import Item
+from bridge.deadletters.store.matching import matching
 from bridge.records.attempts import Attempts
 from tests.browser.world import World
 from tests.desk import letters
@@ -176,6 +180,7 @@ class Night:
         total, hostile, bytes_, again, resolved: ids of letters.
         group: of the totals.
         previewed, discarding, stopped, applying, done: ids of plans, by how far they are.
+        patched, copied, again_sent: of others, by what they do; none is applied.
     """
 
     total: int
@@ -189,6 +194,9 @@ class Night:
     stopped: int
     applying: int
     done: int
+    patched: int
+    copied: int
+    again_sent: int
 
 
 def fill(world: World) -> Night:
@@ -224,7 +232,40 @@ def fill(world: World) -> Night:
         applying=_applying(world, Filter(handlers=(CHARGE,))),
         previewed=planned(world, What.REPLAY, Filter(handlers=(CHARGE, PAY_BACK))),
         discarding=planned(world, What.DISCARD, Filter(handlers=(PAY_BACK,))),
+        patched=_patched(world, Filter(handlers=(CHARGE,))),
+        copied=_copied(world),
+        again_sent=_again_sent(world),
     )
+
+
+def _patched(world: World, asked: Filter) -> int:
+    """A plan that mends the totals; this desk has no code that could say what handlers take."""
+    patch = (
+        '[{"op": "test", "path": "/currency", "value": "EUR"}, {"op": "replace", "path": "/total", "value": "12.50"}]'
+    )
+    said = "A comma is a point, until 1.5.1 is out"
+    return world.desk.mending.patch(asked, Patch.read(patch), Options(), "ann", said, force=True).id
+
+
+def _copied(world: World) -> int:
+    """A plan of copies for the makers of the till, as `bridge deadletters replay --to-topic` makes it."""
+    asked, target = Filter(handlers=(CHARGE,)), {"topic": "sandbox.orders", "addresses": "kafka.sandbox:9092"}
+    with world.desk.database.writing() as connection:
+        id_, _ = plans.add(connection, What.COPY, "ada", "for the till", asked.to_data(), Options(target=target))
+        count = items.freeze(connection, id_, matching(asked), canary=False)
+        plans.counted(connection, id_, Counts(letters=count, handlers={CHARGE: {"permanent": count}}))
+    return id_
+
+
+def _again_sent(world: World) -> int:
+    """A range that is sent again, as `bridge redrive` makes it."""
+    asked = Asked(world.stack.topic("orders"), "2026-11-20T08:00:00+00:00", "2026-11-20T09:30:00+00:00", (), (CHARGE,))
+    stood = {CHARGE: {"done": 4_120, "dead": 31, "unaccounted": 1, "parked": 2, "open": 0}}
+    with world.desk.database.writing() as connection:
+        id_, _ = plans.add(connection, What.REDRIVE, "ann", "the bank lost them", asked.to_data(), Options())
+        items.add(connection, id_, [Item(each, None, f"orders-0-{each}", 0) for each in range(1, 33)], canary=False)
+        plans.counted(connection, id_, Counts(letters=32, stands=stood))
+    return id_
 
 
 def planned(world: World, what: What, asked: Filter, why: str = "1.5.1 takes a comma", **options: Any) -> int:

@@ -15,8 +15,8 @@ from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.mending.mending import Mending
 from bridge.deadletters.store import schema
 from bridge.errors import DeskUnavailable
+from bridge.web import patching
 from bridge.web.api import letters as api_letters
-from bridge.web.api import making
 from bridge.web.app import application
 from bridge.web.console import Console
 from bridge.web.roles import Role
@@ -153,7 +153,7 @@ def test_what_a_handler_does_not_take_is_patched_by_force_with_a_reason_alone(pr
 
 def test_a_patch_over_more_than_it_can_do_while_one_waits_is_refused(program, record, monkeypatch):
     some(record)
-    monkeypatch.setattr(making, "MOST_PATCHED", 3)
+    monkeypatch.setattr(patching, "MOST", 3)
     refused = program.post("/plans/patch", {"letters": OPEN, "patch": PATCH})
     assert (refused.status_code, program.get("/plans").json()["items"]) == (422, [])
     assert "This means 4 letters, of 3" in refused.json()["detail"]

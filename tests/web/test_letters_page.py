@@ -144,7 +144,7 @@ def test_an_operator_may_tick_letters_and_choose_what_is_done_with_them(browser,
     assert ("reason", "exhausted") in hidden
     assert ("status", "open") in hidden
     assert ("seen", "2") in hidden
-    assert re.findall(r'name="what" value="(\w+)"', page) == ["replay", "archive", "discard"]
+    assert re.findall(r'name="what" value="(\w+)"', page) == ["replay", "patch", "archive", "discard"]
 
 
 def test_a_viewer_has_no_ticks_and_reads_which_role_is_needed(browser, record):

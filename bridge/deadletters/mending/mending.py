@@ -35,6 +35,19 @@ class Difference(NamedTuple):
     text: str
 
 
+class Sample(NamedTuple):
+    """What a patch would make of a letter's value.
+
+    Attributes:
+        difference: from the one that it has, as a unified diff; "": it gets none.
+        why: it gets none.
+    """
+
+    letter_id: int
+    difference: str
+    why: str
+
+
 class Tried(NamedTuple):
     """What a new value of a letter would be.
 
@@ -121,6 +134,17 @@ class Mending:
                 waves.cut(connection, plan_id)
             plans.move(connection, plan_id, [State.MAKING], State.PLANNED)
             return _known(plans.one(connection, plan_id))
+
+    def samples(self, letters: Iterable[int], patch: Patch) -> list[Sample]:
+        """What a patch would make of some letters; those that are gone are left out, and nothing is kept."""
+        with self.database.reading() as connection:
+            found = [letter for id_ in letters if (letter := values.one(connection, id_))]
+        made = []
+        for letter in found:
+            patched = Pass().one(self.app, letter, patch, force=False)
+            changed = "" if patched.value is None else difference(letter.value, patched.value)
+            made.append(Sample(letter.id, changed, patched.why))
+        return made
 
     def check(self, asked: Filter) -> Checked:
         """Which letters of a filter their handlers would take now, as they are or after `upgrade`; nothing is sent."""

@@ -27,23 +27,6 @@ def meant(wanted: shapes.Filter) -> Filter:
     return addresses.read(QueryParams(pairs))
 
 
-def bounded(desk: Desk, wanted: Filter, most: int, done: str) -> None:
-    """Refuse what would take longer than who asks waits.
-
-    Parameters:
-        done: "checked", "patched": what would be done with them.
-
-    Raises:
-        FilterFault: it means more letters than `most`.
-    """
-    count = desk.letters.count(wanted)
-    if count.number > most:
-        raise FilterFault(
-            f"This means {count.number:,} letters, of {most:,} that can be {done} at once here: name fewer, or take "
-            "the command bridge deadletters."
-        )
-
-
 def named(desk: Desk, masks: Masks, wanted: shapes.Filter) -> Filter:
     """The letters that somebody would act on: they are said, and what is named of them is there.
 

@@ -16,6 +16,7 @@ from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import letters as shapes
 from bridge.web.api.shapes import making
 from bridge.web.finding import unquoted
+from bridge.web.patching import bounded
 
 _LIST = "letters"
 #: Letters whose handlers are asked while who asks waits.
@@ -75,7 +76,7 @@ def check(asked: Asked) -> Answer:
 def check_all(asked: Asked) -> Answer:
     """What handlers say of the values of many letters."""
     wanted = asked.masks.check(filters.meant(asked.body.letters))
-    filters.bounded(asked.desk, wanted, MOST_CHECKED, "checked")
+    bounded(asked.desk, wanted, MOST_CHECKED, "checked")
     found = asked.desk.mending.check(wanted).to_data()
     if asked.masks:
         # Of whose letter a reason is, is not kept with it: handlers may quote what somebody does not see.

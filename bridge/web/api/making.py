@@ -5,34 +5,27 @@ import time
 
 from bridge.deadletters.copying.target import Target
 from bridge.deadletters.letters import written
-from bridge.deadletters.mending.patching import Patch
 from bridge.deadletters.plan.plan import Options, State
 from bridge.deadletters.redrive import redrive as redriving
 from bridge.deadletters.redrive.written import moment
 from bridge.deadletters.store.trail import Entry
-from bridge.errors import FilterFault, PatchRefused, RequestRefused
+from bridge.errors import FilterFault, PatchRefused
+from bridge.web import patching
 from bridge.web.api import cursors, filters, plans
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import making as shapes
 
 #: Offsets of a range that are looked through while who asks waits.
 MOST_OFFSETS = 500_000
-#: Letters whose values are patched meanwhile.
-MOST_PATCHED = 100_000
 _LIST = "differences"
 
 
 def patch(asked: Asked) -> Answer:
     """Freeze what a JSON Patch makes of letters."""
     body: shapes.Patching = asked.body
-    chosen, why = filters.named(asked.desk, asked.masks, body.letters), body.why.strip()
-    asked.masks.whole(chosen.topics, "patch")
-    if body.force and not why:
-        raise RequestRefused("refused", "What does not validate is sent only with a reason: say why. Nothing was made.")
-    filters.bounded(asked.desk, chosen.only_open(), MOST_PATCHED, "patched")
-    patch_ = Patch.read(_text(body))
-    plan = asked.desk.mending.patch(chosen, patch_, Options(), asked.who.name, why, force=body.force)
-    return plans.made(asked, plan.id)
+    chosen = filters.named(asked.desk, asked.masks, body.letters)
+    wish = patching.Wish(chosen, _text(body), body.why.strip(), body.force)
+    return plans.made(asked, patching.planned(asked.desk, asked.masks, asked.who.name, wish).id)
 
 
 def patched(asked: Asked, done: Entry) -> Answer:

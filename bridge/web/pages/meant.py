@@ -9,7 +9,15 @@ from bridge.deadletters.letters import meant
 
 def words(asked: Mapping[str, Any]) -> str:
     """`handler orders.handlers.charge, reason poison`; "" for all letters that are open."""
-    return f"topic {asked['topic']}" if "topic" in asked else meant.words(_filter(asked))
+    if "topic" not in asked:
+        return meant.words(_filter(asked))
+    # A range of a source topic; `Redrive.Asked.to_data`.
+    limits = [
+        *(f"partition {each}" for each in asked.get("partitions", ())),
+        *(f"handler {each}" for each in asked.get("handlers", ())),
+        *(["one key"] if "key" in asked else []),
+    ]
+    return ", ".join([f"topic {asked['topic']} from {asked.get('from')} to {asked.get('to')}", *limits])
 
 
 def address(asked: Mapping[str, Any]) -> str | None:

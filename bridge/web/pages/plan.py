@@ -1,35 +1,58 @@
 """One plan: looked at, decided on, watched, stopped."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.deadletters.masking.masks import Masks
-from bridge.deadletters.plan.plan import Plan, State, What
+from bridge.deadletters.plan.plan import Plan, State
 from bridge.deadletters.plan.preview import preview
 from bridge.deadletters.plans.deciding import Decision
+from bridge.deadletters.plans.plans import SENDS
 from bridge.deadletters.questions.progress import Progress
 from bridge.errors import PlanChanged, PlanRefused
 from bridge.web import console
 from bridge.web.console import Console
+from bridge.web.differing import Row, rows
 from bridge.web.discarding import check, check_again, too_many, was_applied
 from bridge.web.live import Snapshot
 from bridge.web.pages import meant, plan_words
 from bridge.web.pages.deciding import WHY, limited, number
 from bridge.web.roles import Role
 
+#: Letters of which a plan's page shows how it changes them, and of a page that has nothing else.
+SHOWN: Final = 3
+ROWS: Final = 20
 #: From so many letters on a replay is a canary where nobody says otherwise.
 CANARY_ABOVE: Final = 20
 #: As what no plan was ever looked at.
 _NO_KEY: Final = "-"
 
 
+class Change(NamedTuple):
+    """How a letter's value changes."""
+
+    letter_id: int
+    rows: list[Row]
+
+
 def one(request: Request) -> Response:
     """The plan: what it would do, or how far it is."""
     seen = number(request.query_params.get("seen", ""), None)
     return _page(request, _of(request), typed={"seen": "" if seen is None else str(seen), **console.typed(request)})
+
+
+def differences(request: Request) -> Response:
+    """How it changes the values of its letters, some at a time, by their numbers."""
+    here, after = console.of(request), number(request.query_params.get("after", ""), 0)
+    plan = here.desk.plans.one(request.path_params["id"])
+    found = _differences(request, plan, ROWS + 1, after)
+    following = found[ROWS - 1].letter_id if len(found) > ROWS else None
+    return here.page(
+        request, "plan-differences.html", plan=plan, words=plan_words, found=found[:ROWS], after=after, next=following
+    )
 
 
 def apply(request: Request) -> Response:
@@ -95,7 +118,7 @@ def _decision(plan: Plan, form: Mapping[str, str], key: str) -> Decision:
         key=key,
         left=number(form.get("left", ""), -1),
         rate=_rate(form.get("rate", "")),
-        canary=plan.what is What.REPLAY and form.get("pace") == "canary",
+        canary=plan.what in SENDS and form.get("pace") == "canary",
         why=limited(form.get("why", ""), WHY),
     )
 
@@ -105,6 +128,11 @@ def _rate(text: str) -> float | None:
         return float(text) if text.strip() else None
     except ValueError:
         raise PlanRefused(f"{text!r} is no number of letters a second: write 200, or nothing.") from None
+
+
+def _differences(request: Request, plan: Plan, count: int, after: int = 0) -> list[Change]:
+    differing = console.of(request).desk.differing(console.masks(request))
+    return [Change(each.letter_id, rows(each.text)) for each in differing.of(plan.id, count, after)]
 
 
 def _changed(request: Request, error: PlanRefused, wanted: str) -> Response:
@@ -140,7 +168,8 @@ def _page(
         words=plan_words,
         meant=meant,
         preview=preview(plan, found.gone),
-        canary=plan.what is What.REPLAY and plan.counts.letters > CANARY_ABOVE,
+        differences=_differences(request, plan, SHOWN) if plan.counts.edits else (),
+        canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,
         may=who.role >= Role.OPERATOR and not too_many(plan, who),
         needs=Role.ADMIN if too_many(plan, who) else Role.OPERATOR,
     )

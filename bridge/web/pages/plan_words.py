@@ -1,9 +1,11 @@
 """What pages say of plans (pure)."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State, What
 from bridge.deadletters.questions.progress import Progress, Wave
+from bridge.deadletters.redrive.standing import sent
 from bridge.web import pictures
 
 #: What is done with letters, as a button says it, and as it was done.
@@ -29,10 +31,35 @@ def letters(count: int) -> str:
     return f"{count:,} letter{'' if count == 1 else 's'}"
 
 
+def things(plan: Plan, count: int) -> str:
+    """What a plan is about: letters, or deliveries of a range, most of which have none."""
+    return letters(count) if plan.what is not What.REDRIVE else f"{count:,} deliver{'y' if count == 1 else 'ies'}"
+
+
+def doing(plan: Plan, what: str) -> str:
+    """`Replay 2 letters`, `Copy 2 letters to sandbox`, `Send 30 deliveries again`.
+
+    Parameters:
+        what: how many of what, in words.
+    """
+    if plan.what is What.REDRIVE:
+        return f"Send {what} again"
+    if plan.what is What.COPY:
+        return f"Copy {what} to {target(plan)}"
+    return f"{VERBS[plan.what][0]} {what}"
+
+
+def target(plan: Plan) -> str:
+    """Where a copy goes: the topic, and which Kafka where that is another."""
+    said = plan.options.target
+    there = "another Kafka" if said.get("file") else said.get("addresses", "")
+    return f"{said.get('topic', '')}{f' of {there}' if there else ''}"
+
+
 def title(plan: Plan) -> str:
     """`replay 21,480 letters`."""
-    verb = VERBS[plan.what][0].lower()
-    return f"{verb} {letters(plan.counts.letters or sum(plan.outcomes.values()))}"
+    words = doing(plan, things(plan, plan.counts.letters or sum(plan.outcomes.values())))
+    return words[0].lower() + words[1:] + (", each with another value" if plan.counts.edits else "")
 
 
 def state(plan: Plan) -> Standing:
@@ -149,11 +176,80 @@ def waits(found: Progress) -> str:
     return ""
 
 
-def heading(what: What, matched: int, will: int) -> str:
+def heading(plan: Plan, matched: int, will: int) -> str:
     """The question that a preview asks."""
-    verb = VERBS[what][0]
     if not will:
-        return f"Nothing to {verb.lower()}: of {letters(matched)} that matched, none can be {VERBS[what][1]}"
-    if will == matched:
-        return f"{verb} {letters(will)}?"
-    return f"{verb} {will:,} of the {letters(matched)} that matched?"
+        if plan.what is What.REDRIVE:
+            return "Nothing to send again: no delivery of this range needs it"
+        verb, done = VERBS[plan.what]
+        return f"Nothing to {verb.lower()}: of {letters(matched)} that matched, none can be {done}"
+    count = things(plan, matched)
+    some = count if will == matched else f"{will:,} of {'' if plan.what is What.REDRIVE else 'the '}{count}"
+    that = "" if will == matched or plan.what is What.REDRIVE else " that matched"
+    return f"{doing(plan, some + that)}{', each with another value' if plan.counts.edits else ''}?"
+
+
+class Left(NamedTuple):
+    """Letters that a patch leaves as they are.
+
+    Attributes:
+        words: what is the matter with them; `why`: in the words of their values, or of their handler.
+        examples: letters.
+    """
+
+    words: str
+    why: str
+    letters: int
+    examples: Sequence[int]
+
+
+#: What a patch may find, as `Pass.to_data` has it.
+_UNPATCHED: Final = {
+    "unchanged": "The patch changes nothing of them",
+    "no_json": "They cannot be patched",
+    "not_applied": "The patch does not apply",
+    "not_valid": "Their handlers would not take them after it",
+}
+
+
+def unpatched(plan: Plan) -> list[Left]:
+    """Why letters are left out by a patch, the reasons of each kind beside each other."""
+    found, edits = [], plan.counts.edits
+    for name, words in _UNPATCHED.items():
+        reasons = edits.get(f"{name}_reasons") or [{"why": "", "count": edits.get(name, 0), "letters": ()}]
+        found += [Left(words, each["why"], each["count"], each["letters"]) for each in reasons if each["count"]]
+    return found
+
+
+#: How deliveries of a range stand (bridge.deadletters.redrive.standing), and what a redrive does with them.
+_STANDS: Final = {
+    "dead": "dead",
+    "unaccounted": "unaccounted for: committed, and nobody will run it",
+    "done": "done",
+    "discarded": "discarded",
+    "unknown": "not known any more: it may be done",
+    "handed": "in flight",
+    "parked": "parked",
+    "open": "not read yet: it goes out by itself",
+    "gap": "no record lies there",
+}
+
+
+class Stands(NamedTuple):
+    """Deliveries of a range that stand alike."""
+
+    handler: str
+    words: str
+    deliveries: int
+    is_sent: bool
+
+
+def stands(plan: Plan) -> list[Stands]:
+    """How the deliveries of a range stood when it was looked through."""
+    wanted = sent(again=plan.options.again)
+    return [
+        Stands(handler, words, of[name], name in wanted)
+        for handler, of in plan.counts.stands.items()
+        for name, words in _STANDS.items()
+        if of.get(name)
+    ]

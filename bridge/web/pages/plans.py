@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -16,6 +17,8 @@ from bridge.web.pages.once import once
 ROWS: Final = 50
 #: What is made of letters alone; other plans have commands of their own.
 MADE: Final = (What.REPLAY, What.DISCARD, What.ARCHIVE)
+#: What a form says that goes on to a patch, which is written before there is a plan.
+PATCH: Final = "patch"
 
 
 def listed(request: Request) -> Response:
@@ -42,6 +45,8 @@ def new(request: Request) -> Response:
     """
     form = request.state.form
     what = form.get("what", "")
+    if what == PATCH:
+        return RedirectResponse(asked.address("/plans/patch", _of_form(form)), 303)
     if what not in MADE:
         raise FilterFault(f"{what!r} is nothing that is done with letters here: {', '.join(MADE)}.")
     desk = console.of(request).desk
@@ -52,6 +57,17 @@ def new(request: Request) -> Response:
     id_ = once(request, lambda desk: desk.plans.draft(What(what), wanted, who).id)
     seen = number(form.get("seen", "").replace(",", ""), None)
     return RedirectResponse(f"/plans/{id_}" + ("" if seen is None else f"?seen={seen}"), 303)
+
+
+def _of_form(form: QueryParams) -> QueryParams:
+    """The letters that a form of the list means, as an address has them.
+
+    Raises:
+        FilterFault: it says what is none, or nothing is ticked.
+    """
+    meant_ = asked.chosen(form)
+    ticked = [("id", str(id_)) for id_ in meant_.ids]
+    return QueryParams(asked.fields(form) if form.get("scope") == "filter" else ticked)
 
 
 def _standing(plan: Plan) -> tuple[int, int]:
