@@ -19,7 +19,7 @@ _DIGITS: Final = 19
 
 def added(theirs: Sequence[Header], ours: Mapping[str, str]) -> RecordHeaders:
     """The producer's headers byte for byte, and behind them ours, of which the first is `origin_topic`."""
-    return [*theirs, *((name, value.encode("ascii", "backslashreplace")) for name, value in ours.items())]
+    return [*theirs, *[(name, value.encode("ascii", "backslashreplace")) for name, value in ours.items()]]
 
 
 def apart(headers: Sequence[Header], names: Collection[str]) -> tuple[tuple[Header, ...], dict[str, str]]:

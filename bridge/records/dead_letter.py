@@ -16,6 +16,7 @@ from bridge.records.message import Dead, Delivery
 
 #: Without these a record is no dead letter of ours.
 _NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler", "bridge_group")
+_ATTEMPTS: Final = tuple(f"attempts_{name}" for name in Attempts._fields)
 
 
 class Whose(NamedTuple):
@@ -99,13 +100,13 @@ def headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
 
 def attempts_said(delivery: Delivery) -> dict[str, str]:
     """How often it ran, and what became of that, as headers."""
-    said = {f"attempts_{name}": str(count) for name, count in delivery.attempts._asdict().items()}
-    return {"attempts": str(delivery.runs), **said}
+    said = zip(_ATTEMPTS, map(str, delivery.attempts), strict=True)
+    return {"attempts": str(delivery.runs), **dict(said)}
 
 
 def attempts_read(found: Mapping[str, str]) -> Attempts:
     """What `attempts_said` wrote."""
-    return Attempts(*(number(found, f"attempts_{name}") for name in Attempts._fields))
+    return Attempts(*[number(found, name) for name in _ATTEMPTS])
 
 
 def shorter_and_shorter(failure: Failure) -> tuple[Failure, ...]:

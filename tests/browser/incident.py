@@ -16,6 +16,7 @@ from bridge.deadletters.redrive.redrive import Asked
 from bridge.deadletters.store import items, plans, schema, statuses
 from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.spots import Spot
 from bridge.records.attempts import Attempts
 from tests.browser.world import World
 from tests.desk import letters
@@ -308,7 +309,7 @@ def went_out(world: World, plan: int, sent: Iterable[int], *, done: Any = (), de
     """Positions of a plan went out so many ms ago, and ended so after 1.4 s."""
     at = now() - ago
     with world.desk.database.writing() as connection:
-        items.claim(connection, plan, {each: items.Spot("shop.orders.replay", 0, each) for each in sent}, at)
+        items.claim(connection, plan, {each: Spot("shop.orders.replay", 0, each) for each in sent}, at)
         if done:
             items.end(connection, plan, dict.fromkeys(done, ""), ItemState.DONE, at + 1_400)
         if dead:

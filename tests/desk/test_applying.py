@@ -21,8 +21,9 @@ from bridge.deadletters.plans import applying
 from bridge.deadletters.plans.applying import Applying, Around
 from bridge.deadletters.store import clock, items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.items import Item, Spot
+from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.spots import Spot
 from bridge.errors import PlanTakenOver
 from bridge.ledger import Fate
 from bridge.records.parked import whose

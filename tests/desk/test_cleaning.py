@@ -14,11 +14,12 @@ from sqlalchemy import func, select
 from bridge.deadletters.files.archive import Archive
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Options, What
-from bridge.deadletters.store import items, plans, trail
+from bridge.deadletters.store import items, plans, spots, trail
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.leaving import remove
 from bridge.deadletters.store.schema import letters
+from bridge.deadletters.store.spots import Sent, Spot
 from bridge.deadletters.upkeep import cleaning
 from bridge.deadletters.upkeep.cleaning import AT_ONCE, DAY, clean
 from bridge.errors import NotArchived
@@ -70,7 +71,7 @@ def test_a_letter_of_which_another_handlers_delivery_is_on_its_way_stays_until_t
         plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options(all_handlers=True))
         items.add(connection, plan_id, [Item(1, id_, "orders-0-2:orders.handlers.notify", 1)], canary=False)
         items.claim(connection, plan_id, {1: None}, 1)
-        items.sent(connection, plan_id, [Sent(1, 7, Spot("orders.replay", 0, 0))], 1)
+        spots.sent(connection, plan_id, [Sent(1, 7, Spot("orders.replay", 0, 0))], 1)
     assert clean(one_of_each, 30, None, now) == 2
     with one_of_each.writing() as connection:
         assert remove(connection, [id_], LONG_AGO + 1) == 0

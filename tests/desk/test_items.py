@@ -7,10 +7,11 @@ from sqlalchemy import event, select
 
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Options, What
-from bridge.deadletters.store import contents, items, lanes, plans, redriven, statuses
+from bridge.deadletters.store import contents, items, lanes, plans, redriven, spots, statuses
 from bridge.deadletters.store.database import Connection, Database
-from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.schema import items as table
+from bridge.deadletters.store.spots import Sent, Spot
 from tests.desk.rows import kind, letter
 
 
@@ -25,21 +26,24 @@ def claimed(connection: Connection, count: int) -> int:
 
 def test_each_delivery_has_the_number_and_the_place_that_it_was_sent_with_and_what_has_ended_stays_so(database):
     with database.writing() as connection:
-        other, plan_id = claimed(connection, 5), claimed(connection, 5)
+        other, plan_id = claimed(connection, 7), claimed(connection, 7)
         items.end(connection, plan_id, {2: "nobody wants it"}, ItemState.REFUSED, 3)
         sent = [
+            Sent(6, 2, Spot("orders.replay", 3, 14)),
             Sent(1, 1, Spot("orders.replay", 0, 10)),
             Sent(2, 1, Spot("orders.replay", 1, 2**40)),
             Sent(3, 7, Spot("orders.replay", 0, 12)),
             Sent(4, 1, Spot("mails.replay", 0, 0)),
         ]
-        items.sent(connection, plan_id, sent, 5)
+        spots.sent(connection, plan_id, sent, 5)
         assert rows(connection, plan_id) == [
             (1, "sent", 1, "orders.replay", 0, 10, 5),
             (2, "refused", 1, "orders.replay", 1, 2**40, 5),
             (3, "sent", 7, "orders.replay", 0, 12, 5),
             (4, "sent", 1, "mails.replay", 0, 0, 5),
             (5, "claimed", None, "orders.replay", 0, 0, 1),
+            (6, "sent", 2, "orders.replay", 3, 14, 5),
+            (7, "claimed", None, "orders.replay", 0, 0, 1),
         ]
         assert {row[1] for row in rows(connection, other)} == {"claimed"}
 
@@ -51,7 +55,7 @@ def test_however_large_a_plan_is_a_batch_of_it_is_found_by_its_positions_or_its_
         acts: list[Callable[[], object]] = [
             lambda: items.claim(connection, plan_id, dict.fromkeys(at), 5),
             lambda: items.back(connection, plan_id, [*at]),
-            lambda: items.sent(connection, plan_id, [Sent(each, 1, Spot("o.replay", 0, each)) for each in at], 5),
+            lambda: spots.sent(connection, plan_id, [Sent(each, 1, Spot("o.replay", 0, each)) for each in at], 5),
             lambda: items.end(connection, plan_id, at, ItemState.SKIPPED, 5),
             lambda: items.ended(connection, at, ItemState.DONE, 5),
             lambda: items.where(connection, [*at]),

@@ -14,8 +14,9 @@ from bridge.deadletters.plans.applying import Applying, Around, me
 from bridge.deadletters.plans.laying import lay
 from bridge.deadletters.plans.passing import is_on_its_way
 from bridge.deadletters.store import items, lanes, plans, schema, waves
-from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.spots import Sent, Spot
 from bridge.ledger import Fate
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.desk.rows import kind, letter

@@ -18,7 +18,7 @@ from bridge.deadletters.plans.applying import Applying
 from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.redrive.redriving import Redriving
-from bridge.deadletters.store import items, statuses
+from bridge.deadletters.store import items, spots, statuses
 from tests.handlers.fates import act
 
 __all__ = ["act"]
@@ -57,6 +57,6 @@ Copying.act = _killing("published", Copying.act)  # type: ignore[method-assign]
 Redriving.act = _killing("published", Redriving.act)  # type: ignore[method-assign]
 Fates.discard = _killing("told", Fates.discard)  # type: ignore[method-assign]
 Discarding.settle = _killing("settling", Discarding.settle)  # type: ignore[method-assign]
-items.sent = _killing("noting", items.sent)
+spots.sent = _killing("noting", spots.sent)
 Applying._note = _killing("noted", Applying._note)  # type: ignore[method-assign]
 Applying._next_wave = _killing("done", Applying._next_wave)  # type: ignore[method-assign]

@@ -16,6 +16,7 @@ from bridge.deadletters.plan.plan import ItemState, State, What
 from bridge.deadletters.questions.progress import Progresses, stops_at
 from bridge.deadletters.store import items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.spots import Spot
 from bridge.web.console import Console
 from bridge.web.pages import plan
 from bridge.web.pages.plan_words import VERBS
@@ -314,7 +315,7 @@ def test_a_plan_under_way_shows_its_waves_what_died_again_and_what_was_left_out_
     applied(ann, address, pace="canary")
     with database.writing() as connection:
         plans.at_wave(connection, 1, 2)
-        spots = {position: items.Spot("orders.replay", 0, position) for position in range(1, 21)}
+        spots = {position: Spot("orders.replay", 0, position) for position in range(1, 21)}
         items.claim(connection, 1, spots, 1_000)
         items.end(connection, 1, dict.fromkeys(range(1, 7), ""), ItemState.DONE, 4_000)
         items.end(connection, 1, {7: ""}, ItemState.DEAD, 4_028)

@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 
 from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store.database import Connection
-from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.items import Item
+from bridge.deadletters.store.spots import Sent, Spot
 
 #: Shows that who applies a plan lives; raises PlanTakenOver where another has the plan by now. It is called before each
 #: part of a batch that is sent, and while that is got together.

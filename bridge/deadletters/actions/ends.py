@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bridge.deadletters.store.items import Spot
+from bridge.deadletters.store.spots import Spot
 from bridge.kafka import AdminClient, admin_client
 from bridge.settings import Settings
 from bridge.topics.cluster import all_topics, shape_of

@@ -15,7 +15,8 @@ from bridge.deadletters.plan.plan import ItemState, Plan
 from bridge.deadletters.store import contents, items, statuses
 from bridge.deadletters.store.contents import Content, Standing
 from bridge.deadletters.store.database import Connection, Database
-from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.items import Item
+from bridge.deadletters.store.spots import Sent, Spot
 from bridge.errors import NeverPublished
 from bridge.kafka import Record, headers_of
 from bridge.ledger import Fate

@@ -25,6 +25,8 @@ class Status(StrEnum):
 REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
 #: Of what nobody need do anything any more: cleaned up after a while.
 ENDED: Final = (Status.RESOLVED, Status.DISCARDED, Status.ARCHIVED)
+#: As a number of bytes is written before them.
+_SIZE: Final = struct.Struct(">i")
 
 
 class Group(NamedTuple):
@@ -150,20 +152,22 @@ def key_digest(key: bytes | None) -> int | None:
 
 def packed(headers: Sequence[Header]) -> bytes:
     """Headers as one value, byte for byte."""
-    return b"".join(_sized(name.encode("utf-8", "surrogateescape")) + _sized(value) for name, value in headers)
+    parts = [_sized(name.encode("utf-8", "surrogateescape")) + _sized(value) for name, value in headers]
+    return b"".join(parts)
 
 
 def unpacked(headers: bytes) -> Headers:
     """What `packed` made."""
     found: list[bytes | None] = []
-    at = 0
-    while at < len(headers):
-        (size,) = struct.unpack_from(">i", headers, at)
-        found.append(None if size < 0 else headers[at + 4 : at + 4 + size])
-        at += 4 + max(size, 0)
+    at, end = 0, len(headers)
+    while at < end:
+        (size,) = _SIZE.unpack_from(headers, at)
+        at += 4
+        found.append(None if size < 0 else headers[at : at + size])
+        at += max(size, 0)
     pairs = zip(found[::2], found[1::2], strict=True)
-    return tuple(((name or b"").decode("utf-8", "surrogateescape"), value) for name, value in pairs)
+    return tuple([((name or b"").decode("utf-8", "surrogateescape"), value) for name, value in pairs])
 
 
 def _sized(part: bytes | None) -> bytes:
-    return struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part
+    return _SIZE.pack(-1) if part is None else _SIZE.pack(len(part)) + part

@@ -16,7 +16,7 @@ from bridge.deadletters.actions.action import Acted, Action, Claimed
 from bridge.deadletters.plan.canary import Decision, Turn, decide
 from bridge.deadletters.plan.pace import Pace
 from bridge.deadletters.plan.plan import ItemState, Plan, State
-from bridge.deadletters.store import clock, items, lanes, plans
+from bridge.deadletters.store import clock, items, lanes, plans, spots
 from bridge.deadletters.store.database import Connection, Database
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 
@@ -179,7 +179,7 @@ class Applying:
         with self._database.writing() as connection:
             self._hold(connection)
             at = clock.now(connection)
-            items.sent(connection, self._plan.id, acted.sent, at)
+            spots.sent(connection, self._plan.id, acted.sent, at)
             for state in {end.state for end in acted.ends.values()}:
                 whys = {position: end.why for position, end in acted.ends.items() if end.state is state}
                 items.end(connection, self._plan.id, whys, state, at)

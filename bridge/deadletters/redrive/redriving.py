@@ -16,7 +16,8 @@ from bridge.deadletters.plan.plan import ItemState, Plan
 from bridge.deadletters.redrive.standing import left_out
 from bridge.deadletters.store import items
 from bridge.deadletters.store.database import Connection
-from bridge.deadletters.store.items import Item, Sent, Spot
+from bridge.deadletters.store.items import Item
+from bridge.deadletters.store.spots import Sent, Spot
 from bridge.errors import NeverPublished
 from bridge.kafka import Record, headers_of
 from bridge.records.naming import work_of

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Select, and_, case, literal_column, select
 
 from bridge.deadletters.letters.letter import Status, unpacked
 from bridge.deadletters.store.among import among
-from bridge.deadletters.store.items import Spot
 from bridge.deadletters.store.schema import edits, kinds, letters, plans
+from bridge.deadletters.store.spots import Spot
 from bridge.deadletters.store.statuses import in_parts
 from bridge.records.attempts import Attempts
 from bridge.records.message import Headers
@@ -92,7 +92,7 @@ def standings(connection: Connection, ids: Iterable[int], *, lock: bool = False)
     found: dict[int, Standing] = {}
     for some in in_parts(sorted(set(ids))):
         asked = _standings().where(among(letters.c.id, some)).order_by(letters.c.id)
-        rows = connection.execute(asked.with_for_update(of=letters) if lock else asked)
+        rows = connection.execute(asked.with_for_update(of=letters) if lock else asked).all()
         found |= {row.id: _standing(row) for row in rows}
     return found
 
@@ -111,7 +111,7 @@ def replaying(connection: Connection, plan_id: int, after: int, limit: int) -> l
     columns = (letters.c.id, letters.c.again, *whose, kinds.c.consumer_group)
     asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
     asked = asked.where(_UNDER_WAY, letters.c.plan_id == plan_id, letters.c.id > after)
-    rows = connection.execute(asked.order_by(letters.c.id).limit(limit))
+    rows = connection.execute(asked.order_by(letters.c.id).limit(limit)).all()
     return [OnItsWay(id_, Origin(*whose), again is not None) for id_, again, *whose in rows]
 
 
@@ -121,10 +121,10 @@ def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterat
     value = case((edits.c.id.is_not(None), edits.c.value), else_=letters.c.value)
     columns = [letters.c[name] for name in ("id", "key", "headers", "timestamp", "runs", "value_size")]
     counts = [letters.c[name] for name in Attempts._fields]
-    asked = select(*columns, *counts, value.label("sent"), edits.c.id.label("edit"))
+    asked = select(*columns, value.label("sent"), edits.c.id.label("edit"), *counts)
     asked = asked.select_from(letters.outerjoin(edits, mended))
     for some in in_parts(ids):
-        yield from map(_content, connection.execute(asked.where(among(letters.c.id, some))))
+        yield from map(_content, connection.execute(asked.where(among(letters.c.id, some))).all())
 
 
 def _standings() -> Select[Any]:
@@ -143,6 +143,7 @@ def _standing(row: Any) -> Standing:
 
 
 def _content(row: Any) -> Content:
-    attempts = Attempts(row.failed, row.lost, row.postponed, row.replayed)
-    away = row.edit is None and row.sent is None and row.value_size >= 0
-    return Content(row.id, row.key, row.sent, unpacked(row.headers), row.timestamp, row.runs, attempts, away)
+    # By their places, as above.
+    id_, key, headers, timestamp, runs, size, value, edit, *counts = row
+    away = edit is None and value is None and size >= 0
+    return Content(id_, key, value, unpacked(headers), timestamp, runs, Attempts(*counts), away)

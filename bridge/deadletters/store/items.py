@@ -4,9 +4,8 @@ Only who holds the plan's lease claims, and says what was sent. How what was sen
 before that: what has ended stays so.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -21,15 +20,16 @@ from sqlalchemy import (
     literal,
     literal_column,
     select,
-    text,
     update,
 )
 
 from bridge.deadletters.letters.letter import Identity
 from bridge.deadletters.plan.canary import WAVES, wave_of
 from bridge.deadletters.plan.plan import UNDER_WAY, ItemState
+from bridge.deadletters.store import spots
 from bridge.deadletters.store.among import among
 from bridge.deadletters.store.schema import items, kinds, letters
+from bridge.deadletters.store.spots import Spot
 from bridge.deadletters.store.statuses import in_parts
 from bridge.records.origin import Origin
 
@@ -52,22 +52,6 @@ class Item(NamedTuple):
     failures: int
     lane: int | None = None
     wave: int = 0
-
-
-class Spot(NamedTuple):
-    """An offset of a partition."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-class Sent(NamedTuple):
-    """What was published for a delivery, under which number, and where it lies."""
-
-    position: int
-    number: int
-    spot: Spot
 
 
 class Where(NamedTuple):
@@ -134,7 +118,7 @@ def add(connection: Connection, plan_id: int, others: Sequence[Item], *, canary:
 def page(connection: Connection, plan_id: int, after: int, limit: int) -> list[Item]:
     """Of a plan, the next behind a position."""
     asked = select(*_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
-    return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+    return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
 
 
 def last_wave(connection: Connection, plan_id: int) -> int:
@@ -160,7 +144,7 @@ def waiting(connection: Connection, plan_id: int, wave: int, limit: int, *, in_l
         # Not as a parameter: so the index of what is under way is used.
         under_way = ahead.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
         asked = asked.where(~select(ahead.c.position).where(ahead.c.lane == items.c.lane, under_way).exists())
-    return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+    return [Item(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
 
 
 def are_left(connection: Connection, plan_id: int) -> bool:
@@ -186,12 +170,9 @@ def claim(connection: Connection, plan_id: int, found: Mapping[int, Spot | None]
     Parameters:
         found: by position, the end of the partition into which each goes: its record will lie there or behind.
     """
-    by_spot: dict[Spot | None, list[int]] = defaultdict(list)
-    for position, spot in found.items():
-        by_spot[spot].append(position)
-    for spot, positions in by_spot.items():
-        where = {} if spot is None else dict(zip(("sent_topic", "sent_partition", "sent_offset"), spot, strict=True))
-        _move(connection, plan_id, positions, [ItemState.WAITING], state=ItemState.CLAIMED, sent_at=at, **where)
+    nowhere = [position for position, spot in found.items() if spot is None]
+    _move(connection, plan_id, nowhere, [ItemState.WAITING], state=ItemState.CLAIMED, sent_at=at)
+    spots.claimed(connection, plan_id, {position: spot for position, spot in found.items() if spot is not None}, at)
 
 
 def become(connection: Connection, plan_id: int, found: Sequence[Item]) -> None:
@@ -204,26 +185,6 @@ def become(connection: Connection, plan_id: int, found: Sequence[Item]) -> None:
 def back(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
     """Deliveries that were claimed, and of which nothing was done, wait again."""
     _move(connection, plan_id, positions, [ItemState.CLAIMED], state=ItemState.WAITING)
-
-
-def sent(connection: Connection, plan_id: int, found: Sequence[Sent], at: int) -> None:
-    """Note what Kafka has; of what has ended meanwhile, only where it lies."""
-    if connection.dialect.name == "postgresql":
-        for some in _by_place(found):
-            connection.execute(_SENT_TOGETHER, {"plan": plan_id, "at": at, **some})
-    elif found:
-        rows = [(each.number, *each.spot, at, plan_id, each.position) for each in found]
-        connection.exec_driver_sql(_SENT, rows)
-
-
-def _by_place(found: Sequence[Sent]) -> Iterator[dict[str, Any]]:
-    """What was sent, together where partition and number are the same: the values of a statement each."""
-    offsets: dict[tuple[int, str, int], dict[int, int]] = defaultdict(dict)
-    for position, number, spot in found:
-        offsets[number, spot.topic, spot.partition][position] = spot.offset
-    for (number, topic, partition), some in offsets.items():
-        common = {"number": number, "topic": topic, "partition": partition, "first": min(some), "last": max(some)}
-        yield {**common, "positions": ",".join(map(str, some)), "offsets": json.dumps(some)}
 
 
 def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemState, at: int) -> None:
@@ -298,21 +259,6 @@ def counts(connection: Connection, plan_ids: Sequence[int], wave: int | None = N
     for plan_id, state, count in connection.execute(asked.group_by(items.c.plan_id, items.c.state)):
         found[plan_id][state] = count
     return dict(found)
-
-
-_SENT: Final = (
-    "UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, number = ?, sent_topic = ?, "
-    "sent_partition = ?, sent_offset = ?, sent_at = ? WHERE plan_id = ? AND position = ?"
-)
-#: Many in one statement; not by a join with their values: of a plan that was just made no database has statistics, and
-#: all of it would be looked through for each.
-_SENT_TOGETHER: Final = text(
-    "UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, number = :number, "
-    "sent_topic = :topic, sent_partition = :partition, sent_at = :at, "
-    "sent_offset = CAST(CAST(:offsets AS jsonb) ->> CAST(position AS text) AS bigint) "
-    "WHERE plan_id = :plan AND position BETWEEN :first AND :last "
-    "AND position = ANY(CAST(string_to_array(:positions, ',') AS int[]))"
-)
 
 
 def at_positions(plan_id: int, positions: Sequence[int]) -> tuple[ColumnElement[bool], ...]:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, literal_column, select, update
 
 from bridge.deadletters.plan.plan import ItemState, What
-from bridge.deadletters.store.items import STATE, Spot, at_positions
+from bridge.deadletters.store.items import STATE, at_positions
 from bridge.deadletters.store.schema import items, letters, plans
+from bridge.deadletters.store.spots import Spot
 from bridge.deadletters.store.statuses import in_parts
 
 

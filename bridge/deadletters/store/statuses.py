@@ -53,7 +53,7 @@ def _locked(connection: Connection, ids: Sequence[int], status: Status) -> list[
     """
     # Which have the status is seen here: by its index SQLite would look through all letters that have it.
     asked = select(letters.c.id, letters.c.kind_id, letters.c.status).where(among(letters.c.id, ids))
-    rows = connection.execute(asked.order_by(letters.c.id).with_for_update())
+    rows = connection.execute(asked.order_by(letters.c.id).with_for_update()).all()
     return [(id_, kind_id) for id_, kind_id, its in rows if its == status]
 
 

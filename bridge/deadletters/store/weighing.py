@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Select, func, select
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import ENDED, Status
 from bridge.deadletters.store.contents import OURS
-from bridge.deadletters.store.items import Spot
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.store.schema import edits, items, kinds, letters
+from bridge.deadletters.store.spots import Spot
 from bridge.deadletters.store.statuses import in_parts
 
 
