@@ -195,6 +195,10 @@ class PlanChanged(PlanRefused):
     """Somebody was quicker: a plan, or what it is about, is not as it was when it was decided on; nothing was done."""
 
 
+class GroupChanged(BridgeError):
+    """Somebody was quicker: a group is not as it was when it was decided on; nothing was done."""
+
+
 class PlanOver(BridgeError):
     """A plan of the desk that is being applied is done, or somebody has stopped it."""
 

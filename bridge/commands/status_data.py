@@ -1,6 +1,8 @@
 """`bridge status --json`: what was found of a group, as programs read it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from bridge.commands.asked import Asked
@@ -47,9 +49,26 @@ def told(found: Sequence[Problem]) -> dict[str, Any]:
 
 
 def with_more(status: Mapping[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
-    """The status, with what needs a person besides."""
+    """The status, with what needs a person besides; what both say is said once.
+
+    Deliveries that are dead, and groups that grow of their letters, are one thing to mend: of a handler all of whose
+    dead deliveries can be letters of such groups, the groups are said.
+    """
+    dead = _many(status["problem_values"], "dead")
+    grow = _many([each.data() for each in found], "grows")
+    said = {handler for handler, many in dead.items() if grow.get(handler, 0) >= many}
+    kept = [each["kind"] != "dead" or each["handler"] not in said for each in status["problem_values"]]
     more = told(found)
-    return {**status, **{name: [*status[name], *values] for name, values in more.items()}}
+    return {**status, **{name: [*compress(status[name], kept), *values] for name, values in more.items()}}
+
+
+def _many(problems: Iterable[Mapping[str, Any]], kind: str) -> Counter[str]:
+    """How many deliveries, or letters, problems of a kind are about, by handler."""
+    found: Counter[str] = Counter()
+    for each in problems:
+        if each["kind"] == kind and each["handler"]:
+            found[each["handler"]] += each["many"] or 0
+    return found
 
 
 def _queues(facts: Facts) -> dict[str, dict[str, Any]] | None:

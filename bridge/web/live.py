@@ -27,11 +27,13 @@ class Snapshot(NamedTuple):
         act: as a page has it that decides (bridge.deadletters.plan.key): with another one, its buttons are of the past.
         over: nothing more will change by itself.
         parts: by the id of their place, HTML.
+        read: when its figures were read, by the clock of `Live`; `None`: when it was made.
     """
 
     act: str
     over: bool
     parts: Mapping[str, str]
+    read: float | None = None
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Live:
     async def stream(
         self, name: str, make: Callable[[], Snapshot], pace: float = 1.0, **besides: str
     ) -> AsyncIterator[str]:
-        """Server-sent events: each what has changed since the one before, the first all of it.
+        """Server-sent events: each what has changed since the one before, the first all of it; and how old that is.
 
         Parameters:
             make: is called in a thread, for all who look at the same name.
@@ -82,7 +84,8 @@ class Live:
                 snapshot = await self._snapshot(watched, make, pace * self.every)
                 changed = {place: html for place, html in snapshot.parts.items() if seen.get(place) != html}
                 seen |= changed
-                yield _event({"act": snapshot.act, "over": snapshot.over, "parts": changed, **besides})
+                age = 0.0 if snapshot.read is None else round(self.clock() - snapshot.read, 1)
+                yield _event({"act": snapshot.act, "over": snapshot.over, "parts": changed, "age": age, **besides})
                 await asyncio.sleep(pace * self.every)
         finally:
             watched.watchers -= 1

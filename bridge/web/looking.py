@@ -39,11 +39,13 @@ class Standing:
         at: when, ms since the epoch, as all times here.
         status: what `bridge status --json` answers; what could not be asked is not in it.
         heard: by what a problem is about, since when this console has heard of it.
+        read: when the look began, by a clock that nobody sets (time.monotonic).
     """
 
     at: int
     status: Status
     heard: Mapping[str, int] = field(default_factory=dict)
+    read: float = field(default_factory=time.monotonic)
 
     @property
     def silent(self) -> dict[str, int]:
@@ -106,7 +108,7 @@ class Looking:
             self._forgotten += 1
 
     def _is_fresh(self) -> bool:
-        return self._found is not None and self.clock() - self._found.at / 1000 < FRESH
+        return self._found is not None and time.monotonic() - self._found.read < FRESH
 
     def _run(self) -> None:
         while self._is_read():
@@ -129,10 +131,10 @@ class Looking:
             return self._runs
 
     def _look(self) -> Standing:
-        at = int(self.clock() * 1000)
+        at, read = int(self.clock() * 1000), time.monotonic()
         found = self.ask()
         self._heard = {name: self._heard.get(name, at) for name in map(about, found["problems"])}
-        return Standing(at, found, self._heard)
+        return Standing(at, found, self._heard, read)
 
 
 def about(sentence: str) -> str:

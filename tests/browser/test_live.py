@@ -118,6 +118,21 @@ def test_who_sees_nothing_new_is_told_since_when_and_it_comes_back_by_itself(sho
     assert page.locator(".old").count() == 0
 
 
+def test_a_page_whose_figures_are_old_does_not_say_live_however_often_it_hears_them(shop, console, opens):
+    page = watched(opens, shop, console, "/")
+    page.evaluate("streams.at(-1).close()")
+    hear = """age => streams.at(-1).onmessage({data: JSON.stringify({
+      age, act: "", over: false, parts: {}, release: document.querySelector("[data-live]").dataset.release})})"""
+    page.evaluate(hear, 14)
+    assert live(page) == "Live"
+    page.evaluate(hear, 16)
+    assert live(page).startswith("Not live since")
+    assert page.locator(".old[data-number]").count() > 0
+    page.evaluate(hear, 2)
+    assert live(page) == "Live"
+    assert page.locator(".old").count() == 0
+
+
 def test_a_page_that_nobody_sees_hangs_up_and_is_live_again_when_it_is_seen(shop, console, opens, plan):
     page = watched(opens, shop, console, f"/plans/{plan}")
     hide(page, True)

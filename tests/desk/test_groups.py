@@ -14,7 +14,7 @@ from bridge.deadletters.questions.ranking import Order
 from bridge.deadletters.questions.totals import Took, Totals
 from bridge.deadletters.store import schema, statuses, times, trail
 from bridge.deadletters.store.schema import letters, tallies
-from bridge.errors import FilterFault, NoSuchGroup
+from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
 from tests.desk import asked_model as model
 from tests.desk import rows
 
@@ -127,6 +127,20 @@ def test_a_group_is_marked_as_fixed_and_that_is_taken_back_with_who_said_so(grou
     with groups.database.reading() as connection:
         told = [(each.by, each.what, each.said) for each in trail.of(connection, group_id=id_)]
     assert told == [("ann", "fixed", "in 1.4.3"), ("bob", "not fixed", "")]
+
+
+def test_a_group_that_somebody_has_marked_meanwhile_stays_as_they_have_marked_it(groups):
+    seen = groups.all()[1]
+    theirs = groups.fixed(seen.id, "1.4.3", "bob")
+    with pytest.raises(GroupChanged, match=r"bob has marked it as fixed in 1\.4\.3"):
+        groups.fixed(seen.id, "1.4.4", "ann", seen)
+    with pytest.raises(GroupChanged, match="bob has marked"):
+        groups.not_fixed(seen.id, "ann", seen)
+    assert groups.one(seen.id) == theirs
+    assert groups.not_fixed(seen.id, "ann", theirs).fixed_in is None
+    with pytest.raises(GroupChanged, match="not marked as fixed any more"):
+        groups.not_fixed(seen.id, "bob", theirs)
+    assert groups.fixed(seen.id, "1.4.4", "ann", groups.one(seen.id)).fixed_in == "1.4.4"
 
 
 def test_a_group_that_is_none_is_said_to_be_none(groups):

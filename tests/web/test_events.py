@@ -190,6 +190,14 @@ def test_a_snapshot_that_takes_long_is_made_seldom():
     assert len(made) == 1
 
 
+def test_each_event_says_how_old_its_figures_are_however_new_it_is_itself():
+    live = Live(every=0.01, clock=lambda: 100.0, lasts=1e9)
+    (found,) = looked(live, lambda: Snapshot("a", False, {}, read=83.5), 1, 1)
+    assert json.loads(found[0].removeprefix("data: "))["age"] == 16.5
+    (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1)
+    assert json.loads(found[0].removeprefix("data: "))["age"] == 0
+
+
 def test_a_stream_ends_after_a_while_so_that_who_was_signed_out_sees_no_more():
     live = Live(every=0.01, lasts=0.1)
     (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1_000_000)

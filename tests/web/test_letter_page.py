@@ -7,6 +7,8 @@ from html import unescape
 import pytest
 
 from bridge.commands import elsewhere
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.store import items, statuses
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.web.pages import letter as page_of
 from bridge.web.roles import Role
@@ -158,6 +160,24 @@ def test_a_value_that_was_mended_is_shown_as_a_difference_in_its_history(browser
     notes = panel(browser().get("/letters/1").text, "h-notes")
     assert "<del><bdi>O</bdi></del>" in notes
     assert "<ins><bdi>0</bdi></ins>" in notes
+
+
+@pytest.mark.parametrize("status", [Status.REPLAYING, Status.RESOLVED])
+def test_a_letter_that_went_back_with_another_value_shows_which_and_that_it_was_replayed(browser, record, desk, status):
+    record(letter(1, value=b'{"amount": "12,5O"}'))
+    plan = desk.mending.edit(1, b'{"amount": 1250}', "ann")
+    assert "another value" not in browser().get("/letters/1").text
+    with desk.database.writing() as connection:
+        items.claim(connection, plan.id, {1: items.Spot("orders.replay", 0, 1)}, 100_000)
+        statuses.move(connection, [1], Status.OPEN, Status.REPLAYING, 100_000, plan.id)
+        statuses.move(connection, [1], Status.REPLAYING, status, 101_000, plan.id)
+    page = browser().get("/letters/1").text
+    sent = text(panel(page, "h-sent"))
+    assert ("Done" if status is Status.RESOLVED else "Sent") + " with another value" in sent
+    assert '"12,5O"' in sent
+    assert "1250" in sent
+    assert "Value of which it died" in page
+    assert [text(each) for each in re.findall(r"<dd>(.*?)</dd>", panel(page, "h-way"))] == ["13", "0", "0", "1"]
 
 
 def test_its_way_has_what_became_of_its_attempts_and_each_station(browser, record):

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -273,6 +274,17 @@ def test_it_is_known_since_when_a_server_is_silent_although_its_words_change():
     assert [*second.silent.values()] == [first.at] == [*first.silent.values()]
 
 
+def test_how_old_a_look_is_nobody_changes_who_sets_the_clock():
+    wall = [1_000_000.0]
+    looking = Looking(status, lambda: wall[0])
+    looking._found = looking._look()
+    for jump in (-86_400, 2 * 86_400):
+        wall[0] += jump
+        assert looking._is_fresh()
+    looking._found = replace(looking._found, read=time.monotonic() - 11)
+    assert not looking._is_fresh()
+
+
 def test_a_fault_in_asking_ends_nothing(caplog, monkeypatch):
     monkeypatch.setattr("bridge.web.looking.EVERY", 0.01)
     asks = iter([ZeroDivisionError(), None])
@@ -320,9 +332,9 @@ def snapshot(console):
 def test_an_open_page_is_told_its_numbers_and_each_has_a_place_in_it(page, snapshot):
     found = page()
     told_ = snapshot(workers={"w": {**WORKER, "holds": {"q": {HANDLER: 97}}}})
-    assert told_.parts[overview.place("orders", HANDLER, "in flight")] == "97"
+    assert told_.parts[overview.PLACE("orders", HANDLER, "in flight")] == "97"
     assert told_.parts["o-heading"] == "Nothing needs a person"
-    assert told_.parts[overview.place("orders", HANDLER, "rate")] == "2"
+    assert told_.parts[overview.PLACE("orders", HANDLER, "rate")] == "2"
     assert "Handled by the minute: 213" in told_.parts["o-hour"]
     for place in told_.parts:
         assert found.count(f'id="{place}"') == 1, place

@@ -12,7 +12,8 @@ from bridge.deadletters.questions.shown import moment
 from bridge.deadletters.store import groups as stored
 from bridge.deadletters.store import ranking, trail
 from bridge.deadletters.store.database import Database
-from bridge.errors import FilterFault, NoSuchGroup
+from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
+from bridge.upkeep.facts import clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,31 +147,38 @@ class Groups:
         with self.database.reading() as connection:
             return self._one(connection, id_)
 
-    def fixed(self, id_: int, version: str, by: str) -> Grouped:
+    def fixed(self, id_: int, version: str, by: str, seen: Grouped | None = None) -> Grouped:
         """Note that a group is mended in a version of the handlers' code, and who says so.
+
+        Parameters:
+            seen: the group as it was decided on; `None`: however it stands.
 
         Raises:
             FilterFault: it is no version.
             NoSuchGroup: there is none of that number.
+            GroupChanged: somebody has marked it, or taken that back, or it has failed again, since it was seen.
         """
         if not version.strip():
             raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
         at = int(self.clock() * 1000)
         with self.database.writing() as connection:
-            if not stored.mark(connection, id_, version, at, by):
-                raise _none(id_)
+            if not stored.mark(connection, id_, version, at, by, _marks(seen)):
+                raise changed(self._one(connection, id_))
             trail.write(connection, at, by, "fixed", f"in {version}", group_id=id_)
             return self._one(connection, id_)
 
-    def not_fixed(self, id_: int, by: str) -> Grouped:
+    def not_fixed(self, id_: int, by: str, seen: Grouped | None = None) -> Grouped:
         """Take that back.
 
+        Parameters:
+            seen: as `fixed`.
+
         Raises:
-            NoSuchGroup: there is none of that number.
+            NoSuchGroup, GroupChanged: as `fixed`.
         """
         with self.database.writing() as connection:
-            if not stored.unmark(connection, id_):
-                raise _none(id_)
+            if not stored.unmark(connection, id_, _marks(seen)):
+                raise changed(self._one(connection, id_))
             trail.write(connection, int(self.clock() * 1000), by, "not fixed", "", group_id=id_)
             return self._one(connection, id_)
 
@@ -192,6 +200,18 @@ class Groups:
         now = int(self.clock() * 1000)
         found = stored.find(connection, asked, now // HOUR - WEEK)
         return [_grouped(row, found, now) for row in found.rows]
+
+
+def _marks(seen: Grouped | None) -> stored.Marks | None:
+    return None if seen is None else stored.Marks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
+
+
+def changed(group: Grouped) -> GroupChanged:
+    """What has become of a group since it was seen."""
+    if group.fixed_in is None or group.fixed_at is None:
+        return GroupChanged("It is not marked as fixed any more.")
+    at = clock(group.fixed_at / 1000)
+    return GroupChanged(f"{group.fixed_by} has marked it as fixed in {group.fixed_in} at {at}.")
 
 
 def _grouped(row: Any, found: stored.Found, now: int) -> Grouped:

@@ -41,18 +41,28 @@ def meant(asked: Filter) -> Iterator[Condition]:
         yield groups.c.last_at >= asked.since
 
 
-def mark(connection: Connection, id_: int, version: str, at: int, by: str) -> bool:
-    """Note that a group is mended in a version, anew; whether there is such a group."""
-    return _change(connection, id_, fixed_in=version, fixed_at=at, fixed_by=by)
+class Marks(NamedTuple):
+    """As what somebody has seen a group who decides whether it is fixed."""
+
+    fixed_in: str | None
+    fixed_at: int | None
+    regressed_at: int | None
 
 
-def unmark(connection: Connection, id_: int) -> bool:
-    """Take that back; whether there is such a group."""
-    return _change(connection, id_, fixed_in=None, fixed_at=None, fixed_by=None)
+def mark(connection: Connection, id_: int, version: str, at: int, by: str, seen: Marks | None = None) -> bool:
+    """Note that a group is mended in a version, anew; whether there is such a group, and it is as it was seen."""
+    return _change(connection, id_, seen, fixed_in=version, fixed_at=at, fixed_by=by)
 
 
-def _change(connection: Connection, id_: int, **values: Any) -> bool:
+def unmark(connection: Connection, id_: int, seen: Marks | None = None) -> bool:
+    """Take that back; whether there is such a group, and it is as it was seen."""
+    return _change(connection, id_, seen, fixed_in=None, fixed_at=None, fixed_by=None)
+
+
+def _change(connection: Connection, id_: int, seen: Marks | None, **values: Any) -> bool:
     changed = update(groups).where(groups.c.id == id_).values(**values, fixed_plan=None, regressed_at=None)
+    if seen is not None:
+        changed = changed.where(*(groups.c[name].is_not_distinct_from(each) for name, each in seen._asdict().items()))
     return connection.execute(changed).rowcount == 1
 
 

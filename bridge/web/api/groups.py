@@ -45,7 +45,7 @@ def fix(asked: Asked) -> Answer:
         raise RequestRefused("refused", "In which version is it fixed? Name it as workers report theirs.")
     if (group.fixed_in, group.fixed_by) != (version, asked.who.name):
         _must_have_seen(asked, group)
-        asked.desk.groups.fixed(group.id, version, asked.who.name)
+        asked.desk.groups.fixed(group.id, version, asked.who.name, group)
     return _shown(asked)
 
 
@@ -54,7 +54,7 @@ def unfix(asked: Asked) -> Answer:
     group = asked.desk.groups.one(asked.path["id"])
     if group.fixed_in is not None:
         _must_have_seen(asked, group)
-        asked.desk.groups.not_fixed(group.id, asked.who.name)
+        asked.desk.groups.not_fixed(group.id, asked.who.name, group)
     return _shown(asked)
 
 

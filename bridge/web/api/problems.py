@@ -13,6 +13,7 @@ from bridge.errors import (
     DeskRefused,
     EditRefused,
     FilterFault,
+    GroupChanged,
     KeyReused,
     NoMoment,
     NoSuchGroup,
@@ -66,6 +67,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 #: What the desk's errors are; all others mean that something does not answer.
 _ERRORS: Final[tuple[tuple[type[BridgeError], str], ...]] = (
     (PlanChanged, "changed"),
+    (GroupChanged, "changed"),
     (RequestUnderWay, "under-way"),
     (RequestTakenOver, "under-way"),
     (KeyReused, "key-reused"),

@@ -4,9 +4,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.deadletters.desk import Desk
-from bridge.deadletters.questions.groups import Grouped
-from bridge.errors import FilterFault
-from bridge.upkeep.facts import clock
+from bridge.deadletters.questions.groups import Grouped, changed
+from bridge.errors import FilterFault, GroupChanged
 from bridge.web import console
 from bridge.web.deciding import act
 from bridge.web.pages.deciding import NOTE, limited
@@ -26,9 +25,11 @@ def mark(request: Request) -> Response:
     if version and (group.fixed_in, group.fixed_by) == (version, who):
         return there
     if said.get("act", "") != act(group):
-        return _form(request, group, 409, _changed(group), version)
+        return _form(request, group, 409, str(changed(group)), version)
     try:
-        console.of(request).desk.groups.fixed(group.id, version, who)
+        console.of(request).desk.groups.fixed(group.id, version, who, group)
+    except GroupChanged as error:
+        return _form(request, _group(request), 409, str(error), version)
     except FilterFault as error:
         return _form(request, group, 400, str(error), version)
     return there
@@ -39,8 +40,11 @@ def unmark(request: Request) -> Response:
     group = _group(request)
     if group.fixed_in is not None:
         if request.state.form.get("act", "") != act(group):
-            return _form(request, group, 409, _changed(group))
-        console.of(request).desk.groups.not_fixed(group.id, console.asking(request).name)
+            return _form(request, group, 409, str(changed(group)))
+        try:
+            console.of(request).desk.groups.not_fixed(group.id, console.asking(request).name, group)
+        except GroupChanged as error:
+            return _form(request, _group(request), 409, str(error))
     return RedirectResponse(f"/groups/{group.id}", 303)
 
 
@@ -61,12 +65,6 @@ def _noted(desk: Desk, group: int, said: str, who: str) -> int:
 
 def _group(request: Request) -> Grouped:
     return console.of(request).desk.groups.one(request.path_params["id"])
-
-
-def _changed(group: Grouped) -> str:
-    if group.fixed_in is None or group.fixed_at is None:
-        return "It is not marked as fixed any more."
-    return f"{group.fixed_by} has marked it as fixed in {group.fixed_in} at {clock(group.fixed_at / 1000)}."
 
 
 def _form(request: Request, group: Grouped, status: int = 200, trouble: str = "", typed: str = "") -> Response:

@@ -1,6 +1,7 @@
 """One handler: what it handles and how fast, its queue and workers, what it needs, and what of it is dead."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,11 +15,13 @@ from bridge.handlers import Handler
 from bridge.web import console, rows, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages.look import Look, digest, look
+from bridge.web.pages.look import Look, digest, look, place, snapshot
 from bridge.web.rows import HandlerRow
 
 #: Groups that are listed; of more, how many there are.
 LISTED: Final = 50
+#: Of a number in its page.
+PLACE: Final = partial(place, "h")
 
 
 def shown(request: Request) -> Response:
@@ -43,7 +46,7 @@ def shown(request: Request) -> Response:
         groups=_groups(asked, name),
         hour=strips.hour(status, asked.clock()),
         day=strips.day(status, None, asked.clock()),
-        place=place,
+        place=PLACE,
     )
 
 
@@ -57,23 +60,14 @@ def live(here: Console, name: str) -> Callable[[], Snapshot]:
     return lambda: _snapshot(here, name)
 
 
-def place(topic: str, column: str) -> str:
-    """The id of a place in the page."""
-    return f"h-{digest(repr((topic, column)))}"
-
-
 def _snapshot(here: Console, name: str) -> Snapshot:
     found, made = look(here), here.macros("overview-live.html")
     listed, status = _rows(found, name), strips.only(found.status, handler=name)
     parts = {"h-heading": _heading(name, listed)}
-    if (hour := strips.hour(status, here.clock())) is not None:
-        parts["h-hour"] = made.picture(hour, "last minute", True)
-    if (day := strips.day(status, None, here.clock())) is not None:
-        parts["h-day"] = made.picture(day, "sum", False)
     for topic, row in listed.items():
-        parts[place(topic, "rate")] = made.rate(row.handled)
-        parts[place(topic, "oldest")] = made.oldest(row)
-    return Snapshot(_act(found, name), False, {where: str(html).strip() for where, html in parts.items()})
+        parts[PLACE(topic, "rate")] = made.rate(row.handled)
+        parts[PLACE(topic, "oldest")] = made.oldest(row)
+    return snapshot(here, found, "h", _act(found, name), status, parts)
 
 
 def _known(asked: Console, name: str) -> Handler:

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from bridge.commands.elsewhere import elsewhere
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.frames import raised
+from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.letters.looks import Look, Way, look, quoted
 from bridge.deadletters.masking.masks import View
 from bridge.deadletters.mending.differences import difference
@@ -32,6 +33,9 @@ from bridge.web.roles import Role
 #: Bytes of two values of which the difference is shown with the page.
 COMPARED: Final = 65_536
 
+#: Of what went back and has not died of it.
+_SENT: Final = (Status.REPLAYING, Status.RESOLVED)
+
 
 class Earlier(NamedTuple):
     """A failure before the last.
@@ -41,6 +45,18 @@ class Earlier(NamedTuple):
     """
 
     failed: Failed
+    rows: list[Row] | None
+
+
+class Sent(NamedTuple):
+    """Another value than that of which a letter died, with which it went back.
+
+    Attributes:
+        rows: how it differs; `None`: it is too large to tell.
+    """
+
+    plan: int | None
+    by: str
     rows: list[Row] | None
 
 
@@ -68,6 +84,9 @@ def one(request: Request) -> Response:
         failed=failed,
         events=timeline(letter),
         earlier=list(_earlier(letter)),
+        sent=_sent(letter),
+        # Of its attempts it tells as it died; that it went back since is in no record.
+        tries=letter.attempts._replace(replayed=letter.attempts.replayed + int(_is_sent(letter))),
         notes=_notes(here.desk, letter),
         next=suggestion(letter),
         newer=newer,
@@ -155,6 +174,19 @@ def _failure(letter: Shown, number: str) -> tuple[Failed | None, str]:
     """Which failure's traceback is shown: one before, or the last."""
     found = next((each for each in letter.history if str(each.number) == number), None)
     return found, letter.traceback if found is None else found.traceback
+
+
+def _is_sent(letter: Shown) -> bool:
+    return letter.listed.status in _SENT and letter.listed.plan is not None
+
+
+def _sent(letter: Shown) -> Sent | None:
+    it = letter.listed
+    edit = next((each for each in letter.edits if each.plan == it.plan), None) if _is_sent(letter) else None
+    if edit is None:
+        return None
+    small = letter.kept and max(len(letter.value or b""), len(edit.value or b"")) <= COMPARED
+    return Sent(it.plan, edit.by, rows(difference(letter.value, edit.value)) if small else None)
 
 
 def _earlier(letter: Shown) -> Iterator[Earlier]:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from bridge.deadletters.plan.plan import Plan
 from bridge.deadletters.questions.totals import Counted
 from bridge.errors import DeskUnavailable
-from bridge.web import rows
+from bridge.web import rows, strips
 from bridge.web.console import Console
+from bridge.web.live import Snapshot
 from bridge.web.looking import Standing, about
 from bridge.web.told import Told, told
 
@@ -76,6 +77,39 @@ def look(asked: Console) -> Look:
         rows.topics(asked.desk.routes, status, letters),
         _others(asked.desk.routes.handlers, letters),
     )
+
+
+def place(page: str, *named: str) -> str:
+    """The id of a number's place in a page: names are others' words.
+
+    Parameters:
+        page: in a letter: "o" is the overview, "t" a topic, "h" a handler.
+    """
+    return f"{page}-{digest(repr(named))}"
+
+
+def snapshot(
+    here: Console,
+    found: Look,
+    page: str,
+    act: str,
+    status: Mapping[str, Any],
+    parts: Mapping[str, Any],
+    hours: Sequence[int] | None = None,
+) -> Snapshot:
+    """What of a page changes, with the pictures of the last hour and day.
+
+    Parameters:
+        status: of what the pictures are.
+        hours: dead letters by the hour, where they are the desk's.
+    """
+    made, pictures = here.macros("overview-live.html"), {}
+    if (hour := strips.hour(status, here.clock())) is not None:
+        pictures[f"{page}-hour"] = made.picture(hour, "last minute", True)
+    if (day := strips.day(status, hours, here.clock())) is not None:
+        pictures[f"{page}-day"] = made.picture(day, "sum", False)
+    whole = {where: str(html).strip() for where, html in {**parts, **pictures}.items()}
+    return Snapshot(act, False, whole, None if found.standing is None else found.standing.read)
 
 
 def digest(text: str) -> str:

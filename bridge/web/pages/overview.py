@@ -1,6 +1,7 @@
 """Overview: what needs a person, how each topic and handler stands, and who is alive."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -10,10 +11,12 @@ from starlette.responses import Response
 from bridge.web import beginning, console, rows, showing, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages.look import Look, digest, look
+from bridge.web.pages.look import Look, look, place, snapshot
 
 #: Topics up to which all are listed; of more, those with a problem.
 ALL: Final = 30
+#: Of a topic's number, or a handler's.
+PLACE: Final = partial(place, "o")
 
 
 def shown(request: Request) -> Response:
@@ -37,7 +40,7 @@ def shown(request: Request) -> Response:
         proofs=asked.proofs.all(),
         hour=strips.hour(found.status, asked.clock()),
         day=strips.day(found.status, found.hours, asked.clock()),
-        place=place,
+        place=PLACE,
     )
 
 
@@ -52,33 +55,24 @@ def live(here: Console, rest: str) -> Callable[[], Snapshot]:
     return lambda: _snapshot(here, look(here))
 
 
-def place(topic: str, handler: str, column: str) -> str:
-    """The id of a number's place in the page: names are others' words."""
-    return f"o-{digest(repr((topic, handler, column)))}"
-
-
 def _snapshot(here: Console, found: Look) -> Snapshot:
     made = here.macros("overview-live.html")
     parts = {"o-heading": found.heading}
     if found.standing is not None:
         parts["o-asked"] = showing.clock(found.standing.at, here.clock())
-    if (hour := strips.hour(found.status, here.clock())) is not None:
-        parts["o-hour"] = made.picture(hour, "last minute", True)
-    if (day := strips.day(found.status, found.hours, here.clock())) is not None:
-        parts["o-day"] = made.picture(day, "sum", False)
     for topic in found.topics:
-        parts[place(topic.name, "", "lag")] = made.known(topic.lag)
-        parts[place(topic.name, "", "state")] = made.state(topic.state)
+        parts[PLACE(topic.name, "", "lag")] = made.known(topic.lag)
+        parts[PLACE(topic.name, "", "state")] = made.state(topic.state)
         for wait in rows.waits(found.status):
-            parts[place(topic.name, "", f"parked {wait}")] = made.known(topic.parked.get(wait, 0))
+            parts[PLACE(topic.name, "", f"parked {wait}")] = made.known(topic.parked.get(wait, 0))
         for handler in topic.handlers:
-            parts[place(topic.name, handler.name, "spark")] = made.spark(handler.handled)
-            parts[place(topic.name, handler.name, "rate")] = made.rate(handler.handled)
-            parts[place(topic.name, handler.name, "in flight")] = made.known(handler.in_flight)
-            parts[place(topic.name, handler.name, "oldest")] = made.oldest(handler)
-            parts[place(topic.name, handler.name, "dead")] = made.dead(handler)
-            parts[place(topic.name, handler.name, "state")] = made.state(handler.state)
-    return Snapshot(found.act, False, {name: str(html).strip() for name, html in parts.items()})
+            parts[PLACE(topic.name, handler.name, "spark")] = made.spark(handler.handled)
+            parts[PLACE(topic.name, handler.name, "rate")] = made.rate(handler.handled)
+            parts[PLACE(topic.name, handler.name, "in flight")] = made.known(handler.in_flight)
+            parts[PLACE(topic.name, handler.name, "oldest")] = made.oldest(handler)
+            parts[PLACE(topic.name, handler.name, "dead")] = made.dead(handler)
+            parts[PLACE(topic.name, handler.name, "state")] = made.state(handler.state)
+    return snapshot(here, found, "o", found.act, found.status, parts, found.hours)
 
 
 def _worse(topics: Sequence[rows.TopicRow]) -> list[rows.TopicRow]:

@@ -1,7 +1,8 @@
 """One topic: its partitions, what of it waits and where, its handlers, and who halted it."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +14,12 @@ from bridge.topics.names import TopicNames
 from bridge.web import console, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages.look import Look, digest, look
+from bridge.web.pages.look import Look, digest, look, place, snapshot
 from bridge.web.partitions import beside, partitions
 from bridge.web.rows import TopicRow
+
+#: Of a topic's number in its page.
+PLACE: Final = partial(place, "t")
 
 
 def shown(request: Request) -> Response:
@@ -38,7 +42,7 @@ def shown(request: Request) -> Response:
         letters=TopicNames.of(asked.desk.settings).dead_letters(name),
         hour=strips.hour(status, asked.clock()),
         day=strips.day(status, None, asked.clock()),
-        place=place,
+        place=PLACE,
         history=_history(request, name) if "decisions" in request.query_params else None,
     )
 
@@ -64,26 +68,17 @@ def live(here: Console, name: str) -> Callable[[], Snapshot]:
     return lambda: _snapshot(here, name)
 
 
-def place(topic: str, column: str) -> str:
-    """The id of a place in the page."""
-    return f"t-{digest(repr((topic, column)))}"
-
-
 def _snapshot(here: Console, name: str) -> Snapshot:
     found, made = look(here), here.macros("overview-live.html")
     row, status = _row(found, name), strips.only(found.status, topic=name)
     parts = {"t-heading": _heading(row), "t-state": made.state(row.state)}
-    if (hour := strips.hour(status, here.clock())) is not None:
-        parts["t-hour"] = made.picture(hour, "last minute", True)
-    if (day := strips.day(status, None, here.clock())) is not None:
-        parts["t-day"] = made.picture(day, "sum", False)
     for each in partitions(name, found.status):
-        parts[place(name, f"committed {each.number}")] = made.known(each.committed)
-        parts[place(name, f"lag {each.number}")] = made.known(each.lag)
-        parts[place(name, f"state {each.number}")] = made.partition(each)
+        parts[PLACE(name, f"committed {each.number}")] = made.known(each.committed)
+        parts[PLACE(name, f"lag {each.number}")] = made.known(each.lag)
+        parts[PLACE(name, f"state {each.number}")] = made.partition(each)
     for tier in beside(name, found.status):
-        parts[place(name, f"records {tier['topic']}")] = made.known(tier["records"])
-    return Snapshot(_act(found, row), False, {where: str(html).strip() for where, html in parts.items()})
+        parts[PLACE(name, f"records {tier['topic']}")] = made.known(tier["records"])
+    return snapshot(here, found, "t", _act(found, row), status, parts)
 
 
 def _row(found: Look, name: str) -> TopicRow:

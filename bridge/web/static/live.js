@@ -46,10 +46,15 @@
       over = true; close(); changed(); say("Load again: the console is a new version", true);
       return;
     }
-    last = new Date(); pause = 1000;
-    clearTimeout(silent); silent = setTimeout(stale, STALE);
-    for (const each of document.querySelectorAll(".old[data-number]")) each.classList.remove("old");
-    say(held ? "Held still" : "Live", false);
+    // What was read long ago is old, however new the event is that says it.
+    const age = 1000 * (said.age || 0);
+    last = new Date(Date.now() - age); pause = 1000;
+    clearTimeout(silent);
+    if (age < STALE) {
+      silent = setTimeout(stale, STALE - age);
+      for (const each of document.querySelectorAll(".old[data-number]")) each.classList.remove("old");
+      say(held ? "Held still" : "Live", false);
+    } else stale();
     Object.assign(waiting, said.parts);
     if (!held) show({...waiting});
     if (said.act !== at.dataset.act) changed();
