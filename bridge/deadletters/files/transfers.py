@@ -14,10 +14,10 @@ from bridge.deadletters.store import clock, importing, trail
 from bridge.deadletters.store.database import Database, said
 from bridge.deadletters.store.exporting import facts_and_positions, ids_of, take_over
 from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.whole import Row, whole
+from bridge.deadletters.store.whole import BYTES, Row, fitting, whole
 from bridge.errors import DeskRefused, NoExport
 
-#: Letters of one question, and of one transaction.
+#: Most letters of one question, and of one transaction; fewer where their values are large.
 AT_ONCE: Final = 200
 #: The first line of an export has it.
 FORMAT: Final = "celery-kafka-bridge dead letters"
@@ -93,11 +93,14 @@ class Transfers:
             ids = array("q", ids_of(connection, asked))
         self._told(by, asked, len(ids))
         yield json.dumps({"format": FORMAT, **facts, "positions": []})
-        for at in range(0, len(ids), AT_ONCE):
+        at = 0
+        while at < len(ids):
             with self.database.reading() as connection:
-                rows = whole(connection, ids[at : at + AT_ONCE])
+                some = fitting(connection, ids[at : at + AT_ONCE])
+                rows = whole(connection, some)
             yield from (exported.line(shown(row)) for row in rows)
-            heard(min(at + AT_ONCE, len(ids)), len(ids))
+            at += len(some)
+            heard(at, len(ids))
         if asked == EVERYTHING:
             yield json.dumps({"format": FORMAT, **facts, "positions": positions})
 
@@ -118,6 +121,7 @@ class Transfers:
         """
         taken, ids = Taken(), Ids()
         batch: list[Numbered] = []
+        size = 0
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -132,8 +136,10 @@ class Transfers:
                 _refuse(taken, number, str(error))
                 continue
             batch.append(Numbered(number, row))
-            if len(batch) == AT_ONCE:
+            size += len(line)
+            if len(batch) == AT_ONCE or size > 4 * BYTES:
                 self._add(ids, batch, taken)
+                size = 0
                 heard(taken)
         self._add(ids, batch, taken)
         self._note(taken, by, source)

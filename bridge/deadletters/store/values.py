@@ -1,5 +1,6 @@
 """Letters' values, some at a time, for who asks their handlers what they are worth."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -7,6 +8,7 @@ from sqlalchemy import Connection, select
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.store.matching import conditions
 from bridge.deadletters.store.schema import edits, items, kinds, letters
+from bridge.deadletters.store.whole import fitting
 
 
 class Valued(NamedTuple):
@@ -52,22 +54,25 @@ def one(connection: Connection, id_: int) -> Valued | None:
 def matching_after(connection: Connection, asked: Filter, after: int, limit: int) -> list[Valued]:
     """The next letters that a filter means, by their ids."""
     # Not by the ids of all that are meant: those would be found anew each time.
-    found = select(*_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id)
-    found = found.where(letters.c.id > after, *conditions(asked)).order_by(letters.c.id).limit(limit)
-    return [_valued(*row) for row in connection.execute(found)]
+    next_ = select(letters.c.id).join(kinds, kinds.c.id == letters.c.kind_id)
+    next_ = next_.where(letters.c.id > after, *conditions(asked)).order_by(letters.c.id).limit(limit)
+    ids = fitting(connection, [*connection.execute(next_).scalars()])
+    return [*_valued_of(connection, ids).values()]
 
 
 def of_plan_after(connection: Connection, plan_id: int, after: int, limit: int) -> list[tuple[int, Valued]]:
     """The next letters of a plan, each with its position."""
-    asked = (
-        select(items.c.position, *_COLUMNS)
+    next_ = (
+        select(letters.c.id, items.c.position)
         .join(letters, letters.c.id == items.c.letter_id)
-        .join(kinds, kinds.c.id == letters.c.kind_id)
         .where(items.c.plan_id == plan_id, items.c.position > after, items.c.state == "waiting")
         .order_by(items.c.position)
         .limit(limit)
     )
-    return [(position, _valued(*rest)) for position, *rest in connection.execute(asked)]
+    positions = {row.id: row.position for row in connection.execute(next_)}
+    ids = fitting(connection, [*positions])
+    found = _valued_of(connection, ids)
+    return [(positions[id_], found[id_]) for id_ in ids if id_ in found]
 
 
 def edited(connection: Connection, plan_id: int, limit: int, after: int = 0) -> list[tuple[Valued, bytes | None]]:
@@ -82,6 +87,11 @@ def edited(connection: Connection, plan_id: int, limit: int, after: int = 0) -> 
     )
     rows = connection.execute(asked)
     return [(_valued(*rest), None if new is None else bytes(new)) for new, *rest in rows]
+
+
+def _valued_of(connection: Connection, ids: Sequence[int]) -> dict[int, Valued]:
+    asked = select(*_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id.in_(ids))
+    return {row.id: _valued(*row) for row in connection.execute(asked.order_by(letters.c.id))}
 
 
 def _valued(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> Valued:

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, select
+from sqlalchemy import Column, Connection, func, select, union_all
 
 from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.store.schema import edits, failures, groups, kinds, letters, tracebacks, trail
 
+#: Bytes of values that are held at once; in a file they take up to four times as much.
+BYTES: Final = 8_000_000
 #: What letters have in common, as a letter says it.
 _KIND: Final = (
     kinds.c.handler,
@@ -24,6 +26,21 @@ _KIND: Final = (
 _OWN: Final = frozenset({"kind_id", "traceback_id", "letter_id"})
 
 Row = dict[str, Any]
+
+
+def fitting(connection: Connection, ids: Sequence[int]) -> Sequence[int]:
+    """The first of these letters, of which all values may be in memory at once; one in any case."""
+    of = ((letters, letters.c.id), (failures, failures.c.letter_id), (edits, edits.c.letter_id))
+    each = [select(id_, func.length(table.c.value)).where(id_.in_(ids)) for table, id_ in of]
+    found = union_all(*each).subquery().c
+    asked = select(found[0], func.sum(found[1])).group_by(found[0])
+    sizes = {id_: int(size or 0) for id_, size in connection.execute(asked)}
+    room = BYTES
+    for count, id_ in enumerate(ids):
+        room -= sizes.get(id_, 0)
+        if room < 0:
+            return ids[: max(1, count)]
+    return ids
 
 
 def whole(connection: Connection, ids: Sequence[int]) -> list[Row]:

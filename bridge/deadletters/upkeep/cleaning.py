@@ -7,7 +7,7 @@ letters that are still there, and that go there once more: an import takes each 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -15,14 +15,14 @@ from bridge.deadletters.files.archive import Archive
 from bridge.deadletters.files.exported import line
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.leaving import ended_before, remove
-from bridge.deadletters.store.whole import whole
+from bridge.deadletters.store.whole import fitting, whole
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
 
 logger = logging.getLogger(__name__)
 
-#: Letters of one transaction, and of one part of an archive.
+#: Most letters of one transaction, and of one part of an archive; fewer where their values are large.
 AT_ONCE: Final = 100
 DAY: Final = 86_400_000
 
@@ -51,7 +51,9 @@ def clean(
     with nullcontext() if archive is None else Archive(archive, now()) as kept:
         while not stopped():
             with database.reading() as connection:
-                ids = ended_before(connection, before, AT_ONCE)
+                ids: Sequence[int] = ended_before(connection, before, AT_ONCE)
+                if kept is not None:
+                    ids = fitting(connection, ids)
                 rows = whole(connection, ids) if kept is not None else []
             if not ids:
                 break

@@ -1,0 +1,88 @@
+"""However large values are, what looks at many letters has few of them in memory at once."""
+
+import tracemalloc
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from bridge.deadletters.files.transfers import Transfers
+from bridge.deadletters.letters.filters import Filter
+from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.mending.mending import Mending
+from bridge.deadletters.mending.patching import Patch
+from bridge.deadletters.plan.plan import Options
+from bridge.deadletters.store import statuses
+from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.recording import Recording
+from bridge.deadletters.upkeep.cleaning import clean
+from tests.desk.letters import letter
+
+#: Letters, of a value each that the database keeps just yet.
+LETTERS = 80
+VALUE = b'"' + b"x" * 900_000 + b'"'
+#: Bytes of memory: half of what all values take.
+MOST = LETTERS * len(VALUE) // 2
+FRESH = '[{"op": "replace", "path": "", "value": "y"}]'
+
+
+@pytest.fixture
+def heavy(database: Database) -> Database:
+    for at in range(0, LETTERS, 8):
+        with database.writing() as connection:
+            found = [letter(offset, value=VALUE) for offset in range(at, at + 8)]
+            Recording(connection, Ids(), 20_000, 1_000_000).record(found)
+    return database
+
+
+def peak(do: Callable[[], object]) -> int:
+    """The most memory that it takes."""
+    tracemalloc.start()
+    try:
+        do()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def exported(database: Database) -> list[int]:
+    return [len(line) for line in Transfers(database).lines("ann")]
+
+
+def test_who_asks_handlers_has_few_values_in_memory(heavy: Database):
+    with Celery("shop", set_as_current=False) as app:
+        assert peak(lambda: Mending(app, heavy).check(Filter())) < MOST
+
+
+def test_a_patch_of_many_has_few_values_in_memory_and_leaves_none_out(heavy: Database):
+    with Celery("shop", set_as_current=False) as app:
+        made = []
+        patch = Patch.read(FRESH)
+        took = peak(lambda: made.append(Mending(app, heavy).patch(Filter(), patch, Options(), "ann", force=True)))
+    assert took < MOST
+    assert made[0].counts.edits["changed"] == LETTERS
+
+
+def test_an_export_and_its_import_have_few_values_in_memory_and_leave_none_out(
+    heavy: Database, new_database: Callable[[], str], tmp_path: Path
+):
+    assert peak(lambda: exported(heavy)) < MOST
+    file = tmp_path / "all.jsonl"
+    with open(file, "w") as lines:
+        lines.writelines(f"{line}\n" for line in Transfers(heavy).lines("ann"))
+    with closing(Database(new_database())) as other:
+        other.migrate()
+        with open(file, "rb") as lines:
+            assert peak(lambda: Transfers(other).take(lines, "ann", "all")) < MOST * 4
+        assert len(exported(other)) == LETTERS + 2
+
+
+def test_what_goes_into_the_archive_is_not_in_memory_as_a_whole(heavy: Database, tmp_path: Path):
+    with heavy.writing() as connection:
+        statuses.move(connection, range(1, LETTERS + 1), Status.OPEN, Status.RESOLVED, 21_000)
+    gone = []
+    assert peak(lambda: gone.append(clean(heavy, 1, str(tmp_path)))) < 2 * MOST
+    assert gone == [LETTERS]
