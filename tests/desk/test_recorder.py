@@ -1,11 +1,16 @@
 """The recorder as users run it: a real process, on a real Kafka and both databases."""
 
 import time
+from contextlib import ExitStack
+from threading import Thread
+from typing import Any
 
 import pytest
 
+from bridge.deadletters.recorder.recorder import Recorder
 from bridge.deadletters.store.schema import hours, positions, tallies
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
+from tests.desks import desk as opened
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
 
 __all__ = ["pytest_runtest_makereport", "stack"]
@@ -31,6 +36,24 @@ def test_what_lies_there_and_what_comes_is_recorded_and_kafka_is_told_how_far(de
     assert kept(recorded(database_url, positions), "partition", "next", "missed") == [(0, 50, 0), (1, 10, 0)]
     desk.environ["BRIDGE_GROUP"] += ".recorder"
     eventually(lambda: desk.committed("orders.dlq") == 60)
+
+
+def test_letters_are_recorded_while_all_that_is_done_besides_holds_every_connection(desk: Stack, database_url: str):
+    with opened(desk) as here, ExitStack() as held:
+        here.database.migrate()
+        pool: Any = here.database._engine.pool
+        for _ in range(pool.size() + pool._max_overflow):
+            held.enter_context(here.database.reading())
+        process = Recorder(here, topics=[desk.topic("orders.dlq")], duties=())
+        thread = Thread(target=process.run, daemon=True)
+        thread.start()
+        try:
+            bury(desk, range(5))
+            has(database_url, 5)
+        finally:
+            process.stop()
+            thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_with_once_it_ends_when_what_lay_there_is_recorded(desk: Stack, database_url: str):

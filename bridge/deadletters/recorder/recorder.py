@@ -73,8 +73,10 @@ class Recorder:
         self._desk, self._clock = desk, clock
         self.metrics, self.taken = RecorderMetrics(), Taken()
         self.metrics.registry.register(DeskMetrics(desk.database))
-        self._looking = Looking(desk.settings, desk.database, self._everybodys)
-        self._writing = Writing(desk.database, desk.settings.file.kafka_deadletters_largest_value)
+        # Duties, webhooks and plans may hold all of the desk's connections at once.
+        self._own = desk.database.apart()
+        self._looking = Looking(desk.settings, self._own, self._everybodys)
+        self._writing = Writing(self._own, desk.settings.file.kafka_deadletters_largest_value)
         self._look: Aside[Found] = Aside("looking")
         self._write: Aside[Written] = Aside("writing")
         self._batch = Batch([])
@@ -304,6 +306,7 @@ class Recorder:
         done = self._write.taken()
         if done is not None and done.exception() is None:
             intake.written(self._batch, done.result().reached)
+        self._own.close()
         # close() waits for Kafka without limit.
         leaving = threading.Thread(target=intake.consumer.close, daemon=True)
         leaving.start()

@@ -92,6 +92,12 @@ class Database:
         made._claim = claim
         return made
 
+    def apart(self) -> Self:
+        """The same one, by connections of its own: whatever holds the others, nobody here waits for one of them."""
+        made = copy(self)
+        made._engine = _engine(self._engine.url)
+        return made
+
     @property
     def is_there(self) -> bool:
         """Whether it can have anything: a SQLite file that is not there would be made by opening it."""
