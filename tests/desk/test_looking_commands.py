@@ -85,6 +85,17 @@ def test_a_letter_is_shown_with_all_that_is_known_of_it(desk):
     assert "died: exhausted, after 13 attempts" in page
 
 
+def test_for_a_letter_that_does_not_say_of_which_record_it_is_no_replay_is_proposed(desk, database):
+    theirs = {"origin": "confluent", "handler": "", "consumer_group": "", "error_class": "", "topic": "orders"}
+    with database.writing() as connection:
+        Recording(connection, Ids(), 20_000, 1_000).record([letter(9, error_message="no rule", offset=9, **theirs)])
+    assert "  no rule" in desk.run("list", "--origin", "confluent").output
+    page = desk.run("show", "orders-0-9").output
+    assert "bridge deadletters replay 4 --to-topic TOPIC" in page
+    assert "--wait" not in page
+    assert "deadletters edit" not in page
+
+
 def test_a_letter_is_named_by_its_record_too(desk):
     assert desk.given("show", "orders-0-1235")["id"] == 3
     assert desk.given("show", "orders-0-1234:orders.handlers.notify")["id"] == 2

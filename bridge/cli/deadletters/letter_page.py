@@ -133,6 +133,9 @@ def commands(letter: Shown) -> list[str]:
     it = letter.listed
     mine = f"bridge deadletters list --group {it.group}"
     match it.status:
+        case Status.OPEN if letter.is_of_nowhere:
+            found = [f"bridge deadletters replay {it.id} --to-topic TOPIC", f"bridge deadletters archive {it.id}"]
+            return [*found, f'bridge deadletters discard {it.id} --why "…"', mine]
         case Status.OPEN:
             found = [f"bridge deadletters replay {it.id} --wait", f"bridge deadletters edit {it.id}"]
             found.append(f'bridge deadletters discard {it.id} --why "…"')

@@ -64,7 +64,7 @@ def _delivery(each: Listed) -> str:
 def _error(each: Listed) -> str:
     again = f", for the {_ordinal(each.failures)} time" if each.failures > 1 else ""
     why = f"{each.reason}{again}"
-    said = f"{last_part(each.error_class)}: {each.error_message}".rstrip(": ")
+    said = f"{last_part(each.error_class)}: {each.error_message}".strip(": ")
     return f"{cell(cut(said, ERROR))}\n[dim]{cell(why)}[/]"
 
 

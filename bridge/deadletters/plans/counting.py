@@ -1,7 +1,7 @@
 """What is to be known of a plan before it is approved: its letters by handler and reason, and what is against it."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from bridge.deadletters.actions.sending import target_of
@@ -57,6 +57,9 @@ class Counting:
         for heap in heaps:
             if heap.is_ours and heap.handler not in self._handlers:
                 unknown[heap.handler] += heap.letters
+        with self._database.reading() as connection:
+            of_nowhere = weighing.of_nowhere(connection, plan_id)
+        foreign = found.foreign - sum(of_nowhere.values())
         done = too_large = too_old = 0
         try:
             done = self._done(plan_id)
@@ -64,10 +67,11 @@ class Counting:
             warnings.append(f"What is done already is not known: {error}")
         try:
             too_large, too_old = self._too_large(plan_id, heaps), self._too_old(plan_id)
-            warnings += self._readers(plan_id, heaps)
+            warnings += self._readers(of_nowhere, heaps)
         except KafkaUnavailable as error:
             warnings.append(f"Kafka was not asked what it takes, and what it still has: {error}")
-        changed = {"done": done, "too_large": too_large, "too_old": too_old, "unknown_handlers": dict(unknown)}
+        changed: dict[str, object] = {"done": done, "too_large": too_large, "too_old": too_old, "foreign": foreign}
+        changed |= {"unknown_handlers": dict(unknown)}
         return Counts.from_data({**found.to_data(), **changed, "warnings": [*warnings, *_loops(found)]})
 
     def _done(self, plan_id: int) -> int:
@@ -110,9 +114,7 @@ class Counting:
         ]
         return len(spots) - len(kept)
 
-    def _readers(self, plan_id: int, heaps: Sequence[Heap]) -> Iterator[str]:
-        with self._database.reading() as connection:
-            of_nowhere = weighing.of_nowhere(connection, plan_id)
+    def _readers(self, of_nowhere: Mapping[str, int], heaps: Sequence[Heap]) -> Iterator[str]:
         for topic, count in sorted(of_nowhere.items()):
             yield (
                 f"{count:,} letters of {topic!r} do not say of which record they are, and stay: --to-topic copies them "

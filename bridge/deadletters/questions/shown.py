@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.deadletters.letters.filters import Cursor
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.letters.reading import OURS
 from bridge.records.attempts import Attempts
 from bridge.records.message import Headers
 from bridge.records.times import iso
@@ -221,6 +222,12 @@ class Shown:
     plans: tuple[Act, ...]
     edits: tuple[Act, ...]
     trail: tuple[Act, ...]
+
+    @property
+    def is_of_nowhere(self) -> bool:
+        """Whether it does not say of which record it is: then no replay sends it."""
+        it = self.listed
+        return it.origin != OURS and self.where == f"{it.topic}-{it.partition}-{it.offset}"
 
     def to_data(self) -> dict[str, Any]:
         """As JSON: key, value and headers as text, what is none with `\\x00`."""
