@@ -3,7 +3,7 @@
 from threading import Event, Thread
 
 from bridge.deadletters.plan.plan import Options, State, What
-from bridge.deadletters.plans.background import go_on
+from bridge.deadletters.plans.background import again_after, go_on
 from bridge.deadletters.store import plans
 from bridge.deadletters.store.database import Database
 from tests.processes import eventually
@@ -59,3 +59,7 @@ def test_one_that_fails_stops_no_other_and_is_taken_up_again_after_a_while(datab
     stopping.set()
     thread.join(20)
     assert done.count(second) == 1
+
+
+def test_one_that_fails_again_and_again_is_tried_once_a_minute():
+    assert [again_after(failures) for failures in (0, 1, 2, 3, 4, 5, 1_000)] == [5, 5, 10, 20, 40, 60, 60]

@@ -121,6 +121,31 @@ def test_ctrl_c_while_outcomes_are_waited_for_stops_nothing(capsys: pytest.Captu
     assert "plans apply" not in said
 
 
+def test_ctrl_c_in_the_midst_of_a_batch_calls_nothing_sent_that_nobody_knows_of(capsys: pytest.CaptureFixture[str]):
+    desk = Desk(plan(State.APPLYING, sent=2, claimed=5), KeyboardInterrupt())
+    assert ended(desk) == INTERRUPTED
+    said = capsys.readouterr().err
+    assert "2 of 7 were sent, and go their way; 0 were not." in said
+    assert "of 5 it is not known: `bridge deadletters record` looks" in said
+    assert "go on: bridge deadletters plans apply 7" in said
+
+
+def test_of_a_plan_that_failed_it_is_said_how_to_go_on(capsys: pytest.CaptureFixture[str]):
+    assert ended(Desk(plan(State.FAILED, waiting=3, claimed=2))) == BAD
+    said = capsys.readouterr().out
+    assert "3 are untouched; go on: bridge deadletters plans apply 7" in said
+    assert "of 2 it is not known" in said
+
+
+@pytest.mark.parametrize("what", [What.DISCARD, What.ARCHIVE, What.COPY])
+def test_what_sends_nothing_to_handlers_waits_for_no_recorder(monkeypatch: pytest.MonkeyPatch, what: What):
+    def never(desk: Any) -> Any:
+        raise AssertionError("it asks Kafka who records")
+
+    monkeypatch.setattr(meanwhile, "recorded_meanwhile", never)
+    assert ended(Desk(replace(plan(done=2), what=what)), wait=True) == OK
+
+
 def test_an_outage_leaves_the_plan_to_be_gone_on_with(capsys: pytest.CaptureFixture[str]):
     desk = Desk(plan(State.APPLYING, sent=2, waiting=3), KafkaUnavailable("Kafka does not answer."))
     assert ended(desk) == AGAIN

@@ -26,6 +26,8 @@ BAD, INTERRUPTED = 3, 130
 LONG: Final = 20.0
 #: What has been done where no handler runs.
 _DONE: Final = {What.ARCHIVE: "archived", What.COPY: "copied"}
+#: After which handlers run.
+RUNS: Final = (What.REPLAY, What.REDRIVE)
 #: How many were come to, of those that a plan has.
 _COME_TO: Final = tuple(state for state in ItemState if state is not ItemState.WAITING)
 
@@ -34,9 +36,10 @@ def carry_out(desk: "Desk", plan: Plan, by: str, wait: bool, as_json: bool) -> N
     """Apply a plan, wait for its outcomes if asked to, say how it stands, and end the command with its code."""
     from bridge.deadletters.recorder.meanwhile import recorded_meanwhile
 
-    waits = wait or plan.options.canary
+    # What sends nothing to handlers has no deaths that would have to be recorded.
+    records = plan.what in RUNS and (wait or plan.options.canary)
     try:
-        with recorded_meanwhile(desk) if waits else nullcontext(), _shown(plan) as heard:
+        with recorded_meanwhile(desk) if records else nullcontext(), _shown(plan) as heard:
             plan = desk.plans.apply(plan.id, by, heard)
             if wait and not plan.is_over:
                 plan = desk.plans.wait(plan.id, heard)
@@ -68,8 +71,9 @@ def print_plan(to: Console, plan: Plan, wait: bool = True, left_out: Sequence["L
         say(to, f"  it stopped: {plan.stopped}", "red")
     for each in left_out:
         say(to, f"  {each.letters:,} {each.state}: {each.why}")
-    if plan.state in (State.STOPPED, State.PLANNED):
+    if plan.state in (State.STOPPED, State.PLANNED, State.FAILED):
         say(to, f"  {_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
+        _say_claimed(to, plan)
     if plan.count(ItemState.DEAD):
         say(to, "  what died again is open again, with its new failure: bridge deadletters list --status open", "red")
     if not wait and plan.count(ItemState.SENT, ItemState.CLAIMED):
@@ -83,6 +87,12 @@ def _ended(plan: Plan, state: str) -> str:
 
 def _left(plan: Plan) -> int:
     return plan.count(ItemState.WAITING)
+
+
+def _say_claimed(to: Console, plan: Plan) -> None:
+    """Of what was on its way as the plan was left, nobody has looked yet whether Kafka has it."""
+    if claimed := plan.count(ItemState.CLAIMED):
+        say(to, f"  of {claimed:,} it is not known: `bridge deadletters record` looks, and brings them to an end")
 
 
 @contextmanager
@@ -143,12 +153,13 @@ def _interrupted(desk: "Desk", plan_id: int) -> NoReturn:
     plan = desk.plans.one(plan_id)
     if plan.state in (State.PLANNED, State.APPLYING):
         plan = desk.plans.stop(plan_id, who(), "interrupted (Ctrl-C)")
-    sent = plan.count(*_COME_TO) - plan.count(ItemState.SKIPPED, ItemState.REFUSED)
+    sent = plan.count(*_COME_TO) - plan.count(ItemState.SKIPPED, ItemState.REFUSED, ItemState.CLAIMED)
     say(
         errors,
         f"interrupted: {sent:,} of {plan.counts.letters:,} were sent, and go their way; {_left(plan):,} were not.",
     )
-    if _left(plan):
+    _say_claimed(errors, plan)
+    if plan.count(ItemState.WAITING, ItemState.CLAIMED):
         say(errors, f"go on: bridge deadletters plans apply {plan.id}")
     say(errors, f"how they end: bridge deadletters plans show {plan.id}")
     raise typer.Exit(INTERRUPTED)
