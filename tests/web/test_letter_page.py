@@ -9,6 +9,7 @@ import pytest
 from bridge.commands import elsewhere
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store import items, statuses
+from bridge.deadletters.store.spots import Spot
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.web.pages import letter as page_of
 from bridge.web.roles import Role
@@ -168,7 +169,7 @@ def test_a_letter_that_went_back_with_another_value_shows_which_and_that_it_was_
     plan = desk.mending.edit(1, b'{"amount": 1250}', "ann")
     assert "another value" not in browser().get("/letters/1").text
     with desk.database.writing() as connection:
-        items.claim(connection, plan.id, {1: items.Spot("orders.replay", 0, 1)}, 100_000)
+        items.claim(connection, plan.id, {1: Spot("orders.replay", 0, 1)}, 100_000)
         statuses.move(connection, [1], Status.OPEN, Status.REPLAYING, 100_000, plan.id)
         statuses.move(connection, [1], Status.REPLAYING, status, 101_000, plan.id)
     page = browser().get("/letters/1").text
