@@ -147,6 +147,10 @@ class NoSuchStep(BridgeError):
     """A step of the dead letters' database is asked for that this version does not have."""
 
 
+class RecordingNotEnded(BridgeError):
+    """That no recorder is to run any more cannot be said: why, and what to do."""
+
+
 class NoJson(BridgeError):
     """A value is no JSON, or one that could not be written again without a loss."""
 

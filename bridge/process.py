@@ -113,12 +113,17 @@ def _say_what_runs(settings: Settings, routes: Routes, port: int | None) -> None
         settings.kafka["bootstrap.servers"],
         hide_password(settings.broker_url),
     )
-    for text in settings.misspelt:
-        logger.warning("%s", text)
+    say_misspelt(settings)
     for handler in routes:
         logger.info("%s → %s (queue %r)", ", ".join(handler.topics), handler.name, handler.queue)
     if port is not None:
         logger.info("http://localhost:%d/healthz /readyz /metrics", port)
+
+
+def say_misspelt(settings: Settings) -> None:
+    """Which variables are not read and were probably meant to be: in the log of each process that runs on."""
+    for text in settings.misspelt:
+        logger.warning("%s", text)
 
 
 def stop_on_signals(stop: Callable[[], None], words: str) -> None:

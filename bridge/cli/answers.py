@@ -25,16 +25,22 @@ OK, FAULTS, NOT_FOUND, AGAIN = 0, 1, 2, 75
 console = Console(highlight=False)
 
 
-def loaded(name: str) -> tuple[Celery, Settings, Routes]:
-    """The app, its settings and its handlers; what is wrong is printed, and ends the command."""
+def loaded(name: str, *, desk: bool = False) -> tuple[Celery, Settings, Routes]:
+    """The app, its settings and its handlers; what is wrong is printed, and ends the command.
+
+    Parameters:
+        desk: whether the desk is opened: a variable of it that is misspelt is a fault then.
+    """
     try:
         app = find_celery_app(name)
     except AppNotFound as error:
         print(error, file=sys.stderr)
         raise typer.Exit(NOT_FOUND) from None
     chosen, routes, faults, imported = setting_up(app, os.environ)
+    if desk:
+        faults = [*faults, *chosen.unread_by_desk]
     if faults:
-        print(f"The bridge does not start: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        print(f"Nothing was begun: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
         raise typer.Exit(FAULTS if imported else NOT_FOUND)
     return app, replace(chosen, app=name), routes
 

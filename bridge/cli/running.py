@@ -40,7 +40,7 @@ def run(
 def run_bridge(name: str, level: Level, form: LogFormat, *, recording: bool = False) -> None:
     """Run it until it is told to end, or must; with a recorder beside it, if that is asked for."""
     logs.begin(level.value, form.value)
-    found = loaded(name)
+    found = loaded(name, desk=recording)
     try:
         process.run(*found, beside(*found) if recording else None)
     except (LedgerCannotFsync, UnfitTopic) as error:

@@ -271,17 +271,18 @@ def _in_all(facts: Facts) -> list[Waiting]:
 
 
 def dead(facts: Facts) -> Iterator[Problem]:
-    """Dead letters whose deliveries are dead still."""
+    """Dead letters whose deliveries are dead still. Of more than were looked at the first is not known."""
     for each in facts.letters:
         count = f"{each.count:,} deliveries" if each.count > 1 else "1 delivery"
+        since = f"the latest {each.count:,} {when(each.since, facts.now)}" if each.more else when(each.since, facts.now)
         yield Problem(
             f"{'At least ' if each.more else ''}{count} of {each.handler} {'are' if each.count > 1 else 'is'} dead, "
-            f"{when(each.since, facts.now)}; the last: {each.reason}, {each.error}. They lie in {each.topic!r}: mend "
+            f"{since}; the last: {each.reason}, {each.error}. They lie in {each.topic!r}: mend "
             "the cause, then send them back or leave them.",
             "dead",
             f"Deliveries of {each.handler} are dead",
             handler=each.handler,
-            since=each.since,
+            since=None if each.more else each.since,
             many=each.count,
             of="deliveries",
             do="mend the cause, then send them back or leave them",

@@ -75,6 +75,22 @@ class Members:
             (found,) = pipe.execute()
         return {name.decode(): float(at) for name, at in found.items()}
 
+    def end(self, name: str) -> None:
+        """Note that `name` is not to be there any more: nobody misses it, until it is announced again."""
+        with self._ledger.asking("note who is not to be here any more") as pipe:
+            pipe.time()
+            ((now, _),) = pipe.execute()
+            pipe.hset(self._key("ended"), name, now)
+            pipe.execute()
+
+    def is_missed(self, name: str) -> bool:
+        """Whether nobody has said, since `name` was announced last, that it is not to be there any more."""
+        with self._ledger.asking("read who is not to be here any more") as pipe:
+            pipe.hget(self._key("ended"), name)
+            pipe.hget(self._key("seen"), name)
+            ended, seen = pipe.execute()
+        return ended is None or (seen is not None and float(seen) > float(ended))
+
     def _key(self, *more: str) -> str:
         return key(*self._name, *more)
 

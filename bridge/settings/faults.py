@@ -1,8 +1,7 @@
 """Every fault of the settings, a sentence each that says what to do: pure, and never only the first."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,12 +21,8 @@ UNKNOWN: Final = "unknown"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _HOST: Final = re.compile(r"[^\s:/?#@*,]{1,253}")
-#: What variables of the desk begin with.
-DESK: Final = "DEADLETTERS_"
 #: Where a console is found.
 _URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
-#: What Kubernetes sets for a service called `deadletters…`.
-_OF_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_[A-Z]+(_.*)?)?)")
 _LINKED: Final = (
     "Kubernetes sets that in every pod for a service of this name: call the service otherwise, or say "
     "`enableServiceLinks: false` in the pod's spec."
@@ -96,16 +91,6 @@ def _of_hosts(found: EnvironmentSettings) -> Iterator[str]:
                 f"DEADLETTERS_CONSOLE_HOSTS: {name!r} is no name of a host: write console.example.com, without "
                 "https:// and port, with commas between several."
             )
-
-
-def of_names(environ: Iterable[str]) -> Iterator[str]:
-    """Variables of the desk that there are not: with a misspelt one fields that are to be masked would be shown."""
-    known = [name for name in EnvironmentSettings.model_fields if name.startswith(DESK)]
-    for name in sorted(environ):
-        if name.startswith(DESK) and name not in known and not _OF_SERVICE.fullmatch(name):
-            near = get_close_matches(name, known, n=1, cutoff=0.8)
-            advice = f"did you mean {near[0]}? Else remove it" if near else "remove it"
-            yield f"environment: there is no setting {name}: {advice}; docs/settings.md has the list."
 
 
 def _of_masks(found: EnvironmentSettings) -> Iterator[str]:

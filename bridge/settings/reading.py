@@ -6,7 +6,7 @@ from celery import Celery
 from pydantic import ValidationError
 
 from bridge.errors import SettingsError
-from bridge.settings import faults
+from bridge.settings import faults, slips
 from bridge.settings.values import EnvironmentSettings, FileSettings, Settings
 
 
@@ -27,7 +27,11 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
     file, in_file = _file_settings(app)
     environment, in_environment = _environment(environ)
     kafka, ignored, in_kafka = _kafka_properties(environ)
-    settings = Settings(file, environment, str(app.conf.broker_url or ""), kafka, tuple(ignored))
+    settings = Settings(
+        *(file, environment, str(app.conf.broker_url or ""), kafka, tuple(ignored)),
+        unread=tuple(slips.of_others(environ)),
+        unread_by_desk=tuple(slips.of_desk(environ)),
+    )
     wrong = [
         *in_file,
         *in_environment,
@@ -63,12 +67,11 @@ def _own_names(app: Celery) -> list[str]:
 
 def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
     given = {name: environ[name] for name in EnvironmentSettings.model_fields if environ.get(name)}
-    unknown = [*faults.of_names(name for name in environ if environ[name])]
     try:
         found = EnvironmentSettings.model_validate(given)
     except ValidationError as error:
-        return EnvironmentSettings(), [*unknown, *faults.of_values("environment", error)]
-    return found, [*unknown, *faults.of_environment(found)]
+        return EnvironmentSettings(), faults.of_values("environment", error)
+    return found, faults.of_environment(found)
 
 
 def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:

@@ -123,6 +123,8 @@ class Settings:
     Attributes:
         kafka: librdkafka properties, with `bootstrap.servers`.
         ignored: names of KAFKA_ variables that librdkafka does not know and that are left out.
+        unread: of variables that nothing reads, those that look like one of ours, a sentence each.
+        unread_by_desk: those that begin like one of the desk's, a sentence each: faults where the desk is opened.
         app: the Celery app as `-A` names it, for advice.
     """
 
@@ -132,15 +134,18 @@ class Settings:
     kafka: Mapping[str, str] = field(repr=False)
     ignored: tuple[str, ...] = ()
     app: str = "tasks"
+    unread: tuple[str, ...] = ()
+    unread_by_desk: tuple[str, ...] = ()
 
     @property
     def misspelt(self) -> list[str]:
-        """Of the variables that are left out, those that look like a property's, a sentence each."""
-        return [
+        """Variables that are not read and were probably meant to be, a sentence each."""
+        left_out = [
             f"{name} is left out: librdkafka has no such property. Did you mean {right}?"
             for name in self.ignored
             if (right := meant(name))
         ]
+        return [*left_out, *self.unread, *self.unread_by_desk]
 
     @property
     def group(self) -> str:

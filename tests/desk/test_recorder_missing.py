@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.questions import recorders
-from bridge.deadletters.questions.recorders import missing
+from bridge.deadletters.questions.recorders import Recorders, recorders
 from bridge.deadletters.recorder.announcing import announcing
 from bridge.ledger import Ledger
 from bridge.ledger.members import ANNOUNCED_FOR, Members
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk.recorders import bury, has, recorder
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
-from tests.promises import json_of
+from tests.promises import command, json_of
 
 __all__ = ["pytest_runtest_makereport", "stack"]
 
@@ -38,7 +37,11 @@ def settings(stack: Stack) -> Settings:
 
 
 def said(stack: Stack) -> list[str]:
-    return [each for each in json_of(stack, "status")["problems"] if "No recorder" in each]
+    return [each for each in json_of(stack, "status")["problems"] if "record`" in each]
+
+
+def gone_since(stack: Stack) -> float | None:
+    return recorders(settings(stack)).gone_since
 
 
 def test_a_recorder_that_was_killed_is_missed_within_seconds_and_one_that_is_back_is_not(desk: Stack):
@@ -48,12 +51,16 @@ def test_a_recorder_that_was_killed_is_missed_within_seconds_and_one_that_is_bac
     assert said(desk) == []
     before = time.time()
     process.kill()
-    found = eventually(lambda: [*missing(settings(desk), time.time())], ANNOUNCED_FOR + 20, "it is missed")
+    since = eventually(lambda: gone_since(desk), ANNOUNCED_FOR + 20, "it is missed")
     # Redis tells whole seconds.
-    assert before - 2 - ANNOUNCED_FOR < found[0].since < time.time()
+    assert before - 2 - ANNOUNCED_FOR < since < time.time()
+    bury(desk, range(3, 5))
     (sentence,) = said(desk)
     assert sentence.startswith("No recorder of dead letters runs, since ")
+    assert f"2 records of {desk.topic('orders')}.dlq are not in the dead letters' database yet" in sentence
     assert "Start `bridge deadletters record`" in sentence
+    for words in (["list"], ["groups"], ["stats"]):
+        assert "No recorder of dead letters runs, since " in command(desk, "deadletters", *words)
     recorder(desk)
     assert said(desk) == []
 
@@ -69,9 +76,27 @@ def test_who_records_by_once_is_not_missed(desk: Stack):
 def test_one_that_is_frozen_is_missed_until_it_goes_on(desk: Stack):
     process = recorder(desk)
     process.signal(signal.SIGSTOP)
-    eventually(lambda: [*missing(settings(desk), time.time())], ANNOUNCED_FOR + 20, "it is missed")
+    eventually(lambda: gone_since(desk), ANNOUNCED_FOR + 20, "it is missed")
     process.signal(signal.SIGCONT)
-    eventually(lambda: not [*missing(settings(desk), time.time())], 20, "it is there again")
+    eventually(lambda: gone_since(desk) is None, 20, "it is there again")
+
+
+def test_where_none_is_to_run_any_more_none_is_missed_until_one_is_started_again(desk: Stack):
+    bury(desk, range(3))
+    process = recorder(desk)
+    has(desk.environ["DEADLETTERS_DATABASE_URL"], 3)
+    assert "stop it, and say it again" in command(desk, "deadletters", "record", "--no-more", code=1)
+    assert process.terminate() == 0
+    eventually(lambda: gone_since(desk), ANNOUNCED_FOR + 20, "it is missed")
+    bury(desk, range(3, 5))
+    assert len(said(desk)) == 1
+    command(desk, "deadletters", "record", "--no-more")
+    assert said(desk) == []
+    again = recorder(desk)
+    has(desk.environ["DEADLETTERS_DATABASE_URL"], 5)
+    again.kill()
+    eventually(lambda: gone_since(desk), ANNOUNCED_FOR + 20, "it is missed")
+    assert len(said(desk)) == 1
 
 
 @contextmanager
@@ -116,5 +141,4 @@ def test_one_whose_loop_hangs_does_not_say_that_it_lives_and_each_group_has_its_
 @pytest.mark.parametrize("broker", ["memory://", "redis://127.0.0.1:1/0"])
 def test_where_redis_cannot_say_nothing_is_said(broker: str):
     asked = Settings(FileSettings(), EnvironmentSettings(), broker, {})
-    assert recorders.last_seen(asked) is None
-    assert [*missing(asked, time.time())] == []
+    assert recorders(asked) == Recorders(None, wanted=True)

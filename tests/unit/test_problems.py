@@ -161,7 +161,11 @@ def test_what_is_not_known_is_no_problem():
         ({"oldest": {("orders", CHARGE.name): 4000.0}}, ["The oldest delivery of 'orders'", "1.11 h"]),
         (
             {"letters": [Letters("orders.dlq", CHARGE.name, 3, NOW - 60, "exhausted", "OSError: no", more=True)]},
-            ["At least 3 deliveries of orders.handlers.charge are dead", "exhausted, OSError: no", "'orders.dlq'"],
+            [
+                "At least 3 deliveries of orders.handlers.charge are dead, the latest 3 since",
+                "exhausted",
+                "'orders.dlq'",
+            ],
         ),
         (
             {"oldest": {("orders", "orders.old"): 90.0}},

@@ -115,6 +115,51 @@ def test_a_misspelt_property_is_left_out_and_told_what_it_was_meant_to_be(read, 
     assert SECRET not in text
 
 
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("BRIDGE_GRUOP", "BRIDGE_GROUP"),
+        ("BRIDGE_HTTP_PROT", "BRIDGE_HTTP_PORT"),
+        ("BRIDGE_LOG_LEVL", "BRIDGE_LOG_LEVEL"),
+        ("WORKER_METRIC_PORT", "WORKER_METRICS_PORT"),
+        ("LEDGER_ULR", "LEDGER_URL"),
+        ("HANDLER", "HANDLERS"),
+        ("CELERY_BROKER_ULR", "CELERY_BROKER_URL"),
+        ("KAFKA_HANDLERS_VERSON", "KAFKA_HANDLERS_VERSION"),
+        ("KAKFA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
+        ("DEADLETTER_MASK", "DEADLETTERS_MASK"),
+        ("DEAD_LETTERS_DATABASE_URL", "DEADLETTERS_DATABASE_URL"),
+    ],
+)
+def test_a_variable_that_nothing_reads_and_that_looks_like_one_of_ours_is_told_to_be_one(read, given, right):
+    (text,) = read(**{given: SECRET}).misspelt
+    assert f"nothing reads {given}. Did you mean {right}?" in text
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("DEADLETTERS_MASKS", "did you mean DEADLETTERS_MASK?"),
+        ("DEADLETTERS_DATABASE", "did you mean DEADLETTERS_DATABASE_URL?"),
+        ("DEADLETTERS_THIRST", "no setting DEADLETTERS_THIRST: remove it"),
+    ],
+)
+def test_a_variable_of_the_desk_that_there_is_not_is_told_and_stops_nothing_that_does_not_open_the_desk(
+    read, given, advice
+):
+    (text,) = read(**{given: SECRET}).misspelt
+    assert advice in text
+    assert SECRET not in text
+
+
+def test_what_others_read_is_not_taken_for_a_slip(read):
+    links = ("BRIDGE_PORT", "BRIDGE_HTTP_PORT_80_TCP", "LEDGER_PORT", "WORKER_METRICS_PORTS")
+    theirs = ("CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "CELERY_RESULT_BACKEND", "BRIDGE_SERVICE_HOST")
+    more = ("PATH", "HOME", "HOSTNAME", "BROKER_URL", "DATABASE_URL", "FLOWER_BASIC_AUTH", "_HANDLER", "REDIS_URL")
+    assert read(**dict.fromkeys(links, "tcp://10.0.0.1:80"), **dict.fromkeys((*theirs, *more), "x")).misspelt == []
+
+
 def test_what_kubernetes_and_images_set_is_taken_for_no_property(read):
     names = ("HOME", "PORT", "SERVICE_HOST", "SERVICE_PORT", "PORT_9092_TCP", "PORT_9092_TCP_ADDR", "OPTS", "VERSION")
     more = ("HEAP_OPTS", "LOG_DIRS", "ZOOKEEPER_CONNECT", "ADVERTISED_LISTENERS", "NODE_ID", "CLUSTER_ID", "USER")
@@ -125,7 +170,8 @@ def test_what_kubernetes_and_images_set_is_taken_for_no_property(read):
 
 def test_what_kubernetes_sets_for_a_service_is_taken_for_no_setting_of_the_desk(read):
     names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8093_TCP", "PORT_8093_TCP_ADDR")
-    read(**{f"DEADLETTERS_{name}": "tcp://10.0.0.1:8093" for name in (*names, "CONSOLE_SERVICE_HOST")})
+    given = {f"DEADLETTERS_{name}": "tcp://10.0.0.1:8093" for name in (*names, "CONSOLE_SERVICE_HOST")}
+    assert read(**given).misspelt == []
 
 
 def test_the_names_that_are_guessed_are_librdkafkas():
@@ -241,9 +287,6 @@ def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read
         ({}, OIDC | {"DEADLETTERS_OIDC_ROLE_CLAIM": "groups"}, "need each other"),
         ({}, OIDC | CLAIM | {"DEADLETTERS_OIDC_ROLES": "root: sre"}, "'root: sre' must be a role and its values"),
         ({}, OIDC | CLAIM | {"DEADLETTERS_OIDC_ROLES": "admin: a; viewer: a"}, "'a' is named twice"),
-        ({}, {"DEADLETTERS_MASKS": "*: password"}, "did you mean DEADLETTERS_MASK?"),
-        ({}, {"DEADLETTERS_DATABASE": "sqlite:////x"}, "did you mean DEADLETTERS_DATABASE_URL?"),
-        ({}, {"DEADLETTERS_THIRST": "red"}, "no setting DEADLETTERS_THIRST: remove it"),
         ({}, {"DEADLETTERS_CONSOLE_HOSTS": "https://desk.example.com/"}, "without https:// and port"),
         ({}, {"DEADLETTERS_CONSOLE_HOSTS": "desk.example.com, other:8093"}, "'other:8093' is no name of a host"),
         ({}, {"KAFKA_GROUP_ID": "mine"}, "the bridge sets group.id itself"),

@@ -10,7 +10,7 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
 from bridge.cli.deadletters import tables
-from bridge.cli.deadletters.absent import tell_absent
+from bridge.cli.deadletters.absent import tell_absent, tell_unrecorded
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.opening import opened
 from bridge.commands.printing import say
@@ -54,6 +54,7 @@ def list_letters(
             print_list(each.to_data() for each in islice(desk.letters.each(chosen), limit or None))
         else:
             _print(desk, chosen, SHOWN if limit is None else limit)
+        tell_unrecorded(desk)
 
 
 def list_topics(
@@ -115,6 +116,7 @@ def groups(
         print_found([each.to_data() for each in found], as_json, lambda: tables.groups(console, found))
         if not found and not as_json:
             _print_none(desk, chosen)
+        tell_unrecorded(desk)
 
 
 def stats(
@@ -129,6 +131,7 @@ def stats(
         found = desk.totals.stats()
         print_found(found.to_data(), as_json, lambda: tables.stats(console, found))
         tell_absent(desk, EVERYTHING)
+        tell_unrecorded(desk)
 
 
 def print_list(rows: Iterable[dict[str, Any]]) -> None:

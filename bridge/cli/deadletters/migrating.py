@@ -23,7 +23,7 @@ def migrate(
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://owner@db/desk bridge deadletters migrate
     """
-    _, settings, _ = loaded(context.obj)
+    _, settings, _ = loaded(context.obj, desk=True)
     need_extra()
     from bridge.deadletters.desk import Desk
 

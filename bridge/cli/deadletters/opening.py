@@ -23,6 +23,7 @@ from bridge.errors import (
     PatchRefused,
     PlanRefused,
     PolicyRefused,
+    RecordingNotEnded,
     RedriveRefused,
     TokenRefused,
     UnknownHandler,
@@ -49,6 +50,7 @@ REFUSED: Final = (
         PatchRefused,
         PlanRefused,
         PolicyRefused,
+        RecordingNotEnded,
         RedriveRefused,
     ),
     *(ConsoleRefused, NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler, TokenRefused, UserRefused),
@@ -67,7 +69,7 @@ def opened(context: typer.Context) -> "Iterator[Desk]":
     from bridge.deadletters.desk import Desk
 
     try:
-        with Desk.opened(*loaded(context.obj)) as desk:
+        with Desk.opened(*loaded(context.obj, desk=True)) as desk:
             yield desk
     except REFUSED as error:
         fail(str(error), FAULTS)

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from celery import Celery
 
-from bridge.cli.answers import AGAIN, FAULTS, fail, loaded
-from bridge.cli.deadletters.opening import need_extra
+from bridge.cli.answers import AGAIN, FAULTS, console, fail, loaded
+from bridge.cli.deadletters.opening import need_extra, opened
 from bridge.cli.options import FormatOption, Level, LevelOption, LogFormat
+from bridge.commands.halt import who
+from bridge.commands.printing import say
+from bridge.deadletters.questions.recorders import want_none
 from bridge.errors import (
     ConsumerFailed,
     DeskDatabaseNewer,
@@ -17,7 +20,7 @@ from bridge.errors import (
     KafkaUnavailable,
 )
 from bridge.handlers import Routes
-from bridge.process import Beside
+from bridge.process import Beside, say_misspelt
 from bridge.records import log_lines as logs
 from bridge.settings import Settings
 from bridge.topics.names import topic_fault
@@ -38,26 +41,43 @@ def record(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when what lies there now is recorded.")] = False,
+    no_more: Annotated[
+        bool,
+        typer.Option("--no-more", help="Record nothing; say that none is to run any more, so that none is missed."),
+    ] = False,
     level: LevelOption = Level.INFO,
     form: FormatOption = LogFormat.TEXT,
 ) -> None:
     """Record dead letters in the desk's database, until SIGTERM or Ctrl-C.
+
+    With --no-more, once it was stopped, `bridge status` does not miss it until one is started again.
 
     Exits 0 after a clean shutdown, or with --once when all is recorded; 1 if settings are wrong; 75 if it must be
     started again, or with --once if Kafka or the database did not answer.
 
     Example: bridge deadletters record --topics payments.DLT,connect-errors
     """
+    if no_more:
+        _end_recording(context)
+        return
     logs.begin(level.value, form.value)
-    recorder, settings = _recorder(*loaded(context.obj), _named(topics or ()), stays=not once)
+    recorder, settings = _recorder(*loaded(context.obj, desk=True), _named(topics or ()), stays=not once)
     from bridge.deadletters.recorder.serving import serve, serve_once
 
+    say_misspelt(settings)
     try:
         (serve_once if once else serve)(recorder, settings)
     except (DeskOfAnotherKafka, DeskDatabaseNewer) as error:
         fail(str(error), FAULTS)
     except (ConsumerFailed, DeskUnavailable, KafkaUnavailable) as error:
         fail(str(error), AGAIN)
+
+
+def _end_recording(context: typer.Context) -> None:
+    with opened(context) as desk:
+        want_none(desk.settings)
+        desk.trail.add(who(), "note", "no recorder is to run any more")
+    say(console, "no recorder is missed from now on, until one is started again")
 
 
 def beside(app: Celery, settings: Settings, routes: Routes) -> Beside:

@@ -6,6 +6,7 @@ import typer
 
 from bridge.cli.deadletters.opening import need_console, opened
 from bridge.cli.options import FormatOption, Level, LevelOption, LogFormat
+from bridge.process import say_misspelt
 from bridge.records import log_lines as logs
 
 #: This machine alone.
@@ -32,4 +33,5 @@ def serve(
     from bridge.web.serving import serve
 
     with opened(context) as desk:
+        say_misspelt(desk.settings)
         serve(Console(desk, f"{desk.settings.group} @ {desk.settings.kafka['bootstrap.servers']}"), host, port)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bridge.deadletters.questions.groups import Grouped, Groups
-from bridge.deadletters.questions.recorders import missing
+from bridge.deadletters.questions.recorders import Recorders, recorders
 from bridge.deadletters.store import deliveries, migrating, positions
 from bridge.deadletters.store import webhooks as addresses
 from bridge.deadletters.store.database import Database
@@ -61,9 +61,10 @@ def _problems(settings: Settings, routes: Routes, now: Callable[[], float], data
         return []
     if said := another_step(database.name, step):
         return [_of_desk(said)]
-    lost = [*missed(_stood(settings, database), now()), *missing(settings, now())]
+    of = recorders(settings)
+    lost = [*missed(_stood(settings, database), now()), *_unrecorded(settings, routes, database, of, now)]
     grow = growing(Groups(database, now).urgent(), now())
-    return [*lost, *_behind(settings, routes, database, now), *grow, *_untold(database, now())]
+    return [*lost, *grow, *_untold(database, now(), of.missed)]
 
 
 def another_step(name: str, step: str) -> str:
@@ -99,20 +100,52 @@ def missed(stood: Iterable[Stood], now: float) -> Iterator[Problem]:
             )
 
 
+def left_of(stood: Iterable[Stood], ends: Mapping[Place, int]) -> dict[str, int]:
+    """What Kafka has of dead letters and the database has not, by topic; nothing of topics that are recorded.
+
+    Parameters:
+        ends: of partitions that have records, the offset behind the last.
+    """
+    known = {(each.topic, each.partition): each.next for each in stood}
+    lag: dict[str, int] = {}
+    for place, end in ends.items():
+        if (left := end - known.get(place, 0)) > 0:
+            lag[place[0]] = lag.get(place[0], 0) + left
+    return dict(sorted(lag.items()))
+
+
+def gone(since: float, left: Mapping[str, int], now: float) -> Problem:
+    """No recorder lives where one did, and so `left` is not recorded: one cause, one sentence.
+
+    Parameters:
+        since: when one said last that it lives (Unix time).
+    """
+    what = "what dies stays in Kafka"
+    if left:
+        of = ", ".join(f"{records(count)} of {topic}" for topic, count in left.items())
+        what = f"{of} are not in the dead letters' database yet"
+    return Problem(
+        f"No recorder of dead letters runs, {when(since, now)}: {what}, webhooks tell nothing, and no plan is gone on "
+        "with. Start `bridge deadletters record`, or see its log; if none is to run any more, say so: `bridge "
+        "deadletters record --no-more`.",
+        "recorder",
+        "No recorder of dead letters runs",
+        since=since,
+        many=sum(left.values()) or None,
+        of="records",
+        do="start `bridge deadletters record`",
+    )
+
+
 def behind(stood: Iterable[Stood], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
     """What Kafka has of dead letters and the database has not, by topic.
 
     Parameters:
         ends: of partitions that have records, the offset behind the last.
     """
-    known = {(each.topic, each.partition): each for each in stood}
-    lag: dict[str, int] = {}
-    for place, end in ends.items():
-        left = end - (known[place].next if place in known else 0)
-        if left > 0:
-            lag[place[0]] = lag.get(place[0], 0) + left
-    for topic, left in sorted(lag.items()):
-        last = max((each.at for each in known.values() if each.topic == topic), default=None)
+    known = list(stood)
+    for topic, left in left_of(known, ends).items():
+        last = max((each.at for each in known if each.topic == topic), default=None)
         since = "and none ever was" if last is None else f"none {when(last / 1000, now)}"
         yield Problem(
             f"{records(left)} of {topic} are not in the dead letters' database yet, {since}: start `bridge deadletters "
@@ -161,8 +194,14 @@ def _of_desk(sentence: str) -> Problem:
     return Problem(sentence, "desk", "The dead letters' database cannot be asked", lost=None, do="as it says")
 
 
-def untold(hooks: Iterable[addresses.Webhook], stood: Mapping[str, deliveries.Stood], now: float) -> Iterator[Problem]:
-    """Webhooks that do not take what they are told, or of late have not."""
+def untold(
+    hooks: Iterable[addresses.Webhook], stood: Mapping[str, deliveries.Stood], now: float, missed: bool = False
+) -> Iterator[Problem]:
+    """Webhooks that do not take what they are told, or of late have not.
+
+    Parameters:
+        missed: that no recorder lives is said: with that, nobody sends.
+    """
     for each in hooks:
         found = stood[each.name]
         if each.off_at is not None:
@@ -184,6 +223,8 @@ def untold(hooks: Iterable[addresses.Webhook], stood: Mapping[str, deliveries.St
                 do="mend its receiver, or switch it off",
             )
         elif found.oldest is not None and not found.tries and now - found.oldest / 1000 > UNSENT_FOR:
+            if missed:
+                continue
             yield _webhook(
                 f"Nothing is sent to the webhook {each.name}, {when(found.oldest / 1000, now)}: {found.waiting:,} "
                 "wait. Start `bridge deadletters record`, which sends them.",
@@ -208,11 +249,11 @@ def _webhook(sentence: str, what: str, since: int, many: int = 0, lost: int = 0,
     return Problem(sentence, "webhook", what, since=since / 1000, many=many, of="messages", lost=lost, do=do)
 
 
-def _untold(database: Database, now: float) -> Iterator[Problem]:
+def _untold(database: Database, now: float, missed: bool = False) -> Iterator[Problem]:
     with database.reading() as connection:
         hooks = addresses.everyone(connection)
         stood = {each.name: each for each in deliveries.stood(connection)} if hooks else {}
-    return untold(hooks, stood, now)
+    return untold(hooks, stood, now, missed)
 
 
 def _named(group: Grouped) -> str:
@@ -225,16 +266,33 @@ def _stood(settings: Settings, database: Database) -> list[Stood]:
         return positions.stood(connection, settings.group)
 
 
-def _behind(settings: Settings, routes: Routes, database: Database, now: Callable[[], float]) -> list[Problem]:
-    """Asked until it is not so, for some seconds: what has just come is taken in within one."""
+def _unrecorded(
+    settings: Settings, routes: Routes, database: Database, of: Recorders, now: Callable[[], float]
+) -> list[Problem]:
+    """That no recorder lives, or that one is behind; nothing where none is to run any more."""
+    if not of.wanted:
+        return []
+    ends = _ends(settings, routes, database)
+    if of.gone_since is not None:
+        return [gone(of.gone_since, left_of(_stood(settings, database), ends), now())]
+    return _behind(settings, database, ends, now)
+
+
+def _ends(settings: Settings, routes: Routes, database: Database) -> dict[Place, int]:
+    """Where the records of dead-letter topics end; nothing where Kafka does not answer, which the status says."""
     names = TopicNames.of(settings)
     topics = {*map(names.dead_letters, routes.topics), *(each.topic for each in _stood(settings, database))}
     try:
         there = extents(settings, topics)
     except KafkaUnavailable:
-        # The status says so.
-        return []
-    ends = {each.place: each.end for each in there if each.first < each.end}
+        return {}
+    return {each.place: each.end for each in there if each.first < each.end}
+
+
+def _behind(
+    settings: Settings, database: Database, ends: Mapping[Place, int], now: Callable[[], float]
+) -> list[Problem]:
+    """Asked until it is not so, for some seconds: what has just come is taken in within one."""
     give_up = time.monotonic() + TAKES
     while (found := [*behind(_stood(settings, database), ends, now())]) and time.monotonic() < give_up:
         time.sleep(ASK_EVERY)

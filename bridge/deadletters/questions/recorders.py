@@ -1,48 +1,70 @@
 """Whether a recorder lives where one did: what a group that has none, or records by `--once`, is not asked."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from typing import Final
+from typing import Final, NamedTuple
 
-from bridge.errors import LedgerUnavailable
+from bridge.errors import LedgerUnavailable, RecordingNotEnded
 from bridge.ledger import Ledger
 from bridge.ledger.members import Members
 from bridge.settings import Settings
-from bridge.upkeep.facts import when
-from bridge.upkeep.problem import Problem
 
 #: Seconds for Redis's answer.
 ANSWER_WITHIN: Final = 2.0
 
 
-def missing(settings: Settings, now: float) -> Iterator[Problem]:
-    """That none lives, and since when; nothing where none was here in the last month, or Redis does not say.
+class Recorders(NamedTuple):
+    """What Redis knows of a group's recorders.
 
-    Parameters:
-        now: Unix time.
+    Attributes:
+        gone_since: when one said last that it lives (Unix time), where none does now; `None`: one lives, or none was
+            here in the last month, or Redis does not say.
+        wanted: whether nobody has said that none is to run any more.
     """
-    seen = last_seen(settings)
-    if seen is None:
-        return
-    yield Problem(
-        f"No recorder of dead letters runs, {when(seen, now)}: they stay in Kafka, webhooks tell nothing, and no plan "
-        "is gone on with. Start `bridge deadletters record`, or see its log.",
-        "recorder",
-        "No recorder of dead letters runs",
-        since=seen,
-        do="start `bridge deadletters record`",
-    )
+
+    gone_since: float | None = None
+    wanted: bool = True
+
+    @property
+    def missed(self) -> bool:
+        """Whether that none lives needs a person."""
+        return self.wanted and self.gone_since is not None
 
 
-def last_seen(settings: Settings) -> float | None:
-    """When a recorder said last that it lives (Unix time), where none does now."""
+def recorders(settings: Settings) -> Recorders:
+    """Whether one lives, and since when none does."""
     ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
     if ledger is None:
-        return None
+        return Recorders()
     try:
         with closing(ledger):
-            members = Members(ledger, "recorders")
-            return None if members.living() else members.last_seen().get(f"group {settings.group}")
+            members, name = Members(ledger, "recorders"), named(settings)
+            if members.living():
+                return Recorders()
+            return Recorders(members.last_seen().get(name), members.is_missed(name))
     except LedgerUnavailable:
         # The status says so.
-        return None
+        return Recorders()
+
+
+def want_none(settings: Settings) -> None:
+    """Say that none is to run any more, so that nobody misses one until one is started again.
+
+    Raises:
+        RecordingNotEnded: one lives, or there is no Redis in which it could be said.
+        LedgerUnavailable: it does not answer.
+    """
+    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    if ledger is None:
+        raise RecordingNotEnded("Without a ledger in Redis (LEDGER_URL) no recorder is missed.")
+    with closing(ledger):
+        members = Members(ledger, "recorders")
+        if living := members.living():
+            raise RecordingNotEnded(
+                f"A recorder lives, or did ten seconds ago ({', '.join(living)}): stop it, and say it again."
+            )
+        members.end(named(settings))
+
+
+def named(settings: Settings) -> str:
+    """What recorders of a group are seen as."""
+    return f"group {settings.group}"

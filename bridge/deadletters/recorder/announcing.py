@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
+from bridge.deadletters.questions.recorders import named
 from bridge.deadletters.recorder.duties import Duty
 from bridge.ledger import Ledger
 from bridge.ledger.members import ANNOUNCE_EVERY, Members
@@ -35,7 +36,7 @@ def announcing(is_alive: Callable[[], bool]) -> Duty:
             while not stopping.is_set():
                 if is_alive():
                     member = f"{socket.gethostname()}:{os.getpid()}"
-                    Members(ledger, "recorders").announce(member, {}, seen=[f"group {settings.group}"])
+                    Members(ledger, "recorders").announce(member, {}, seen=[named(settings)])
                 stopping.wait(ANNOUNCE_EVERY)
 
     return Duty("saying that it lives", ANNOUNCE_EVERY, lambda desk, stopping: announce(desk.settings, stopping))
