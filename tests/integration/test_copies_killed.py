@@ -12,12 +12,14 @@ from bridge.deadletters.copying.target import Target
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import Options, Plan, State
+from bridge.deadletters.plan.plan import ItemState, Options, Plan, State
+from bridge.deadletters.plans import applying
+from bridge.errors import CopyRefused, KafkaUnavailable
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import statuses
 from tests.integration.test_replay_killed import apply_killed
 from tests.processes import Stack, headers_of
-from tests.promises import choose
+from tests.promises import choose, delete_topic
 
 #: On both databases.
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("desk_url"), pytest.mark.timeout(900)]
@@ -83,6 +85,29 @@ def test_of_copies_each_is_there_and_twice_at_most_what_was_on_its_way(theirs: S
             assert bool(twice) == (step in BETWEEN), (step, more)
             assert statuses(here) == {Status.OPEN: LETTERS}
             before = now
+
+
+def test_where_the_topic_of_copies_is_deleted_in_the_midst_that_is_said_and_it_goes_on_once_it_is_there_again(
+    theirs: Stack, monkeypatch: pytest.MonkeyPatch
+):
+    # A minute of tries, of which each takes half a minute.
+    monkeypatch.setattr(applying, "TRY_FOR", 1.0)
+    with desk(theirs) as here:
+        lie_there(theirs, here, 0)
+        plan = here.copies.plan(Filter(), theirs.topic("copies"), None, Options(rate=2.0), "ann")
+
+        def heard(now: Plan) -> None:
+            if now.count(ItemState.DONE) and theirs.has_topic("copies"):
+                delete_topic(theirs, "copies")
+
+        with pytest.raises(KafkaUnavailable, match=theirs.topic("copies")):
+            here.plans.apply(plan.id, "ann", heard)
+        with pytest.raises(CopyRefused, match=f"no topic '{theirs.topic('copies')}' in this Kafka: make it first"):
+            here.plans.apply(plan.id, "ann")
+        assert here.plans.one(plan.id).state is State.FAILED
+        theirs.make_topics("copies")
+        assert here.plans.apply(plan.id, "ann").outcomes == {"done": LETTERS}
+        assert statuses(here) == {Status.OPEN: LETTERS}
 
 
 def test_of_others_letters_that_go_back_to_their_source_each_is_there_once(theirs: Stack):

@@ -50,10 +50,12 @@ class Acted:
 
     Attributes:
         ends: by position.
+        why: that of others nothing is certain, where that was said.
     """
 
     sent: Sequence[Sent] = ()
     ends: Mapping[int, End] = field(default_factory=dict)
+    why: str = ""
 
 
 class Action(Protocol):

@@ -175,6 +175,7 @@ class Sending:
         ends = {position: End(ItemState.SKIPPED, _GONE) for position in gone}
         ends |= {job.item.position: End(ItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
         sent: list[Sent] = []
+        why = ""
         for some in _slices([job for job in jobs if job.item.position not in ends]):
             letters, away = self._letters(some, live)
             ends |= {position: End(ItemState.REFUSED, why) for position, why in away.items()}
@@ -185,7 +186,9 @@ class Sending:
                     sent.append(self._sent(job, Spot(*answer)))
                 elif isinstance(answer, NeverPublished):
                     ends[job.item.position] = End(ItemState.REFUSED, str(answer))
-        return Acted(sent, ends)
+                else:
+                    why = why or str(answer)
+        return Acted(sent, ends, why)
 
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:
         """What Kafka does not take is open again; others' letters are resolved as they are back in their source."""

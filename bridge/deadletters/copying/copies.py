@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from bridge.deadletters.copying.copying import settings_of
+from bridge.deadletters.copying.copying import there
 from bridge.deadletters.copying.target import Target
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.plan.plan import Counts, Options, Plan, What
@@ -68,12 +68,8 @@ class Copies:
         return made
 
     def _check(self, topic: str, to: Target | None, *, force: bool) -> None:
-        there = all_topics(admin_client(settings_of(self.settings, to).kafka))
-        if topic not in there.topics:
-            raise CopyRefused(
-                f"There is no topic {topic!r} in {'this Kafka' if to is None else to.name}: make it first."
-            )
-        here = to is None or there.id == all_topics(admin_client(self.settings.kafka)).id
+        found = there(self.settings, to, topic)
+        here = to is None or found.id == all_topics(admin_client(self.settings.kafka)).id
         if here and not force and (what := ours(self.settings, self.routes, topic)):
             raise CopyRefused(
                 f"{topic!r} is {what}: what is copied there is handled, or counted, like any other record of it. "

@@ -15,10 +15,12 @@ from bridge.deadletters.store import clock, contents
 from bridge.deadletters.store.contents import Content, Standing
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.items import Item
-from bridge.errors import NeverPublished
+from bridge.errors import CopyRefused, NeverPublished
+from bridge.kafka import admin_client
 from bridge.records.added import RecordHeaders
 from bridge.records.message import Header
 from bridge.settings import Settings
+from bridge.topics.cluster import Cluster, all_topics
 from bridge.topics.producer import AcknowledgedProducer, Letter, Lies
 
 #: Bytes of values that are held at once.
@@ -51,14 +53,17 @@ class Copying:
             at = clock.now(connection)
             letters = contents.standings(connection, ids)
         ends: dict[int, End] = {}
+        whys: list[str] = []
         for some in _slices(claimed, letters):
-            ends |= self._copied(some, letters, at, live)
-        return Acted(ends=ends)
+            ends |= self._copied(some, letters, at, live, whys)
+        return Acted(ends=ends, why=whys[0] if whys else "")
 
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:
         """Nothing changes here."""
 
-    def _copied(self, some: Sequence[Item], letters: dict[int, Standing], at: int, live: Live) -> dict[int, End]:
+    def _copied(
+        self, some: Sequence[Item], letters: dict[int, Standing], at: int, live: Live, whys: list[str]
+    ) -> dict[int, End]:
         ids = [item.letter_id or 0 for item in some]
         with self._database.reading() as connection:
             found = {each.id: each for each in contents.contents(connection, self._plan.id, ids)}
@@ -81,6 +86,8 @@ class Copying:
                 ends[position] = End(ItemState.DONE, f"it lies at {answer.topic}-{answer.partition}-{answer.offset}")
             elif isinstance(answer, NeverPublished):
                 ends[position] = End(ItemState.REFUSED, str(answer))
+            else:
+                whys.append(str(answer))
         return ends
 
     def _letter(self, letter: Standing, content: Content, value: bytes | None, at: int) -> Letter:
@@ -108,6 +115,21 @@ def settings_of(settings: Settings, target: Target | None) -> Settings:
         CopyRefused: this process does not know how to get in.
     """
     return settings if target is None else replace(settings, kafka=target.properties())
+
+
+def there(settings: Settings, target: Target | None, topic: str) -> Cluster:
+    """The topics of the Kafka that copies go to, this one among them.
+
+    Raises:
+        CopyRefused: it is not, or this process does not know how to get in.
+        KafkaUnavailable: that Kafka did not answer.
+    """
+    found = all_topics(admin_client(settings_of(settings, target).kafka))
+    if topic not in found.topics:
+        raise CopyRefused(
+            f"There is no topic {topic!r} in {'this Kafka' if target is None else target.name}: make it first."
+        )
+    return found
 
 
 def _slices(claimed: Sequence[Claimed], letters: dict[int, Standing]) -> Iterator[list[Item]]:

@@ -9,7 +9,7 @@ from bridge.deadletters.actions.action import Action
 from bridge.deadletters.actions.discarding import Archiving, Discarding
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.sending import Sending, target_of
-from bridge.deadletters.copying.copying import Copying
+from bridge.deadletters.copying import copying
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.outcomes.redriven import Ending
 from bridge.deadletters.plan.plan import Plan, What
@@ -31,13 +31,14 @@ def action(
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
-        CopyRefused: this process does not know how to get into the Kafka that copies go to.
+        CopyRefused: copies have no topic (any more), or this process does not know how to get into their Kafka.
     """
     if plan.what is What.ARCHIVE:
         yield Archiving(plan)
         return
     if plan.what is What.COPY:
-        yield Copying(settings, database, plan)
+        copying.there(settings, copying.target_of(plan), plan.options.target["topic"])
+        yield copying.Copying(settings, database, plan)
         return
     if plan.what is What.DISCARD:
         yield Discarding(database, plan, fates)

@@ -18,7 +18,7 @@ from bridge.deadletters.plan.pace import Pace
 from bridge.deadletters.plan.plan import ItemState, Plan, State
 from bridge.deadletters.store import clock, items, lanes, plans, spots
 from bridge.deadletters.store.database import Connection, Database
-from bridge.errors import KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
+from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 
 Answer = TypeVar("Answer")
 
@@ -146,16 +146,19 @@ class Applying:
         """Act, and note what is certain, until all is."""
         give_up = time.monotonic() + TRY_FOR
         while True:
-            trouble = None
+            trouble: BridgeError | None = None
             try:
                 if again:
                     claimed = self._note(claimed, self._action.look(claimed))
-                claimed = self._note(claimed, self._act(claimed))
+                acted = self._act(claimed)
+                claimed = self._note(claimed, acted)
+                trouble = KafkaUnavailable(acted.why) if acted.why else None
             except (KafkaUnavailable, LedgerUnavailable) as error:
-                logger.warning("plan %d waits: %s", self._plan.id, error)
                 trouble = error
             if not claimed:
                 return
+            if trouble is not None:
+                logger.warning("plan %d waits: %s", self._plan.id, trouble)
             if time.monotonic() > give_up:
                 raise trouble or KafkaUnavailable("Kafka does not acknowledge what is sent back.")
             again = True
