@@ -71,6 +71,11 @@ class Stack:
         self.logs = Path()
 
     @property
+    def bridge(self) -> Path:
+        """A command that runs `bridge` with the demo's addresses."""
+        return self.logs / "bridge"
+
+    @property
     def desk(self) -> Path:
         """A command that runs `bridge deadletters` on what the demo records, where the desk is installed (`DESK`)."""
         return self.logs / "desk"
@@ -158,11 +163,16 @@ class Stack:
             )
 
     def _write_desk(self) -> None:
-        """A command for the desk of this demo: `bridge deadletters`, with the demo's addresses."""
+        """The commands of this demo."""
         said = [f"{name}={shlex.quote(value)}" for name, value in self._settings().items()]
-        command = shlex.join([sys.executable, "-m", "bridge", "deadletters"])
-        self.desk.write_text(f'#!/bin/sh\ncd {shlex.quote(str(self.logs))}\nexec env {" ".join(said)} {command} "$@"\n')
-        self.desk.chmod(0o700)
+        command = shlex.join([sys.executable, "-m", "bridge"])
+        self._write(self.bridge, f"cd {shlex.quote(str(self.logs))}\nexec env {' '.join(said)} {command}")
+        self._write(self.desk, f"exec {shlex.quote(str(self.bridge))} deadletters")
+
+    @staticmethod
+    def _write(command: Path, does: str) -> None:
+        command.write_text(f'#!/bin/sh\n{does} "$@"\n')
+        command.chmod(0o700)
 
     def _environment(self) -> Mapping[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
@@ -177,6 +187,7 @@ class Stack:
             "CELERY_CONFIG_MODULE": SETTINGS_MODULE,
             "BRIDGE_HTTP_PORT": "0",
             "DEADLETTERS_DATABASE_URL": f"sqlite:///{self.logs}/deadletters.db",
+            "DEADLETTERS_CONSOLE_COMMAND": str(self.bridge),
             "WORKER_METRICS_PORT": str(self.worker_port),
             "PYTHONUNBUFFERED": "1",
             # What a killed worker leaves goes with the logs.

@@ -98,6 +98,7 @@ class EnvironmentSettings(BaseModel):
     DEADLETTERS_DATABASE_URL: str = Field(default="sqlite:///deadletters.db", repr=False)
     DEADLETTERS_CONSOLE_HOSTS: str = ""
     DEADLETTERS_CONSOLE_URL: str = ""
+    DEADLETTERS_CONSOLE_COMMAND: str = "bridge"
     DEADLETTERS_FLOWER_URL: str = ""
     DEADLETTERS_WEBHOOK_NETWORKS: str = ""
     DEADLETTERS_TRUSTED_PROXY: str = ""

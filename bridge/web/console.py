@@ -59,6 +59,7 @@ def _environment() -> Environment:
         showing.attribute,
         showing.octets,
         showing.commands,
+        showing.terminal,
     )
     made.filters |= {each.__name__: each for each in filters}
     made.globals |= {"clock": showing.clock, "written": showing.written, "ago": showing.ago}

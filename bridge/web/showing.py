@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from bridge.deadletters.questions.shown import Listed
 
@@ -163,3 +163,9 @@ def ago(at: int, now: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit} ago"
     return f"{seconds} s ago"
+
+
+def terminal(command: Markup, program: str) -> Markup:
+    """A command of ours as it is typed where this console runs: by the program that reaches its servers."""
+    rest = command.removeprefix("<bdi>")
+    return command[: len(command) - len(rest)] + escape(program) + rest.removeprefix("bridge")

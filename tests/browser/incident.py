@@ -1,8 +1,11 @@
 """The desk of a shop in the night of an incident: what died, when, of what, and what its people did."""
 
 import json
+import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,6 +20,8 @@ from bridge.deadletters.store import items, plans, schema, statuses
 from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.store.spots import Spot
+from bridge.ledger.client import Ledger
+from bridge.ledger.counts import Counted, count
 from bridge.records.attempts import Attempts
 from tests.browser.world import World
 from tests.desk import letters
@@ -200,10 +205,35 @@ class Night:
     again_sent: int
 
 
+def handled(world: World, letters: Iterable[Letter]) -> None:
+    """What workers counted in the last day: a shop that is busy by day, and what of it failed and died."""
+    ledger = Ledger.of(world.desk.settings)
+    assert ledger is not None
+    minute, found = int(time.time() // 60), Counter[Counted]()
+    for handler, source, usual in ((CHARGE, "orders", 40), (NOTIFY, "orders", 36), (PAY_BACK, "refunds", 3)):
+        topic = world.stack.topic(source)
+        for at in range(minute - 24 * 60 + 1, minute):
+            # By no chance: two pictures of one night are the same but for their clock.
+            busy = 1.2 + math.sin(at / 229) + 0.2 * math.sin(at * 7.3)
+            found[Counted(topic, handler, "handled", at)] = max(1, int(usual * busy))
+    for each in letters:
+        at = each.failed_at // MINUTE
+        whose = (each.identity.topic, each.identity.handler)
+        found[Counted(*whose, "failed", at)] += each.runs
+        found[Counted(*whose, "dead", at)] += 1
+    orders = world.stack.topic("orders")
+    for handler, ago, went in ((NOTIFY, 26, 37), (CHARGE, 3, 6), (CHARGE, 2, 20), (CHARGE, 1, 81)):
+        found[Counted(orders, handler, "replayed", minute - ago)] += went
+    with closing(ledger):
+        count(ledger, found)
+
+
 def fill(world: World) -> Night:
     """Have all of it happen."""
     died_of_totals = list(totals(world))
-    world.record([*died_of_totals, *mail(world), *unreadable(world), attack(world)])
+    night = [*died_of_totals, *mail(world), *unreadable(world)]
+    world.record([*night, attack(world)])
+    handled(world, night)
     desk = world.desk
     ids = {each.offset: each.id for each in desk.letters.page(Filter(), limit=1_000).letters}
     first, last = ids[died_of_totals[-7].identity.offset], died_of_totals[-1]

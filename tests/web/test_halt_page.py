@@ -225,7 +225,10 @@ def test_a_double_click_halts_once_and_resumes_once(ann, desk):
 
 def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
     path = f"/handlers/{HANDLER}/policy"
-    assert "has the policy that its code says" in words(ann.get(path).text)
+    form = ann.get(path).text
+    assert "has the policy that its code says" in words(form)
+    assert "about 12 seconds where Kafka is away." in words(form)
+    assert form.count('data-waits="Asking Kafka') == form.count('class="small waits" role="status"') == 1
     answer = ann.post(
         path, data={"token": ann.token, "option": "max_retries", "value": "20", "why": "the bank is slow"}
     )

@@ -19,6 +19,14 @@ from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
 
+#: Pages, with the rest of the command at their foot.
+PATHS = {
+    "/letters?key=x": "deadletters list --key x --status open",
+    "/plans": "deadletters plans",
+    "/audit": "audit TOPIC",
+    "/": "status",
+}
+
 
 def records(page):
     return re.findall(r'<a href="/letters/\d+[^"]*"><bdi>orders</bdi>-0-(\d+)', page)
@@ -80,6 +88,15 @@ def test_each_filter_of_the_command_line_is_one_of_the_address(browser, record, 
 def test_what_the_command_line_says_at_the_foot_is_the_same_filter(browser, record):
     page = browser().get("/letters?handler=other.pay&key=a b&status=any").text
     assert "bridge deadletters list --handler other.pay --key &#39;a b&#39;" in page
+
+
+def test_the_command_at_the_foot_begins_as_it_is_typed_where_the_console_runs(new_site):
+    for said in ("docker compose exec console bridge", "/tmp/<demo>/bridge"):
+        page = new_site(DEADLETTERS_CONSOLE_COMMAND=said).signed_in(Role.VIEWER).get
+        foot = {path: re.findall(r"<code>(.*?)</code>", page(path).text.rpartition("<footer")[2])[0] for path in PATHS}
+        plain = {path: unescape(each).replace("<bdi>", "").replace("</bdi>", "") for path, each in foot.items()}
+        assert plain == {path: f"{said} {rest}" for path, rest in PATHS.items()}
+        assert "<demo>" not in "".join(foot.values())
 
 
 def test_a_filter_that_is_none_is_refused_with_what_is_wrong(browser):
