@@ -8,7 +8,7 @@ from typing import Any, Literal
 from celery import Celery
 from celery.exceptions import QueueNotFound
 
-from bridge.errors import BridgeError, SettingsError
+from bridge.errors import BridgeError
 from bridge.records.policies import Data, values
 
 
@@ -75,18 +75,6 @@ class Routes:
     def topics_into(self, queue: str) -> frozenset[str]:
         """The topics of which some handler's deliveries go to that queue."""
         return frozenset(topic for handler in self if handler.queue == queue for topic in handler.topics)
-
-
-def read_routes(app: Celery) -> Routes:
-    """The handlers among the tasks of an app: those made with `@handler`.
-
-    Raises:
-        SettingsError: `task_routes` sends handlers to queues that nobody declares.
-    """
-    routes, faults = find_routes(app)
-    if faults:
-        raise SettingsError(faults)
-    return routes
 
 
 def find_routes(app: Celery) -> tuple[Routes, list[str]]:

@@ -7,7 +7,7 @@ from celery import Celery
 
 from bridge.commands import policy as commands
 from bridge.errors import NotDecided
-from bridge.handlers import read_routes
+from bridge.handlers import find_routes
 from bridge.ledger.deciding import decide, looked_up
 from bridge.records.control import policy_key
 from bridge.records.policies import values
@@ -29,7 +29,7 @@ class Desk:
         self.app = Celery("desk", set_as_current=False)
         self.app.conf.update(OWN_DEFAULTS)
         declare(self.app, ["orders"], {"name": CHARGE, "max_retries": 1, "default_retry_delay": 0.2})(handle)
-        self.routes = read_routes(self.app)
+        self.routes = find_routes(self.app)[0]
         self.settings = Settings(FileSettings(), EnvironmentSettings(), redis_url, {})
 
     def put(self, *words: str) -> Any:

@@ -10,7 +10,7 @@ from celery import Celery
 
 from bridge.commands import policy as commands
 from bridge.errors import PolicyRefused, UnknownHandler
-from bridge.handlers import Routes, read_routes
+from bridge.handlers import Routes, find_routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS
@@ -43,7 +43,7 @@ def declared(shop: Stack, options: dict[str, dict[str, Any]]) -> Here:
         topic, function = ("orders", _charge) if name == CHARGE else ("mails", _mail)
         declare(app, [shop.topic(topic)], {"name": name, **said})(function)
     made = EnvironmentSettings(BRIDGE_GROUP=shop.environ["BRIDGE_GROUP"])
-    return app, Settings(FileSettings(), made, shop.broker, {"bootstrap.servers": shop.kafka}), read_routes(app)
+    return app, Settings(FileSettings(), made, shop.broker, {"bootstrap.servers": shop.kafka}), find_routes(app)[0]
 
 
 def _charge(order: Any) -> None: ...
