@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from bridge.deadletters.copying import copies
+from bridge.deadletters.copying import copies, copying
 from bridge.deadletters.copying.target import Target
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.letters.filters import Filter
@@ -73,8 +73,9 @@ def topics(monkeypatch):
         asked.append(properties.get("bootstrap.servers"))
         return There
 
-    monkeypatch.setattr(copies, "admin_client", lambda properties: properties)
-    monkeypatch.setattr(copies, "all_topics", look)
+    for module in (copies, copying):
+        monkeypatch.setattr(module, "admin_client", lambda properties: properties)
+        monkeypatch.setattr(module, "all_topics", look)
     return asked
 
 
@@ -111,6 +112,17 @@ def test_differences_come_a_page_at_a_time(program, record):
     first = program.get(path).json()
     second = program.get(f"{path}&cursor={first['next']}").json()
     assert [each["letter"] for page in (first, second) for each in page["items"]] == [1, 4]
+    assert second["next"] is None
+
+
+def test_differences_of_large_values_come_fewer_at_a_time(program, record, monkeypatch):
+    some(record)
+    path = f"/plans/{program.post('/plans/patch', {'letters': OPEN, 'patch': PATCH}).json()['id']}/differences"
+    monkeypatch.setattr("bridge.deadletters.store.whole.BYTES", 10)
+    first = program.get(path).json()
+    second = program.get(f"{path}?cursor={first['next']}").json()
+    found = [[each["letter"] for each in page["items"]] for page in (first, second)]
+    assert (found, second["next"]) == ([[1], [4]], None)
     assert program.get("/plans/999/differences").status_code == 404
 
 
@@ -156,7 +168,17 @@ def test_a_patch_over_more_than_it_can_do_while_one_waits_is_refused(program, re
     monkeypatch.setattr(patching, "MOST", 3)
     refused = program.post("/plans/patch", {"letters": OPEN, "patch": PATCH})
     assert (refused.status_code, program.get("/plans").json()["items"]) == (422, [])
-    assert "This means 4 letters, of 3" in refused.json()["detail"]
+    assert "more letters than the 3 that can be patched" in refused.json()["detail"]
+
+
+def test_of_values_that_are_too_many_bytes_to_take_apart_meanwhile_none_is_patched_or_checked(
+    program, record, monkeypatch
+):
+    some(record)
+    monkeypatch.setattr(patching, "MOST_BYTES", 30)
+    for address in ("/plans/patch", "/letters/check"):
+        refused = program.post(address, {"letters": OPEN} | ({"patch": PATCH} if "patch" in address else {}))
+        assert (refused.status_code, "the 30 bytes of values" in refused.json()["detail"]) == (422, True), address
 
 
 def test_a_patch_whose_maker_was_killed_in_the_midst_is_made_anew_by_who_asks_again(program, record, desk, monkeypatch):
@@ -323,8 +345,12 @@ def test_it_is_told_which_letters_their_handlers_would_take_now(program, record)
     assert all(each["why"] and each["letters"] for each in found["invalid_reasons"])
 
 
-def test_of_more_letters_than_one_can_wait_for_that_is_not_told(program, record, monkeypatch):
+@pytest.mark.parametrize("besides", [{}, {"since": "1970-01-01"}, {"attempts": 1}], ids=["tallied", "time", "attempts"])
+def test_of_more_letters_than_one_can_wait_for_that_is_not_told(program, record, monkeypatch, besides):
     some(record)
     monkeypatch.setattr(api_letters, "MOST_CHECKED", 3)
-    refused = program.post("/letters/check", {"letters": OPEN})
-    assert (refused.status_code, "of 3 that can be checked" in refused.json()["detail"]) == (422, True)
+    # A count that somebody looks at ends before that.
+    monkeypatch.setattr("bridge.deadletters.store.counting.MOST", 2)
+    monkeypatch.setattr("bridge.deadletters.store.counting.AMONG", 2)
+    refused = program.post("/letters/check", {"letters": OPEN | besides})
+    assert (refused.status_code, "the 3 that can be checked" in refused.json()["detail"]) == (422, True)

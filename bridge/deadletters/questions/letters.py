@@ -10,6 +10,7 @@ from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.questions.shown import Act, Count, Failed, Listed, Page, Shown
 from bridge.deadletters.store import counting, edits, newer, pages, trail
 from bridge.deadletters.store import letters as stored
+from bridge.deadletters.store.counting import Weight
 from bridge.deadletters.store.database import Database
 from bridge.errors import NoSuchLetter
 from bridge.records.attempts import Attempts
@@ -55,6 +56,11 @@ class Letters:
         """How many letters a filter means: exactly where counts are kept or few fit, else "at least" so many."""
         with self.database.reading() as connection:
             return Count(*counting.count(connection, asked))
+
+    def weight(self, asked: Filter, most: int) -> Weight:
+        """How many letters a filter means, exactly, and the bytes of their values; one more than `most` at most."""
+        with self.database.reading() as connection:
+            return counting.weight(connection, asked, most)
 
     def one(self, id_: int) -> Shown:
         """A letter with all that is known of it.

@@ -131,9 +131,9 @@ class Look:
         Raises:
             LedgerUnavailable: the ledger did not answer.
         """
-        coming = iter(found)
-        while page := list(islice(coming, AT_ONCE)):
-            keys = {(record.partition() or 0, record.offset() or 0): key_digest(record.key()) for record in page}
+        # Not the records themselves: a thousand values may be a gigabyte.
+        coming = (((each.partition() or 0, each.offset() or 0), key_digest(each.key())) for each in found)
+        while keys := dict(islice(coming, AT_ONCE)):
             offsets: dict[int, list[int]] = {}
             for partition, offset in sorted(keys):
                 offsets.setdefault(partition, []).append(offset)

@@ -77,7 +77,7 @@ class Redrive:
         What is done or discarded, or may be, is left out unless `options.again`; what is on its way, always.
 
         Parameters:
-            most: offsets that the range may have; `None`: any number, and each record of it is looked at.
+            most: deliveries that are looked at, one for each offset and handler; `None`: any number.
 
         Raises:
             RedriveRefused: the topic, a handler or a partition is none, or there is no ledger that knows what is done.
@@ -89,10 +89,10 @@ class Redrive:
         check_cluster(self.database, all_topics(admin_client(self.settings.kafka)).id)
         with looking(self.settings, asked.topic) as look:
             chosen = look.range(asked.since, asked.until, asked.partitions)
-            if most is not None and chosen.size > most:
+            if most is not None and chosen.size * len(handlers) > most:
                 raise RedriveRefused(
-                    f"This range has {chosen.size:,} offsets, of {most:,} that are looked through here: name less of "
-                    "it, or take the command bridge redrive. Nothing is sent."
+                    f"This range has {chosen.size:,} offsets for {len(handlers)} handlers, of {most:,} deliveries that "
+                    "are looked at here: name less of it, or take the command bridge redrive. Nothing is sent."
                 )
             logs = {str(partition): log for partition, log in chosen.logs.items()}
             plan_id = self._begun(asked, options, logs, by, why)

@@ -1,9 +1,9 @@
 """How many letters a filter means, without counting more rows than a person can want to know of."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, func, literal, select
+from sqlalchemy import Connection, case, func, literal, select
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import key_digest
@@ -16,6 +16,17 @@ from bridge.deadletters.store.schema import letters
 MOST: Final = 10_000
 #: Letters that are looked at for what no index has.
 AMONG: Final = 1_500
+
+
+class Weight(NamedTuple):
+    """How much there is to do with letters.
+
+    Attributes:
+        octets: of their values, as far as the database has them.
+    """
+
+    letters: int
+    octets: int
 
 
 def count(connection: Connection, asked: Filter) -> tuple[int, bool]:
@@ -35,6 +46,14 @@ def count(connection: Connection, asked: Filter) -> tuple[int, bool]:
         return _of_ranges(connection, ranges(connection, asked, None), asked)
     plain = select(literal(1)).select_from(letters).where(*within(asked, None))
     return _rows(connection, by_status(asked, plain))
+
+
+def weight(connection: Connection, asked: Filter, most: int) -> Weight:
+    """What a filter means, exactly; of one letter more than `most` at the most."""
+    size = case((letters.c.value.is_(None), 0), else_=letters.c.value_size).label("size")
+    some = select(size).where(*conditions(asked)).limit(most + 1).subquery()
+    counted = select(func.count(), func.coalesce(func.sum(some.c.size), 0))
+    return Weight(*map(int, connection.execute(counted).one()))
 
 
 def _of_ranges(connection: Connection, found: Sequence[Range], asked: Filter) -> tuple[int, bool]:

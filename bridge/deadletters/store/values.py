@@ -77,16 +77,19 @@ def of_plan_after(connection: Connection, plan_id: int, after: int, limit: int) 
 
 def edited(connection: Connection, plan_id: int, limit: int, after: int = 0) -> list[tuple[Valued, bytes | None]]:
     """The next letters of a plan, by their ids, that go back with another value, each with that."""
-    asked = (
-        select(edits.c.value.label("new"), *_COLUMNS)
-        .join(letters, letters.c.id == edits.c.letter_id)
-        .join(kinds, kinds.c.id == letters.c.kind_id)
-        .where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
-        .order_by(edits.c.letter_id)
-        .limit(limit)
-    )
-    rows = connection.execute(asked)
-    return [(_valued(*rest), None if new is None else bytes(new)) for new, *rest in rows]
+    next_ = select(letters.c.id).join(edits, edits.c.letter_id == letters.c.id).order_by(letters.c.id).limit(limit)
+    next_ = next_.where(edits.c.plan_id == plan_id, letters.c.id > after)
+    ids = fitting(connection, [*connection.execute(next_).scalars()])
+    new = select(edits.c.letter_id, edits.c.value).where(edits.c.plan_id == plan_id, edits.c.letter_id.in_(ids))
+    made = {id_: None if value is None else bytes(value) for id_, value in connection.execute(new)}
+    return [(letter, made[id_]) for id_, letter in _valued_of(connection, ids).items()]
+
+
+def edits_after(connection: Connection, plan_id: int, after: int) -> bool:
+    """Whether a plan has more of these behind a letter."""
+    asked = select(edits.c.letter_id).join(letters, letters.c.id == edits.c.letter_id).limit(1)
+    asked = asked.where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
+    return connection.execute(asked).first() is not None
 
 
 def _valued_of(connection: Connection, ids: Sequence[int]) -> dict[int, Valued]:

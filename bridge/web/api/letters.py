@@ -19,7 +19,7 @@ from bridge.web.finding import unquoted
 from bridge.web.patching import bounded
 
 _LIST = "letters"
-#: Letters whose handlers are asked while who asks waits.
+#: Letters whose handlers are asked while who asks waits: 0.1 ms of a core each, and 0.1 to 0.2 ms a KB of values.
 MOST_CHECKED = 10_000
 
 

@@ -15,8 +15,8 @@ from bridge.web.api import cursors, filters, plans
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.shapes import making as shapes
 
-#: Offsets of a range that are looked through while who asks waits.
-MOST_OFFSETS = 500_000
+#: Deliveries of a range that are looked at while who asks waits: 60 us of a core each, where all of them are taken.
+MOST_DELIVERIES = 300_000
 _LIST = "differences"
 
 
@@ -63,7 +63,7 @@ def redrive(asked: Asked) -> Answer:
         None if body.key is None else written.key(body.key),
     )
     options = Options(again=body.again)
-    plan = asked.desk.redrive.plan(meant, options, asked.who.name, body.why.strip(), most=MOST_OFFSETS)
+    plan = asked.desk.redrive.plan(meant, options, asked.who.name, body.why.strip(), most=MOST_DELIVERIES)
     return plans.made(asked, plan.id)
 
 
@@ -76,9 +76,9 @@ def differences(asked: Asked) -> Answer:
     """How a plan changes its letters' values."""
     id_, limit, after = asked.path["id"], asked.query.limit, cursors.number(_LIST, asked.query.cursor) or 0
     asked.desk.plans.one(id_)
-    found = asked.desk.differing(asked.masks).of(id_, limit, after)
-    following = cursors.written(_LIST, found[-1].letter_id) if len(found) == limit else None
-    items = [{"letter": each.letter_id, "difference": each.text} for each in found]
+    found = asked.desk.differing(asked.masks).page(id_, limit, after)
+    following = None if found.next is None else cursors.written(_LIST, found.next)
+    items = [{"letter": each.letter_id, "difference": each.text} for each in found.differences]
     return Answer(shapes.Differences.model_validate({"items": items, "next": following}))
 
 

@@ -133,7 +133,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", "/plans/patch", _ACTS, "planPatch",
-        "Freeze what a JSON Patch makes of at most 100,000 open letters, which go back with that if their handlers "
+        "Freeze what a JSON Patch makes of at most 20,000 open letters, which go back with that if their handlers "
         "take it; nothing is sent yet.",
         making.patch, of_plans.OnePlan, takes=of_making.Patching, status=201, act=Act(making.patched),
     ),
@@ -144,7 +144,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", "/plans/redrive", _ACTS, "planRedrive",
-        "Freeze what needs to be sent again of at most 500,000 offsets of a source topic; nothing is sent yet.",
+        "Freeze what needs to be sent again of at most 300,000 deliveries of a source topic; nothing is sent yet.",
         making.redrive, of_plans.OnePlan, takes=of_making.Redriving, status=201, act=Act(making.redriven),
     ),
     Operation(

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from bridge.deadletters.masking.differing import Page
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.plan.plan import Plan, State
 from bridge.deadletters.plan.preview import preview
@@ -48,10 +49,10 @@ def differences(request: Request) -> Response:
     """How it changes the values of its letters, some at a time, by their numbers."""
     here, after = console.of(request), number(request.query_params.get("after", ""), 0)
     plan = here.desk.plans.one(request.path_params["id"])
-    found = _differences(request, plan, ROWS + 1, after)
-    following = found[ROWS - 1].letter_id if len(found) > ROWS else None
+    page = here.desk.differing(console.masks(request)).page(plan.id, ROWS, after)
+    found = _changes(page)
     return here.page(
-        request, "plan-differences.html", plan=plan, words=plan_words, found=found[:ROWS], after=after, next=following
+        request, "plan-differences.html", plan=plan, words=plan_words, found=found, after=after, next=page.next
     )
 
 
@@ -130,9 +131,12 @@ def _rate(text: str) -> float | None:
         raise PlanRefused(f"{text!r} is no number of letters a second: write 200, or nothing.") from None
 
 
-def _differences(request: Request, plan: Plan, count: int, after: int = 0) -> list[Change]:
-    differing = console.of(request).desk.differing(console.masks(request))
-    return [Change(each.letter_id, rows(each.text)) for each in differing.of(plan.id, count, after)]
+def _first_changes(request: Request, plan: Plan) -> list[Change]:
+    return _changes(console.of(request).desk.differing(console.masks(request)).page(plan.id, SHOWN))
+
+
+def _changes(page: Page) -> list[Change]:
+    return [Change(each.letter_id, rows(each.text)) for each in page.differences]
 
 
 def _changed(request: Request, error: PlanRefused, wanted: str) -> Response:
@@ -168,7 +172,7 @@ def _page(
         words=plan_words,
         meant=meant,
         preview=preview(plan, found.gone),
-        differences=_differences(request, plan, SHOWN) if plan.counts.edits else (),
+        differences=_first_changes(request, plan) if plan.counts.edits else (),
         canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,
         may=who.role >= Role.OPERATOR and not too_many(plan, who),
         needs=Role.ADMIN if too_many(plan, who) else Role.OPERATOR,
