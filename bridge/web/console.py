@@ -33,6 +33,7 @@ from bridge.web.proofs import Proofs
 from bridge.web.proxies import Proxy
 from bridge.web.roles import NOBODY, Role, Who
 from bridge.web.sessions import Sessions
+from bridge.web.shared import Shared
 
 if TYPE_CHECKING:
     # An extra of its own: imported where an issuer is set.
@@ -90,6 +91,7 @@ class Console:
     Attributes:
         name: what it is of, for the bar on top: `payments @ kafka-eu-1:9092`.
         clock: ms since the epoch.
+        shared: how the group stands, for live parts (bridge.web.pages.look).
         hosts: names by which it is called, besides `localhost` and addresses.
     """
 
@@ -98,6 +100,7 @@ class Console:
     clock: Callable[[], int] = lambda: int(time.time() * 1000)
     templates: Environment = field(default_factory=_environment, repr=False)
     live: Live = field(default_factory=Live, repr=False)
+    shared: Shared[Any] = field(default_factory=Shared, repr=False)
     sessions: Sessions = field(init=False, repr=False)
     guesses: Guesses = field(init=False, repr=False)
     keeping: Keeping = field(init=False, repr=False)

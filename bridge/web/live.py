@@ -12,9 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-#: Seconds between two snapshots; how much longer than making one the pause after it is; and that a stream lasts.
+#: Seconds between two snapshots; how much longer than making one the pause after it is (all that look at one thing cost
+#: a twenty-fifth of a core at most), and seconds that it is at most; and that a stream lasts.
 EVERY: Final = 1.0
-REST: Final = 4.0
+REST: Final = 24.0
+LONGEST: Final = 10.0
 LASTS: Final = 60.0
 #: Seconds between two looks whether another's snapshot is made.
 _SOON: Final = 0.05
@@ -106,7 +108,7 @@ class Live:
         finally:
             watched.making = False
             # A tenth less: whoever looks again after that time is not to find the one from before.
-            watched.until = self.clock() + max(0.9 * every, REST * (self.clock() - began))
+            watched.until = self.clock() + max(0.9 * every, min(REST * (self.clock() - began), LONGEST))
         return watched.last
 
 

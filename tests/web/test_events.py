@@ -22,6 +22,7 @@ from bridge.web.console import Console
 from bridge.web.live import Live, Snapshot
 from bridge.web.pages import plan
 from bridge.web.roles import Role
+from bridge.web.shared import GOOD_FOR, Shared
 from tests.processes import eventually
 from tests.servers.process import free_port
 from tests.web.acting import Person, desk_of, open_letters
@@ -224,3 +225,19 @@ def test_the_script_is_small_and_its_places_are_those_of_the_page(console, ann):
     places = {place for place, html in parts.items() if html}
     assert [place for place in places if page.count(f'id="{place}"') != 1] == []
     assert not any("<form" in html or "<input" in html or "<button" in html for html in parts.values())
+
+
+def test_what_several_pages_show_alike_is_asked_once_while_it_holds():
+    now, asked = [0.0], []
+    shared: Shared[int] = Shared(clock=lambda: now[0])
+
+    def ask() -> int:
+        asked.append(now[0])
+        return len(asked)
+
+    assert [shared.found(ask, lambda found: True) for _ in range(6)] == [1] * 6
+    # It is known to be of the past.
+    assert shared.found(ask, lambda found: found > 1) == 2
+    assert shared.found(ask, lambda found: found > 1) == 2
+    now[0] += GOOD_FOR
+    assert shared.found(ask, lambda found: True) == 3

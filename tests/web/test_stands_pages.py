@@ -7,10 +7,12 @@ from html import unescape
 import pytest
 
 from bridge.commands import halt as commands
+from bridge.deadletters.questions.totals import Totals
+from bridge.deadletters.store import items
 from bridge.errors import NotDecided
 from bridge.upkeep.problem import Problem
 from bridge.web.looking import Looking
-from bridge.web.pages import handler, topic
+from bridge.web.pages import handler, overview, topic
 from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
@@ -151,3 +153,20 @@ def test_who_halted_a_topic_is_told_also_where_it_was_done_in_a_terminal(browser
     answer = browser().get("/topics/orders/decisions")
     assert answer.status_code == 503
     assert "Neither Kafka nor Redis answers" in answer.text
+
+
+def test_who_looks_at_the_overview_at_a_topic_and_at_a_handler_ask_the_desk_once_and_count_no_plan(
+    console, monkeypatch
+):
+    asked, counted = [], Totals.counted
+
+    def totals(self):
+        asked.append("totals")
+        return counted(self)
+
+    monkeypatch.setattr(Totals, "counted", totals)
+    monkeypatch.setattr(items, "counts", lambda *_: asked.append("items"))
+    console.looking = Looking(status)
+    for make in (overview.live(console, ""), topic.live(console, "orders"), handler.live(console, HANDLER)):
+        make()
+    assert asked == ["totals"]

@@ -132,10 +132,14 @@ class Plans:
         with self.database.reading() as connection:
             return plans.latest(connection, count, before)
 
-    def applying(self) -> list[Plan]:
-        """Those that are applied, the newest first."""
+    def applying(self, *, counts: bool = True) -> list[Plan]:
+        """Those that are applied, the newest first.
+
+        Parameters:
+            counts: whether it is counted how far they are, which takes the longer the larger they are.
+        """
         with self.database.reading() as connection:
-            return plans.applying(connection)
+            return plans.applying(connection, counts=counts)
 
     def apply(self, id_: int, by: str, heard: Heard = nobody) -> Plan:
         """Do a plan, or go on with one that was stopped or left; returns when all was sent, or it stopped.

@@ -1,16 +1,18 @@
 """Plans as those see them who decide on them: as they are made, and how far they are."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from bridge.deadletters.plan.canary import ALL_OF, PART, WAVES
 from bridge.deadletters.plan.key import key
 from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State, What
 from bridge.deadletters.questions.shown import Act
-from bridge.deadletters.store import changes, plans, progress, trail
+from bridge.deadletters.store import changes, items, plans, progress, trail
 from bridge.deadletters.store.database import Connection, Database
+from bridge.deadletters.store.progress import Stood
 from bridge.errors import NoSuchPlan
 
 #: Letters that died again, and reasons for leaving letters out, of which a plan shows the first.
@@ -151,9 +153,7 @@ class Progresses:
             NoSuchPlan: there is none of that number.
         """
         with self.database.reading() as connection:
-            plan = plans.one(connection, id_)
-            if plan is None:
-                raise NoSuchPlan(f"There is no plan {id_}.")
+            plan, waves = _stands(connection, id_)
             acts = trail.of(connection, plan_id=id_)
             begun = plan.state not in (State.PLANNED, State.MAKING)
             return Progress(
@@ -161,7 +161,7 @@ class Progresses:
                 key=key(plan.state, acts[-1].id if acts else 0),
                 gone=0 if begun else changes.gone(connection, id_, plan.at).letters,
                 taken_up=plans.leased(connection, id_),
-                waves=_waves(connection, plan) if plan.options.canary else (),
+                waves=_waves(plan, waves),
                 dead=_dead(connection, plan) if plan.count(ItemState.DEAD) else (),
                 left_out=_left_out(connection, plan) if begun else (),
                 trail=tuple(Act(each.at, each.by, each.what, each.said, each.plan_id) for each in acts),
@@ -186,8 +186,7 @@ class Progresses:
             NoSuchPlan: there is none of that number.
         """
         with self.database.reading() as connection:
-            plan = plans.one(connection, id_)
-            if plan is None:
+            if (plan := plans.one(connection, id_, counts=False)) is None:
                 raise NoSuchPlan(f"There is no plan {id_}.")
             rows = progress.each(connection, id_, states, after, limit)
         waves = plan.options.canary
@@ -205,8 +204,20 @@ def stops_at(number: int, letters: int) -> int:
     return next(dead for dead in range(1, letters + 2) if letters - dead < PART * letters)
 
 
-def _waves(connection: Connection, plan: Plan) -> tuple[Wave, ...]:
-    stood = [each for each in progress.waves(connection, plan.id) if each.wave >= 0]
+def _stands(connection: Connection, id_: int) -> tuple[Plan, Sequence[Stood]]:
+    """A plan, and the waves of a canary; its deliveries are gone over once, however many they are."""
+    plan = plans.one(connection, id_, counts=False)
+    if plan is None:
+        raise NoSuchPlan(f"There is no plan {id_}.")
+    if not plan.options.canary:
+        return replace(plan, outcomes=items.counts(connection, [id_]).get(id_, {})), ()
+    waves = progress.waves(connection, id_)
+    outcomes: Counter[str] = sum((Counter(each.outcomes) for each in waves), Counter())
+    return replace(plan, outcomes=dict(outcomes)), waves
+
+
+def _waves(plan: Plan, waves: Sequence[Stood]) -> tuple[Wave, ...]:
+    stood = [each for each in waves if each.wave >= 0]
     last = max((each.wave for each in stood), default=0)
     applying = plan.state is State.APPLYING
     return tuple(

@@ -35,10 +35,16 @@ def counted(connection: Connection, id_: int, counts: Counts) -> None:
     _update(connection, id_, counts=json.dumps(counts.to_data()))
 
 
-def one(connection: Connection, id_: int) -> Plan | None:
-    """A plan as it stands."""
+def one(connection: Connection, id_: int, *, counts: bool = True) -> Plan | None:
+    """A plan as it stands.
+
+    Parameters:
+        counts: whether it is counted how far it is.
+    """
     row = connection.execute(select(plans).where(plans.c.id == id_)).one_or_none()
-    return None if row is None else _plan(row, items.counts(connection, [id_]).get(id_, {}))
+    if row is None:
+        return None
+    return _plan(row, items.counts(connection, [id_]).get(id_, {}) if counts else {})
 
 
 def latest(connection: Connection, count: int, before: int | None = None) -> list[Plan]:
@@ -47,9 +53,14 @@ def latest(connection: Connection, count: int, before: int | None = None) -> lis
     return _counted(connection, asked if before is None else asked.where(plans.c.id < before))
 
 
-def applying(connection: Connection) -> list[Plan]:
-    """Those that are applied, the newest first; of all others nothing is counted."""
-    return _counted(connection, select(plans).where(plans.c.state == State.APPLYING).order_by(plans.c.id.desc()))
+def applying(connection: Connection, *, counts: bool = True) -> list[Plan]:
+    """Those that are applied, the newest first; of all others nothing is counted.
+
+    Parameters:
+        counts: whether it is counted how far they are, which takes the longer the larger they are.
+    """
+    asked = select(plans).where(plans.c.state == State.APPLYING).order_by(plans.c.id.desc())
+    return _counted(connection, asked) if counts else [_plan(row, {}) for row in connection.execute(asked)]
 
 
 def chosen(connection: Connection, id_: int, options: Options, why: str) -> None:

@@ -15,7 +15,7 @@ from bridge.handlers import Handler
 from bridge.web import console, rows, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages.look import Look, digest, look, place, snapshot
+from bridge.web.pages.look import Look, digest, live_look, look, place, snapshot
 from bridge.web.rows import HandlerRow
 
 #: Groups that are listed; of more, how many there are.
@@ -61,7 +61,7 @@ def live(here: Console, name: str) -> Callable[[], Snapshot]:
 
 
 def _snapshot(here: Console, name: str) -> Snapshot:
-    found, made = look(here), here.macros("overview-live.html")
+    found, made = live_look(here), here.macros("overview-live.html")
     listed, status = _rows(found, name), strips.only(found.status, handler=name)
     parts = {"h-heading": _heading(name, listed)}
     for topic, row in listed.items():

@@ -59,13 +59,17 @@ class Look:
         return digest(repr([*listed, halted, self.standing is None, sorted(row.name for row in self.topics)]))
 
 
-def look(asked: Console) -> Look:
-    """What is known now; what cannot be asked leaves the rest as it is."""
+def look(asked: Console, *, counts: bool = False) -> Look:
+    """What is known now; what cannot be asked leaves the rest as it is.
+
+    Parameters:
+        counts: whether it is counted how far plans are that are applied.
+    """
     standing = asked.looking.latest()
     status: Mapping[str, Any] = {} if standing is None else standing.status
     silent: dict[str, int] = {} if standing is None else standing.silent
     stats = _from_desk(asked.desk.totals.counted, silent, standing, asked.clock())
-    in_hand = _from_desk(asked.desk.plans.applying, silent, standing, asked.clock())
+    in_hand = _from_desk(lambda: asked.desk.plans.applying(counts=counts), silent, standing, asked.clock())
     letters = None if stats is None else _by_handler(stats)
     return Look(
         standing,
@@ -77,6 +81,13 @@ def look(asked: Console) -> Look:
         rows.topics(asked.desk.routes, status, letters),
         _others(asked.desk.routes.handlers, letters),
     )
+
+
+def live_look(asked: Console) -> Look:
+    """The same for live parts: of all pages that are open one asks, and the others have what it has found."""
+    standing = asked.looking.latest()
+    found: Look = asked.shared.found(lambda: look(asked), lambda found: found.standing is standing)
+    return found
 
 
 def place(page: str, *named: str) -> str:

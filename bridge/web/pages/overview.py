@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bridge.web import beginning, console, rows, showing, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages.look import Look, look, place, snapshot
+from bridge.web.pages.look import Look, live_look, look, place, snapshot
 
 #: Topics up to which all are listed; of more, those with a problem.
 ALL: Final = 30
@@ -22,7 +22,7 @@ PLACE: Final = partial(place, "o")
 def shown(request: Request) -> Response:
     """The overview; what cannot be asked leaves the rest as it is."""
     asked = console.of(request)
-    found = look(asked)
+    found = look(asked, counts=True)
     listed = found.topics
     if len(listed) > ALL and request.query_params.get("show") != "all":
         listed = _worse(listed)
@@ -52,7 +52,7 @@ def live(here: Console, rest: str) -> Callable[[], Snapshot]:
     """
     if rest:
         raise HTTPException(404)
-    return lambda: _snapshot(here, look(here))
+    return lambda: _snapshot(here, live_look(here))
 
 
 def _snapshot(here: Console, found: Look) -> Snapshot:

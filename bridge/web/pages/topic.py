@@ -14,7 +14,7 @@ from bridge.topics.names import TopicNames
 from bridge.web import console, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages.look import Look, digest, look, place, snapshot
+from bridge.web.pages.look import Look, digest, live_look, look, place, snapshot
 from bridge.web.partitions import beside, partitions
 from bridge.web.rows import TopicRow
 
@@ -64,12 +64,12 @@ def live(here: Console, name: str) -> Callable[[], Snapshot]:
     Raises:
         UnknownTopic: no handler names it, and it is not halted.
     """
-    _row(look(here), name)
+    _row(live_look(here), name)
     return lambda: _snapshot(here, name)
 
 
 def _snapshot(here: Console, name: str) -> Snapshot:
-    found, made = look(here), here.macros("overview-live.html")
+    found, made = live_look(here), here.macros("overview-live.html")
     row, status = _row(found, name), strips.only(found.status, topic=name)
     parts = {"t-heading": _heading(row), "t-state": made.state(row.state)}
     for each in partitions(name, found.status):
