@@ -6,12 +6,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from bridge.deadletters.recorder.recorder import Recorder
 from bridge.deadletters.store.schema import hours, positions, tallies
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
 from tests.desks import desk as opened
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
+from tests.promises import json_of
 
 __all__ = ["pytest_runtest_makereport", "stack"]
 
@@ -54,6 +56,24 @@ def test_letters_are_recorded_while_all_that_is_done_besides_holds_every_connect
             process.stop()
             thread.join(20)
     assert not thread.is_alive()
+
+
+def test_the_marks_of_transactions_leave_nothing_to_be_recorded(desk: Stack, database_url: str):
+    process = recorder(desk)
+    writer = Producer({"bootstrap.servers": desk.kafka, "transactional.id": desk.topic("letters")})
+    writer.init_transactions()
+    for number, ends in enumerate((writer.commit_transaction, writer.abort_transaction, writer.commit_transaction)):
+        writer.begin_transaction()
+        bury(desk, range(5 * number, 5 * number + 5), producer=writer, partition=0)
+        ends()
+    has(database_url, 10)
+    eventually(lambda: process.metric("bridge_deadletters_lag_records") == 0, 20, "no lag")
+    assert [each for each in json_of(desk, "status")["problems"] if "database" in each] == []
+    assert process.terminate() == 0
+    # Eighteen with the marks, of which each transaction has one.
+    assert kept(recorded(database_url, positions), "partition", "next", "missed") == [(0, 18, 0), (1, 0, 0)]
+    assert recorder(desk, "--once", wait=False).ends(40) == 0
+    assert len(offsets(database_url)) == 10
 
 
 def test_with_once_it_ends_when_what_lay_there_is_recorded(desk: Stack, database_url: str):

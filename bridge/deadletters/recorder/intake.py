@@ -37,12 +37,15 @@ class Partition:
     Attributes:
         next: the offset that is read next.
         reached: how far the database has it.
+        at_place: whether Kafka's client stands where this one reads: after it was sent to another offset it may stand
+            where it was before, until it has given a record.
         unwritten: what was read and is in no batch yet.
     """
 
     log: Log
     next: int
     reached: Reached
+    at_place: bool
     unwritten: list[Read] = field(default_factory=list)
 
 
@@ -145,7 +148,8 @@ class Intake:
             return False
         self.unbegun.discard(place)
         self.went_back.discard(place)
-        self.partitions[place] = Partition(beginning.log, beginning.at.next, beginning.at)
+        at_place = self._position(place).offset <= beginning.at.next
+        self.partitions[place] = Partition(beginning.log, beginning.at.next, beginning.at, at_place)
         if not self._paused:
             self.consumer.resume([TopicPartition(*place)])
         return True
@@ -177,14 +181,19 @@ class Intake:
             logger.debug("Kafka has not taken the commit: %s", error)
 
     def read_to(self, place: Place, end: int) -> bool:
-        """Whether all below an offset was read, were the last of it no records (markers of transactions)."""
+        """Whether all below an offset was read."""
         partition = self.partitions.get(place)
-        if partition is None:
-            return False
-        if partition.next >= end:
-            return True
-        (found,) = self.consumer.position([TopicPartition(*place)])
-        return found.offset >= end
+        return partition is not None and partition.next >= end
+
+    def pass_marks(self) -> None:
+        """Take what Kafka's client has passed as read: marks of transactions, and what these took back."""
+        for place, partition in self.partitions.items():
+            stands = self._position(place)
+            if partition.at_place and stands.offset > partition.next:
+                epoch: Any = stands.leader_epoch
+                partition.next = stands.offset
+                marks = Read(partition.log, stands.offset - 1, -1 if epoch is None else int(epoch), None, is_mark=True)
+                partition.unwritten.append(marks)
 
     def ends(self) -> dict[Place, int]:
         """Where each partition ended when Kafka last answered; nobody is asked."""
@@ -204,7 +213,7 @@ class Intake:
             self.begin_anew([place])
             return
         missed = self._missed(place, partition.next, offset) if offset > partition.next else 0
-        partition.next = offset + 1
+        partition.next, partition.at_place = offset + 1, True
         partition.unwritten.append(self._read(partition.log, record, now)._replace(missed=missed))
 
     def _read(self, log: Log, record: Record, now: int) -> Read:
@@ -228,6 +237,12 @@ class Intake:
         if missed:
             logger.error("%s-%d: %s", *place, gone(missed, expected + missed))
         return missed
+
+    def _position(self, place: Place) -> TopicPartition:
+        """Where Kafka's client stands; below 0 where it has given nothing yet."""
+        found: TopicPartition
+        (found,) = self.consumer.position([TopicPartition(*place)])
+        return found
 
     def _watermarks(self, place: Place) -> tuple[int, int]:
         try:

@@ -255,6 +255,7 @@ class Recorder:
             for place in self._looking.made_anew(partition.log for partition in intake.partitions.values()):
                 intake.begin_anew([place])
         if self._timetable.due("tell", TELL_EVERY):
+            intake.pass_marks()
             self.metrics.ready.set(0 if self.obstacles() else 1)
             ends = intake.ends()
             self.metrics.show_lag({place: end - intake.partitions[place].reached.next for place, end in ends.items()})
@@ -289,6 +290,7 @@ class Recorder:
         for trouble, kind in zip(self._troubles, (KafkaUnavailable, KafkaUnavailable, DeskUnavailable), strict=True):
             if trouble.lasts > GIVE_UP_AFTER:
                 raise kind(trouble.why)
+        intake.pass_marks()
         if not self._prepared or self._batch.parts or any(each.unwritten for each in intake.partitions.values()):
             return False
         done = {place for place, end in left.items() if intake.read_to(place, end)}

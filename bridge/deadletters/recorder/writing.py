@@ -32,6 +32,7 @@ class Read(NamedTuple):
         letter: `None` where it is another group's, and passed over.
         size: about how many bytes of memory it takes.
         missed: records before it that Kafka had dropped.
+        is_mark: whether it is no record, but a mark of a transaction: all up to there is read.
     """
 
     log: Log
@@ -40,6 +41,7 @@ class Read(NamedTuple):
     letter: Letter | None
     size: int = 0
     missed: int = 0
+    is_mark: bool = False
 
 
 class Written(NamedTuple):
@@ -133,7 +135,8 @@ def _steps(batch: Sequence[Read], reached: Mapping[Log, Reached]) -> list[Step]:
 def _counted(batch: Sequence[Read], told: Sequence[News], what: str) -> Counter[tuple[str, str]]:
     news = iter(told)
     refused = what == REFUSED
-    found = ((read, what if read.letter is None else next(news)) for read in batch)
+    records = (read for read in batch if not read.is_mark)
+    found = ((read, what if read.letter is None else next(news)) for read in records)
     return Counter((read.log.topic, REFUSED if refused else str(said)) for read, said in found)
 
 
