@@ -14,7 +14,7 @@ from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.mending.mending import Mending
 from bridge.deadletters.mending.patching import Patch
 from bridge.deadletters.plan.plan import Options
-from bridge.deadletters.store import statuses
+from bridge.deadletters.store import counting, statuses
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.recording import Recording
@@ -78,6 +78,13 @@ def test_an_export_and_its_import_have_few_values_in_memory_and_leave_none_out(
         with open(file, "rb") as lines:
             assert peak(lambda: Transfers(other).take(lines, "ann", "all")) < MOST * 4
         assert len(exported(other)) == LETTERS + 2
+
+
+def test_the_step_that_makes_the_index_of_words_has_the_beginnings_of_values_in_memory(heavy: Database):
+    heavy.migrate("0001")
+    assert peak(heavy.migrate) < MOST
+    with heavy.reading() as connection:
+        assert counting.count(connection, Filter(text="x" * 40))[0] == LETTERS
 
 
 def test_what_goes_into_the_archive_is_not_in_memory_as_a_whole(heavy: Database, tmp_path: Path):

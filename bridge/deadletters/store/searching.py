@@ -15,6 +15,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     column,
+    func,
     literal,
     select,
     table,
@@ -24,7 +25,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from bridge.deadletters.letters.letter import unpacked
-from bridge.deadletters.letters.words import of
+from bridge.deadletters.letters.words import LOOKED_AT, of
 from bridge.deadletters.store.schema import letters
 
 #: How many letters at once get their words by the step that makes the index.
@@ -139,5 +140,7 @@ def _seen_in_sqlite(element: _Seen, compiler: Any, **options: Any) -> str:
 
 
 def _unindexed(last: int) -> Select[Any]:
-    found = select(letters.c.id, letters.c.error_message, letters.c.key, letters.c.headers, letters.c.value)
+    # Of a thousand large values nobody needs more.
+    beginning = func.substr(letters.c.value, 1, LOOKED_AT).label("value")
+    found = select(letters.c.id, letters.c.error_message, letters.c.key, letters.c.headers, beginning)
     return found.where(letters.c.id > last).order_by(letters.c.id).limit(_AT_ONCE)
