@@ -57,6 +57,7 @@ def _environment() -> Environment:
         showing.large,
         showing.a_second,
         showing.foreign,
+        showing.ending,
         showing.attribute,
         showing.octets,
         showing.commands,

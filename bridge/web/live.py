@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -61,11 +62,17 @@ class Live:
     lasts: float = LASTS
     clock: Callable[[], float] = time.monotonic
     _of: dict[str, _Watched] = field(default_factory=dict, repr=False)
+    _ending: set[asyncio.Event] = field(default_factory=set, repr=False)
 
     @property
     def watched(self) -> dict[str, int]:
         """By what is looked at, how many look."""
         return {name: each.watchers for name, each in self._of.items()}
+
+    def end(self) -> None:
+        """The process ends: streams do so now, instead of being cut off."""
+        for each in tuple(self._ending):
+            each.set()
 
     async def stream(
         self, name: str, make: Callable[[], Snapshot], pace: float = 1.0, **besides: str
@@ -80,16 +87,19 @@ class Live:
         watched = self._of.setdefault(name, _Watched())
         watched.watchers += 1
         seen: dict[str, str] = {}
+        self._ending.add(ending := asyncio.Event())
         try:
             ends = self.clock() + self.lasts
-            while self.clock() < ends:
+            while self.clock() < ends and not ending.is_set():
                 snapshot = await self._snapshot(watched, make, pace * self.every)
                 changed = {place: html for place, html in snapshot.parts.items() if seen.get(place) != html}
                 seen |= changed
                 age = 0.0 if snapshot.read is None else round(self.clock() - snapshot.read, 1)
                 yield _event({"act": snapshot.act, "over": snapshot.over, "parts": changed, "age": age, **besides})
-                await asyncio.sleep(pace * self.every)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ending.wait(), pace * self.every)
         finally:
+            self._ending.discard(ending)
             watched.watchers -= 1
             if not watched.watchers:
                 self._of.pop(name, None)

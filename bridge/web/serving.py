@@ -1,6 +1,7 @@
 """One console process."""
 
 import logging
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -13,7 +14,7 @@ from bridge.web.origins import is_here
 
 logger = logging.getLogger("bridge")
 
-#: Seconds that answers have when it is told to end; streams of live parts never end by themselves.
+#: Seconds that answers have when it is told to end.
 ENDS_WITHIN: Final = 3
 
 
@@ -38,7 +39,20 @@ def serve(console: Console, host: str, port: int) -> None:
     else:
         link = f"{address}/sign-in/{console.sessions.new_link()}"
         logger.info("the console has no users, so it listens on this machine alone; this link opens it, once: %s", link)
-    uvicorn.Server(_config(console, host, port)).run(sockets)
+    _Server(console, host, port).run(sockets)
+
+
+class _Server(uvicorn.Server):
+    """Who looks at a page when it is told to end is let go, and not cut off with an error in the log."""
+
+    def __init__(self, console: Console, host: str, port: int) -> None:
+        super().__init__(_config(console, host, port))
+        self._live = console.live
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM or Ctrl-C."""
+        self._live.end()
+        super().handle_exit(sig, frame)
 
 
 def _config(console: Console, host: str, port: int) -> uvicorn.Config:

@@ -55,6 +55,14 @@ def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[st
     return Markup("<bdi>{}</bdi>{}").format(shown, cut if len(text) > most else "")
 
 
+def ending(name: str, most: int) -> Markup:
+    """A dotted name by its end, which tells it from others: `…orders.handlers.charge`; all of it where it is short."""
+    if len(name) <= most:
+        return foreign(name)
+    head, dot, tail = name[-most:].partition(".")
+    return Markup('<span title="{}">…{}</span>').format(attribute(name), foreign(tail if dot else head))
+
+
 def octets(data: bytes | None, most: int = _FOREIGN_AT_MOST) -> Markup:
     """A key, or a header's value: its text, or its bytes in hexadecimal where it is none."""
     if data is None:

@@ -5,6 +5,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from markupsafe import escape
 from sqlalchemy import event
 from starlette.datastructures import QueryParams
 
@@ -13,7 +14,7 @@ from bridge.deadletters.masking.masks import NO_MASKS, Masks
 from bridge.deadletters.plan.plan import What
 from bridge.errors import FilterFault
 from bridge.settings.masks import rules
-from bridge.web import asked
+from bridge.web import asked, showing
 from bridge.web.pages import letters
 from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
@@ -217,6 +218,21 @@ def test_a_page_behind_the_last_letter_says_no_more_and_not_none(browser, record
     record(letter(1))
     page = browser().get("/letters?before=1-1").text
     assert "There are no more letters of this filter." in page
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("orders.handlers.charge", "<bdi>orders.handlers.charge</bdi>"),
+        ("shop.demo.examples.orders.handlers.charge", "…<bdi>orders.handlers.charge</bdi></span>"),
+        ("x" * 60, f"…<bdi>{'x' * 28}</bdi></span>"),
+        ("shop.demo.examples.<script>.charge", "…<bdi>examples.&lt;script&gt;.charge</bdi></span>"),
+    ],
+)
+def test_a_long_name_of_a_handler_is_shown_by_its_end(name, shown):
+    found = str(showing.ending(name, 28))
+    assert found.endswith(shown)
+    assert found.startswith("<bdi>") or f'title="{escape(name)}"' in found
 
 
 def test_what_letters_say_is_harmless_in_the_list(browser, record):
