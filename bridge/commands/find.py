@@ -23,10 +23,11 @@ from bridge.records.policies import Data, changed_policies, summary
 from bridge.records.printable import printable
 from bridge.records.times import iso
 from bridge.settings import Settings
-from bridge.topics.dead_letters import RECENT, dead_letters
+from bridge.topics.dead_letters import dead_letters
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
+from bridge.topics.recent import RECENT
 
 #: Most characters of an error that are shown to people; as JSON it is whole.
 ERROR: Final = 300

@@ -25,18 +25,22 @@ from bridge.settings import Settings
 from bridge.topics.belonging import Belongings
 from bridge.topics.catalog import Catalog
 from bridge.topics.control import published
-from bridge.topics.dead_letters import RECENT, dead_letters, where
+from bridge.topics.dead_letters import where
 from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
+from bridge.topics.recent import Recent
 from bridge.upkeep.facts import Facts, Letters
 from bridge.upkeep.gone import look
 
 
-def status(app: Celery, settings: Settings, routes: Routes, *, quotes: bool = True) -> dict[str, Any]:
+def status(
+    app: Celery, settings: Settings, routes: Routes, *, quotes: bool = True, recent: Recent | None = None
+) -> dict[str, Any]:
     """What the group consumes and how far, what bridges and workers say of themselves, and what needs a person.
 
     Parameters:
         quotes: whether it says what errors say.
+        recent: the latest dead letters as far as they were read; `None`: they are read anew.
 
     Returns:
         `group`; `problems`: what needs a person, a sentence each, and `problem_values`: each as values; `topics`: per
@@ -57,14 +61,14 @@ def status(app: Celery, settings: Settings, routes: Routes, *, quotes: bool = Tr
     if asked.extents is None and asked.facts.bridges is None and asked.facts.queues is None:
         raise NothingAnswers("\n".join(asked.silent))
     if asked.extents is not None:
-        _take_in(asked, app, settings, routes)
+        _take_in(asked, app, settings, routes, recent or Recent(settings))
     asked.facts = replace(asked.facts, silent=tuple(asked.silent))
     if not quotes:
         asked.facts = unquoted(asked.facts)
     return as_data(asked, routes.topics)
 
 
-def _take_in(asked: Asked, app: Celery, settings: Settings, routes: Routes) -> None:
+def _take_in(asked: Asked, app: Celery, settings: Settings, routes: Routes, recent: Recent) -> None:
     """What Kafka knows, and what only both of them do."""
     lag: dict[str, int] = dict.fromkeys(routes.topics, 0)
     partitions: dict[str, int] = {}
@@ -78,18 +82,21 @@ def _take_in(asked: Asked, app: Celery, settings: Settings, routes: Routes) -> N
     if settings.ledger_url is None or asked.facts.bridges is None:
         return
     changed = changed_handlers(app, routes, asked.policies)
-    asked.ask(lambda: _take_in_ledger(asked, settings, routes, changed))
+    asked.ask(lambda: _take_in_ledger(asked, settings, routes, changed, recent))
 
 
-def _take_in_ledger(asked: Asked, settings: Settings, routes: Routes, changed: Collection[Handler]) -> None:
+def _take_in_ledger(
+    asked: Asked, settings: Settings, routes: Routes, changed: Collection[Handler], recent: Recent
+) -> None:
     with opened(settings, routes.topics) as (ledger, catalog):
         # Of retry and replay topics too, those among them that are gone.
         changes = tuple(each for each in LogBook(ledger).told() if catalog.source_of(each.topic) in routes.topics)
         belongings = Belongings(TopicNames.of(settings), routes.topics).of(each.topic for each in changes)
         there = where(settings, catalog.topic_ids)
+        dead = (letters for each in there.items() for letters in _dead(settings, ledger, catalog, recent, *each))
         asked.facts = replace(
             asked.facts,
-            letters=tuple(letters for each in there.items() for letters in _dead(settings, ledger, catalog, *each)),
+            letters=tuple(dead),
             oldest=_oldest(asked.facts, ledger, routes, catalog.topic_ids),
             changes=changes,
             tiers=tiers(settings, routes, ledger, catalog, changed),
@@ -113,10 +120,10 @@ def _oldest(facts: Facts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str
 
 
 def _dead(
-    settings: Settings, ledger: Ledger, catalog: Catalog, topic: str, there: Sequence[Extent]
+    settings: Settings, ledger: Ledger, catalog: Catalog, recent: Recent, topic: str, there: Sequence[Extent]
 ) -> Iterator[Letters]:
     """The dead letters of a topic whose deliveries are dead still, by handler."""
-    found = dead_letters(settings, topic, RECENT, there=there)
+    found = recent.of(topic, there)
     name = TopicNames.of(settings).dead_letters(topic)
     by_handler: dict[str, list[DeadLetter]] = {}
     for letter in _dead_still(ledger, topic, catalog.topic_ids[topic], found.letters):

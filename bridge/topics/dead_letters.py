@@ -1,7 +1,7 @@
 """Dead letters read back: those of a group for one source topic."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from bridge.records import dead_letter
 from bridge.records.dead_letter import DeadLetter
@@ -10,9 +10,6 @@ from bridge.topics.extents import Extent, extents
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
 
-#: How many of a partition's dead letters are looked through for who asks how things stand, the latest.
-RECENT: Final = 2_000
-
 
 class DeadLetters(NamedTuple):
     """Dead letters as they are read, those of a partition in the order in which they were written.
@@ -20,12 +17,10 @@ class DeadLetters(NamedTuple):
     Attributes:
         letters: read from Kafka one by one; raises KafkaUnavailable when it does not answer.
         whole: whether Kafka has dropped none (retention).
-        more: whether there are older ones, which were not asked for.
     """
 
     letters: Iterator[DeadLetter]
     whole: bool
-    more: bool
 
 
 def where(settings: Settings, topics: Iterable[str]) -> dict[str, list[Extent]]:
@@ -46,19 +41,17 @@ def dead_letters(
     topic: str,
     last: int | None = None,
     partition: int | None = None,
-    there: Sequence[Extent] | None = None,
 ) -> DeadLetters:
     """The dead letters of this group for a source topic.
 
     Parameters:
         last: how many records of each partition are looked through, the latest; `None`: all.
         partition: that of the source, if only its dead letters are asked for.
-        there: the partitions that they lie in (`where`); `None`: they are asked for.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    there = where(settings, [topic])[topic] if there is None else there
+    there = where(settings, [topic])[topic]
     if partition is not None:
         there = [each for each in there if each.partition == partition % len(there)]
     starts = {each.place: each.first if last is None else max(each.first, each.end - last) for each in there}
@@ -67,5 +60,4 @@ def dead_letters(
     return DeadLetters(
         (found for found in read if found is not None and (found.group, found.topic) == (settings.group, topic)),
         whole=all(each.first == 0 for each in there),
-        more=any(starts[each.place] > each.first for each in there),
     )

@@ -20,6 +20,7 @@ from bridge.deadletters.masking.masks import Masks
 from bridge.errors import ConsoleRefused
 from bridge.settings.addresses import listed
 from bridge.settings.values import EnvironmentSettings
+from bridge.topics.recent import Recent
 from bridge.web import showing
 from bridge.web.api.bearers import Bearers
 from bridge.web.guesses import Guesses
@@ -128,7 +129,8 @@ class Console:
         self.issuer = _issuer(said, lambda: self.clock()) if said.DEADLETTERS_OIDC_ISSUER else None
         self.masking = Masking.of(said, lambda: self.clock())
         self.hosts = listed(said.DEADLETTERS_CONSOLE_HOSTS)
-        self.looking = Looking(lambda: asked_status(self.desk))
+        recent = Recent(self.desk.settings)
+        self.looking = Looking(lambda: asked_status(self.desk, recent))
         self.proofs = Proofs(self.desk)
         self.templates.globals["in_flower"] = self.in_flower
 

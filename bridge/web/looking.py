@@ -14,6 +14,7 @@ from bridge.deadletters.desk import Desk
 from bridge.deadletters.questions.problems import problems
 from bridge.errors import NothingAnswers
 from bridge.settings.masks import rules
+from bridge.topics.recent import Recent
 
 logger = logging.getLogger("bridge")
 
@@ -57,12 +58,12 @@ class Standing:
         return self.heard.get(about(sentence), self.at)
 
 
-def asked(desk: Desk) -> Status:
+def asked(desk: Desk, recent: Recent) -> Status:
     """What `bridge status --json` answers, or what it says where nothing answers."""
     try:
         # One look is for all who look, whatever they may see.
         quotes = not rules(desk.settings.environment.DEADLETTERS_MASK)
-        found = status(desk.app, desk.settings, desk.routes, quotes=quotes)
+        found = status(desk.app, desk.settings, desk.routes, quotes=quotes, recent=recent)
     except NothingAnswers as error:
         said = str(error).splitlines()
         found = {**told([*map(silent, said)]), "unanswered": said}

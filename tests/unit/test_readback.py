@@ -110,10 +110,10 @@ def letter(partition: int, offset: int, group: str = "bridge", topic: str = "ord
     return Record(partition, offset, headers(delivery, Dead("permanent", Failure("E", "m", "", 1)), group))
 
 
-def letters(monkeypatch, extents: list[Extent], **asked: Any) -> tuple[list[int], bool, bool]:
+def letters(monkeypatch, extents: list[Extent], **asked: Any) -> tuple[list[int], bool]:
     monkeypatch.setattr(dead_letters, "extents", lambda settings, topics: extents)
     found = dead_letters.dead_letters(SETTINGS, "orders", **asked)
-    return [each.whose.offset for each in found.letters], found.whole, found.more
+    return [each.whose.offset for each in found.letters], found.whole
 
 
 def extent(partition: int, first: int, end: int) -> Extent:
@@ -122,18 +122,18 @@ def extent(partition: int, first: int, end: int) -> Extent:
 
 def test_dead_letters_are_those_of_the_group_and_the_topic(kafka, monkeypatch):
     kafka([[letter(0, 0), letter(0, 1, group="other"), letter(0, 2, topic="others"), Record(0, 3), letter(0, 4)]])
-    assert letters(monkeypatch, [extent(0, 0, 5)]) == ([0, 4], True, False)
+    assert letters(monkeypatch, [extent(0, 0, 5)]) == ([0, 4], True)
 
 
-def test_the_last_ones_are_read_and_it_is_said_that_there_are_more(kafka, monkeypatch):
+def test_the_last_ones_are_read(kafka, monkeypatch):
     client = kafka([[letter(0, 8), letter(0, 9)]])
-    assert letters(monkeypatch, [extent(0, 0, 10)], last=2) == ([8, 9], True, True)
+    assert letters(monkeypatch, [extent(0, 0, 10)], last=2) == ([8, 9], True)
     assert client.assigned == [(0, 8)]
 
 
 def test_what_kafka_has_dropped_is_not_the_whole(kafka, monkeypatch):
     kafka([[letter(0, 4)]])
-    assert letters(monkeypatch, [extent(0, 4, 5)]) == ([4], False, False)
+    assert letters(monkeypatch, [extent(0, 4, 5)]) == ([4], False)
 
 
 def test_of_one_partition_only_the_topics_own_is_read(kafka, monkeypatch):
@@ -145,4 +145,4 @@ def test_of_one_partition_only_the_topics_own_is_read(kafka, monkeypatch):
 
 def test_a_topic_that_is_not_there_has_no_dead_letters(kafka, monkeypatch):
     kafka()
-    assert letters(monkeypatch, [], partition=3) == ([], True, False)
+    assert letters(monkeypatch, [], partition=3) == ([], True)

@@ -13,6 +13,7 @@ from bridge.commands.halt import halt
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.plan.plan import Options, What
 from bridge.errors import DeskUnavailable
+from bridge.topics.recent import Recent
 from bridge.upkeep.problem import Problem
 from bridge.web.console import Console
 from bridge.web.looking import Looking, asked
@@ -305,7 +306,7 @@ def test_what_it_shows_is_what_bridge_status_answers_of_the_servers(stack: Stack
     with desk_of(stack, "orders") as desk:
         name = stack.topic("orders")
         halt(desk.app, desk.settings, desk.routes, [name], "the bank books twice", "ann")
-        found = asked(desk)
+        found = asked(desk, Recent(desk.settings))
         assert [problem for problem in found["problems"] if "is halted" in problem]
         made = Console(desk, "shop")
         with signed_in(made, Role.OPERATOR) as client:
