@@ -2,13 +2,15 @@
 
 import os
 import sys
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import typer
 
 from bridge.cli.answers import OK
+from bridge.cli.deadletters.entry import COMMANDS as OF_DESK
 from bridge.cli.deadletters.entry import deadletters
 from bridge.cli.deciding import halt, resume
+from bridge.cli.defaulting import Pointing
 from bridge.cli.looking import audit, check, find, status, topics
 from bridge.cli.options import AppOption, FormatOption, Level, LevelOption, LogFormat
 from bridge.cli.policy import policy
@@ -19,7 +21,13 @@ from bridge.settings.versions import versions
 #: In the order in which `--help` lists them.
 COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, reset, redrive, demo)
 
+
+class _Commands(Pointing):
+    elsewhere: ClassVar = {name: f"bridge deadletters {name}" for name in (*OF_DESK, "plans", "users", "webhooks")}
+
+
 cli = typer.Typer(
+    cls=_Commands,
     name="bridge",
     help="Hands Kafka records to Celery tasks. Without a command it runs the bridge.",
     invoke_without_command=True,

@@ -6,6 +6,7 @@ With the file and the line that are wrong: the user's own, where one is on the w
 import os
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from traceback import extract_tb
@@ -16,6 +17,7 @@ from celery import Celery
 from celery.app.utils import find_app
 
 from bridge.errors import AppNotFound
+from bridge.settings.values import OWN_APP
 
 #: Folders of files that are not the user's: Python's own, Celery's, and this project's.
 _LIBRARIES: Final = tuple(
@@ -87,8 +89,15 @@ def no_handler(app: Celery, environ: Mapping[str, str]) -> str:
     if modules:
         why = f"{source} names {', '.join(map(_shown, modules))}, and no @handler is in it"
     else:
-        why = "name the modules that hold them in `imports` or in HANDLERS"
+        why = f"name the modules that hold them in `imports` or in HANDLERS{_no_config(app, environ)}"
     return f"there is no handler: {why}{_declared_elsewhere(app)}."
+
+
+def _no_config(app: Celery, environ: Mapping[str, str]) -> str:
+    """That there is no celeryconfig, with where it was looked for: the folder may be the wrong one."""
+    if app.main != OWN_APP or environ.get("CELERY_CONFIG_MODULE") or find_spec("celeryconfig"):
+        return ""
+    return f"; no celeryconfig.py is in {os.getcwd()}: start in the folder that has yours"
 
 
 def _declared_elsewhere(app: Celery) -> str:

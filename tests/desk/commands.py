@@ -23,7 +23,7 @@ class Commands:
         environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url)
         settings = Settings(FileSettings(), environment, "memory://", {"bootstrap.servers": "localhost:1"})
         for module in (opening, migrating):
-            monkeypatch.setattr(module, "loaded", lambda name: (app, settings, routes or Routes({})))
+            monkeypatch.setattr(module, "loaded", lambda name, **_: (app, settings, routes or Routes({})))
         monkeypatch.setenv("COLUMNS", "80")
 
     def run(self, *words: str | int, answer: str | None = None) -> Result:

@@ -41,6 +41,13 @@ def test_tables_are_made_once(desk):
     assert steps(desk) == (NEWEST, NEWEST)
 
 
+def test_that_any_command_would_take_a_step_again_is_said_where_one_is_taken_back(desk):
+    desk.run("migrate")
+    assert (
+        "each command of this version would bring it to its newest again" in desk.run("migrate", "--to", "0004").output
+    )
+
+
 def test_letters_stay_where_a_step_is_taken_back_and_are_found_when_it_is_taken_again(desk, tables_later):
     database = tables_later
     assert steps(desk) == (None, NEWEST)

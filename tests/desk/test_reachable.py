@@ -31,6 +31,12 @@ def test_one_that_is_empty_is_no_fault_and_stays_so(database_url: str):
     assert not database_url.startswith("sqlite") or not Path(database_url.removeprefix("sqlite:///")).exists()
 
 
+def test_a_file_whose_folder_is_not_there_cannot_be_made(tmp_path: Path):
+    level, said = reached(f"sqlite:///{tmp_path}/nowhere/letters.db")
+    assert level == "fault"
+    assert "its folder must exist" in said
+
+
 @pytest.mark.parametrize(("step", "level"), [("0001", "warning"), ("9999", "fault")])
 def test_tables_of_another_version_are_said(database: Database, database_url: str, step: str, level: str):
     with database.writing() as connection:

@@ -99,6 +99,19 @@ def test_while_the_database_is_away_nothing_is_lost_and_it_goes_on_by_itself(
     eventually(process.ready)
 
 
+def test_a_recorder_to_which_no_letter_comes_says_too_that_the_database_is_away(
+    stack: Stack, own_postgres: PostgresServer
+):
+    stack.make_topics("orders", "orders.dlq")
+    process = recorder(stack, DEADLETTERS_DATABASE_URL=own_postgres.url)
+    own_postgres.process.kill()
+    eventually(lambda: not process.ready(), 30, "it says so")
+    assert "could not be" in process.get("/readyz")[1]
+    assert process.metric("bridge_deadletters_database_errors_total") > 0
+    own_postgres.start()
+    eventually(process.ready, 40, "it answers again")
+
+
 def test_who_loses_all_partitions_while_the_database_is_away_goes_on_too_when_it_is_back(
     stack: Stack, own_postgres: PostgresServer
 ):

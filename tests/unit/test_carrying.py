@@ -130,6 +130,11 @@ def test_ctrl_c_in_the_midst_of_a_batch_calls_nothing_sent_that_nobody_knows_of(
     assert "go on: bridge deadletters plans apply 7" in said
 
 
+def test_of_a_plan_that_has_nothing_left_it_is_not_said_how_to_go_on(capsys: pytest.CaptureFixture[str]):
+    ended(Desk(plan(State.FAILED)))
+    assert "go on" not in capsys.readouterr().out
+
+
 def test_of_a_plan_that_failed_it_is_said_how_to_go_on(capsys: pytest.CaptureFixture[str]):
     assert ended(Desk(plan(State.FAILED, waiting=3, claimed=2))) == BAD
     said = capsys.readouterr().out

@@ -72,7 +72,8 @@ def print_plan(to: Console, plan: Plan, wait: bool = True, left_out: Sequence["L
     for each in left_out:
         say(to, f"  {each.letters:,} {each.state}: {each.why}")
     if plan.state in (State.STOPPED, State.PLANNED, State.FAILED):
-        say(to, f"  {_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
+        if plan.count(ItemState.WAITING, ItemState.CLAIMED):
+            say(to, f"  {_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
         _say_claimed(to, plan)
     if plan.count(ItemState.DEAD):
         say(to, "  what died again is open again, with its new failure: bridge deadletters list --status open", "red")

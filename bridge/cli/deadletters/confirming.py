@@ -18,7 +18,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without aski
 def need_somebody(yes: bool) -> None:
     """Refuse to begin what must be asked for where nobody can be asked."""
     if not yes and not can_be_asked():
-        fail("nobody can be asked here, there is no terminal: look with `list`, then say --yes.", NOT_FOUND)
+        fail("nobody can be asked here, there is no terminal: look first what it is about, then say --yes.", NOT_FOUND)
 
 
 def can_be_asked() -> bool:
@@ -53,9 +53,11 @@ def print_counts(console: Console, counts: Counts) -> None:
         say(console, f"  {handler}: {_said(stands)}")
     for handler, count in counts.unknown_handlers.items():
         say(console, f"  {count:,} are of {handler}, which nobody knows: they are skipped", "yellow")
-    if again := {times: count for times, count in counts.replayed.items() if str(times) != "0"}:
-        times = ", ".join(f"{count:,} {times} times" for times, count in again.items())
-        say(console, f"  failed after a replay before: {times}", "yellow")
+    # Where all have died equally often, or it is a replay, that is one of its warnings.
+    again = {times: count for times, count in counts.replayed.items() if str(times) != "0"}
+    if again and (len(again) > 1 or not counts.warnings):
+        said = ", ".join(f"{count:,} {_times(int(times))}" for times, count in again.items())
+        say(console, f"  died again after a replay: {said}", "yellow")
     for warning in counts.warnings:
         say(console, f"  {warning}", "yellow")
 
@@ -83,6 +85,10 @@ def print_reasons(console: Console, reasons: Iterable[Mapping[str, Any]]) -> Non
 
 def _said(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def letters(count: int) -> str:

@@ -1,7 +1,7 @@
 """`bridge deadletters`: its commands, in the order in which `--help` lists them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import typer
 
@@ -20,6 +20,7 @@ from bridge.cli.deadletters.showing import show
 from bridge.cli.deadletters.simulating import simulate
 from bridge.cli.deadletters.users import users
 from bridge.cli.deadletters.webhooks import webhooks
+from bridge.cli.defaulting import Pointing
 
 #: By name. None imports the desk's database before it runs: `bridge run` must not need it.
 COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -42,7 +43,12 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "serve": serve,
 }
 
-deadletters = typer.Typer(no_args_is_help=True)
+
+class _Commands(Pointing):
+    elsewhere: ClassVar = {"redrive": "bridge redrive"}
+
+
+deadletters = typer.Typer(cls=_Commands, no_args_is_help=True)
 
 
 @deadletters.callback()

@@ -18,8 +18,9 @@ def migrate(
     """Make the desk's tables, or bring them to what this version needs.
 
     Every command does that by itself, where its user of the database may. Run this as the owner of the tables where it
-    may not; and with --to before an older version of the bridge is deployed again: of a step that is taken back the
-    letters stay.
+    may not; and with --to before an older version of the bridge is deployed again, once nothing of this version runs,
+    as that would bring it back. Of a step that is taken back the letters stay, and what it brought goes: of 0004 the
+    webhooks.
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://owner@db/desk bridge deadletters migrate
     """
@@ -40,4 +41,7 @@ def migrate(
 def _told(database: str, before: str | None, now: str) -> str:
     if before == now:
         return f"{database} is at step {now} already: nothing to do"
-    return f"{database} was brought from {f'step {before}' if before else 'no tables'} to step {now}"
+    brought = f"{database} was brought from {f'step {before}' if before else 'no tables'} to step {now}"
+    if before and before > now:
+        return f"{brought}; each command of this version would bring it to its newest again: let none run"
+    return brought

@@ -76,8 +76,12 @@ def sentences(result: "Simulated", retry_when: str | None) -> Iterator[str]:
     if result.evidence:
         yield (
             f"Of {result.evidence:,} the fault was gone later: a letter of their group was replayed with success. "
-            f"A retry comes after that for {result.saved:,}: they would hardly be here, and it were "
-            f"{result.attempts_saved:,} attempts."
+            + (
+                f"A retry comes after that for {result.saved:,}: they would hardly be here, and it were "
+                f"{result.attempts_saved:,} attempts."
+                if result.saved
+                else "Of none of them a retry comes after that: they would be here as well."
+            )
         )
     elif result.letters:
         yield "Whether a later attempt had succeeded is not known: no letter of theirs was replayed with success."

@@ -147,4 +147,5 @@ def _replayed(heaps: Sequence[Heap]) -> dict[str, int]:
 def _loops(found: Counts) -> Iterator[str]:
     if again := sum(found.replayed.values()):
         most = max(map(int, found.replayed))
-        yield f"{again:,} of them have died again after a replay already, one {most} times."
+        often = "once" if most == 1 else f"up to {most:,} times"
+        yield f"{again:,} of them {'has' if again == 1 else 'have'} died again after a replay already, {often}."

@@ -15,7 +15,7 @@ from bridge.records.foreign_headers import CONFLUENT, CONNECT, KARAFKA, SHARE_GR
 #: Who writes letters, as they are labelled.
 ORIGINS: Final = ("bridge", SPRING, CONNECT, CONFLUENT, SHARE_GROUP, SMALLRYE, KARAFKA, UNKNOWN)
 NOTHING: Final = (
-    "nothing was recorded here yet: run `bridge deadletters record`, or look without a database: "
+    "nothing was recorded here yet ({}): run `bridge deadletters record`, or look without a database: "
     "bridge deadletters list --from-topic"
 )
 
@@ -34,7 +34,7 @@ class Absent:
         """
         with self.database.reading() as connection:
             if not names.is_anything(connection):
-                return [NOTHING]
+                return [NOTHING.format(self.database.name)]
             ids, groups = names.not_there(connection, asked)
             found = [f"There is no dead letter {id_}." for id_ in ids]
             found += [f"There is no group {id_}." for id_ in groups]

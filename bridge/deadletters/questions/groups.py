@@ -254,7 +254,7 @@ def _check(asked: Filter) -> None:
     if asked.ids or asked.words or asked.key is not None or asked.until is not None or asked.of_history:
         raise FilterFault(
             "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these are of single "
-            "letters."
+            "letters (list). A group of that number: --group."
         )
 
 

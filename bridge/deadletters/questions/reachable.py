@@ -23,6 +23,12 @@ def reached(url: str) -> Reached:
     try:
         database = Database(url)
         try:
+            if not database.is_there and not database.may_be_made:
+                return Reached(
+                    "fault",
+                    f"the dead letters' database ({database.name}) cannot be made: its folder must exist, and be "
+                    "writable by this user.",
+                )
             if not database.is_there or (step := database.step) is None:
                 return Reached("ok", f"the dead letters' database ({database.name}) is made by who opens it first.")
             if said := another_step(database.name, step):

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 POLL, POLL_BUSY = 0.1, 0.01
 #: Seconds that are waited for a transaction without polling Kafka, before its partitions are paused.
 PATIENCE: Final = 2.0
-#: Seconds between two looks whether topics are others now, and at the lag.
+#: Seconds between two looks whether topics are others now and whether the database answers, and at the lag.
 LOOK_EVERY: Final = 10.0
 TELL_EVERY: Final = 1.0
 #: Seconds that the last transaction, and leaving the group, may take at the end.
@@ -208,7 +208,8 @@ class Recorder:
             return
         self._batch = batch = intake.take()
         # What could not be written may be another recorder's by now: nothing written then tells that all is well again.
-        if batch.parts or self._database.why is not None:
+        # And where nothing comes, nothing written tells that the database is away: plans and webhooks need it, too.
+        if batch.parts or self._database.why is not None or (self._prepared and self._timetable.due("ask", LOOK_EVERY)):
             self._begun_at = self._clock()
             self._write.begin(lambda: self._writing.write(batch.reads, batch.reached))
 

@@ -57,6 +57,7 @@ _ADVICE: Final = (
         "this process was away in the midst of it (frozen?), and nothing of it was written",
     ),
     ("password authentication failed", "check user and password"),
+    ('role "', "create it (createuser), or mend the user's name"),
     ("does not exist", "create it (createdb), or mend the name"),
     ("permission denied for schema", "have its owner make the tables: bridge deadletters migrate"),
     ("too many clients", "raise max_connections, or let fewer processes connect"),
@@ -103,6 +104,12 @@ class Database:
         """Whether it can have anything: a SQLite file that is not there would be made by opening it."""
         file = self._engine.url.database
         return self.dialect != "sqlite" or file is None or Path(file).exists()
+
+    @property
+    def may_be_made(self) -> bool:
+        """Whether a file that is not there can be made: its folder is, and this user may write there."""
+        file = self._engine.url.database
+        return self.dialect != "sqlite" or file is None or os.access(Path(file).absolute().parent, os.W_OK)
 
     @property
     def step(self) -> str | None:

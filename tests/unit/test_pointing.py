@@ -1,0 +1,25 @@
+"""A command that another group has is said to be there."""
+
+import pytest
+from typer.testing import CliRunner
+
+from bridge.cli.entry import cli
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["replay", "17"], "bridge deadletters replay"),
+        (["record"], "bridge deadletters record"),
+        (["users", "add", "ann"], "bridge deadletters users"),
+        (["deadletters", "redrive", "orders"], "bridge redrive"),
+    ],
+)
+def test_a_command_of_another_group_is_said_to_be_there(words, meant):
+    ended = CliRunner().invoke(cli, words)
+    assert ended.exit_code == 2
+    assert f"it is `{meant}`" in ended.output
+
+
+def test_what_no_group_has_is_answered_as_ever():
+    assert "Did you mean 'status'?" in CliRunner().invoke(cli, ["statsu"]).output
