@@ -37,6 +37,16 @@ CUT: Final = """() => [...document.querySelectorAll(".panel")]
   .map(each => `cut off by ${each.scrollWidth - each.clientWidth} px: ${each.innerText.slice(0, 60)}`)"""
 
 
+#: Gives the shop's handlers names as long as some are.
+LONG: Final = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    text.data = text.data.replaceAll("orders.handlers", "shop.demo.examples.orders.of_customers.handlers");
+  }
+}"""
+
+
 @cache
 def checker() -> str:
     """axe-core, as the package brings it along."""
@@ -71,3 +81,17 @@ def test_a_page_is_accessible_and_does_not_run_sideways(window, lies, address):
         cut = page.evaluate(CUT)
         found[name] = [*violations(page), *cut, *([f"{wide} px too wide"] if wide > 0 else [])]
     assert {name: each for name, each in found.items() if each} == {}
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/groups", "/letters", "/letters/{total}?elsewhere=1", "/find?q=cust-90412", "/plans/{previewed}"]
+)
+def test_long_names_of_handlers_push_nothing_out_of_sight(window, lies, address):
+    page = window().page(address.format(**vars(lies)))
+    found = {}
+    for width in (1280, 1024, 390, 320):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.evaluate(LONG)
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        found[width] = [*page.evaluate(CUT), *([f"{wide} px too wide"] if wide > 0 else [])]
+    assert {width: each for width, each in found.items() if each} == {}

@@ -101,6 +101,8 @@ def test_a_plan_of_it_shows_what_changes_and_why_others_are_left_out_and_sends_n
     ):
         assert words in page, words
     assert page.count("<ins>") == 2
+    assert f"Only {HANDLER} runs" in plain(page)
+    assert "Already done" not in page, "which was not asked"
     assert PATCH in page
     assert 'href="/letters?status=open"' in page, "what was asked for"
     assert "each with another value" in ann.get("/plans").text

@@ -56,12 +56,8 @@ class Copies:
             there = topic if to is None else f"{topic} of {to.name}"
             words = f"plan {plan_id}: to copy {count:,} letters to {there}" + (f": {why}" if why else "")
             trail.write(connection, at, by, "copy", words, plan_id=plan_id)
-            heaps = weighing.heaps(connection, plan_id)
-            handlers: dict[str, dict[str, int]] = {}
-            for heap in heaps:
-                reasons = handlers.setdefault(heap.handler, {})
-                reasons[heap.reason] = reasons.get(heap.reason, 0) + heap.letters
-            counts = Counts(letters=sum(heap.letters for heap in heaps), handlers=handlers)
+            handlers = weighing.by_handler(connection, plan_id)
+            counts = Counts(letters=sum(sum(reasons.values()) for reasons in handlers.values()), handlers=handlers)
             plans.counted(connection, plan_id, counts)
             made = plans.one(connection, plan_id)
         assert made is not None

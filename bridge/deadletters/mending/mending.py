@@ -16,7 +16,7 @@ from bridge.deadletters.mending.patched import Pass
 from bridge.deadletters.mending.patching import Patch
 from bridge.deadletters.mending.validating import Verdict, verdict
 from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
-from bridge.deadletters.store import clock, contents, edits, items, plans, trail, values, waves
+from bridge.deadletters.store import clock, contents, edits, items, plans, trail, values, waves, weighing
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.edits import Edit
 from bridge.deadletters.store.items import Item
@@ -95,7 +95,8 @@ class Mending:
             plan_id, at = plans.add(connection, What.REPLAY, by, why, asked, Options())
             items.add(connection, plan_id, [Item(1, letter_id, None, failures)], canary=False)
             edits.add(connection, [Edit(letter_id, plan_id, at, by, "edit", value)])
-            counts = Counts(letters=1, edits=Pass(changed=1).to_data())
+            handlers = weighing.by_handler(connection, plan_id)
+            counts = Counts(letters=1, handlers=handlers, edits=Pass(changed=1).to_data())
             plans.counted(connection, plan_id, counts)
             words = f"a value of {len(value):,} bytes" if value is not None else "a tombstone"
             trail.write(
@@ -129,7 +130,8 @@ class Mending:
         for found in self._of_plan(plan_id):
             self._change(plan_id, found, patch, done, by, force)
         with self.database.writing() as connection:
-            plans.counted(connection, plan_id, Counts(letters=count, edits=done.to_data()))
+            handlers = weighing.by_handler(connection, plan_id)
+            plans.counted(connection, plan_id, Counts(letters=count, handlers=handlers, edits=done.to_data()))
             if options.canary:
                 waves.cut(connection, plan_id)
             plans.move(connection, plan_id, [State.MAKING], State.PLANNED)

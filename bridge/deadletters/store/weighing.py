@@ -63,6 +63,15 @@ def heaps(connection: Connection, plan_id: int) -> list[Heap]:
     return [Heap(*row) for row in connection.execute(asked.order_by(*common, letters.c.failures))]
 
 
+def by_handler(connection: Connection, plan_id: int) -> dict[str, dict[str, int]]:
+    """How many letters a plan has, by handler and reason."""
+    found: dict[str, dict[str, int]] = {}
+    for heap in heaps(connection, plan_id):
+        reasons = found.setdefault(heap.handler, {})
+        reasons[heap.reason] = reasons.get(heap.reason, 0) + heap.letters
+    return found
+
+
 def larger(connection: Connection, plan_id: int, topic: str, size: int) -> int:
     """How many letters of a source topic have a value of more bytes."""
     asked = _of_plan(plan_id, func.count()).where(kinds.c.topic == topic, letters.c.value_size > size)
