@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from celery import Celery
@@ -28,6 +28,7 @@ from bridge.deadletters.questions.totals import Totals
 from bridge.deadletters.questions.trail import Trail
 from bridge.deadletters.redrive.redrive import Redrive
 from bridge.deadletters.store.database import Database
+from bridge.deadletters.store.plans import Over
 from bridge.deadletters.store.requests import Claim
 from bridge.deadletters.users.admins import Admins
 from bridge.deadletters.users.issued import Issued
@@ -52,6 +53,7 @@ class Desk:
     settings: Settings
     routes: Routes
     database: Database
+    _over: Over = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     @contextmanager
@@ -118,7 +120,7 @@ class Desk:
     @property
     def plans(self) -> Plans:
         """What is done with many letters at once: replayed, discarded, archived."""
-        return Plans(self.app, self.settings, self.routes, self.database)
+        return Plans(self.app, self.settings, self.routes, self.database, self._over)
 
     @property
     def progress(self) -> Progresses:

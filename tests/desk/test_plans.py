@@ -166,6 +166,40 @@ def test_the_latest_plans_come_first(plans, database):
     assert [plan.id for plan in plans.latest(2)] == made[:0:-1]
 
 
+def test_what_is_over_is_counted_once_however_often_plans_are_listed_and_anew_once_it_is_gone_on_with(
+    plans, database, monkeypatch
+):
+    fill(database)
+    ends, stops, waits = (make(plans, What.ARCHIVE, Filter(handlers=(HANDLER,))).id for _ in range(3))
+    asked, counts = [], items.counts
+
+    def counted(connection, plan_ids, wave=None):
+        asked.append(sorted(plan_ids))
+        return counts(connection, plan_ids, wave)
+
+    monkeypatch.setattr(items, "counts", counted)
+
+    def listed():
+        asked.clear()
+        return {plan.id: plan.outcomes for plan in plans.latest()}
+
+    plans.stop(stops, "ann")
+    plans.apply(ends, "ann")
+    before = listed()
+    assert (before[ends], before[stops], before[waits]) == ({"done": 3}, {"waiting": 3}, {"waiting": 3})
+    assert asked == [[ends, stops, waits]]
+    assert listed() == before
+    assert asked == [[waits]]
+    plans.approve(stops, "ann")
+    listed()
+    assert asked == [[stops, waits]]
+    plans.apply(stops, "ann")
+    assert listed()[stops] == {"skipped": 3}
+    assert asked == [[stops, waits]]
+    listed()
+    assert asked == [[waits]]
+
+
 def test_a_rate_lets_so_many_through_a_second():
     pace, went = Pace(100.0, 0.0), 0
     for step in range(1, 501):

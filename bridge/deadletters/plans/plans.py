@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Final
 
@@ -54,12 +54,17 @@ def nobody(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class Plans:
-    """What was asked for in bulk. Every method raises DeskUnavailable where the database does not answer."""
+    """What was asked for in bulk. Every method raises DeskUnavailable where the database does not answer.
+
+    Attributes:
+        over: plans that were seen to be over, of which nothing is counted again.
+    """
 
     app: Celery
     settings: Settings
     routes: Routes
     database: Database
+    over: plans.Over = field(default_factory=dict, repr=False)
 
     def make(self, what: What, asked: Filter, options: Options, by: str, why: str = "") -> Plan:
         """Freeze which letters are meant, and count what is to be known before it is approved; nothing is done yet.
@@ -130,7 +135,7 @@ class Plans:
             before: the plan behind which it goes on.
         """
         with self.database.reading() as connection:
-            return plans.latest(connection, count, before)
+            return plans.latest(connection, count, before, self.over)
 
     def applying(self, *, counts: bool = True) -> list[Plan]:
         """Those that are applied, the newest first.

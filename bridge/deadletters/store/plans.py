@@ -18,6 +18,8 @@ LEASE: Final = 30_000
 TO_DO: Final = (State.PLANNED, State.APPLYING, State.STOPPED, State.FAILED)
 #: Those of a plan of which nothing more is begun, until somebody goes on with it.
 ENDED_EARLY: Final = (State.STOPPED, State.FAILED)
+#: Of plans that are over, by their ids: their state, and when they ended; and how many of their deliveries ended how.
+Over = dict[int, tuple[tuple[str, int | None], Mapping[str, int]]]
 
 
 def add(
@@ -47,10 +49,14 @@ def one(connection: Connection, id_: int, *, counts: bool = True) -> Plan | None
     return _plan(row, items.counts(connection, [id_]).get(id_, {}) if counts else {})
 
 
-def latest(connection: Connection, count: int, before: int | None = None) -> list[Plan]:
-    """The latest, the newest first; those that were made before one."""
+def latest(connection: Connection, count: int, before: int | None = None, over: Over | None = None) -> list[Plan]:
+    """The latest, the newest first; those that were made before one.
+
+    Parameters:
+        over: of what was seen to be over: that is not counted again. Gets what is over of these.
+    """
     asked = select(plans).order_by(plans.c.id.desc()).limit(count)
-    return _counted(connection, asked if before is None else asked.where(plans.c.id < before))
+    return _counted(connection, asked if before is None else asked.where(plans.c.id < before), over)
 
 
 def applying(connection: Connection, *, counts: bool = True) -> list[Plan]:
@@ -170,10 +176,15 @@ def _holds(until: int | None, at: int) -> bool:
     return until is not None and at < until <= at + 10 * LEASE
 
 
-def _counted(connection: Connection, asked: Select[Any]) -> list[Plan]:
-    rows = connection.execute(asked).all()
-    outcomes = items.counts(connection, [row.id for row in rows])
-    return [_plan(row, outcomes.get(row.id, {})) for row in rows]
+def _counted(connection: Connection, asked: Select[Any], over: Over | None = None) -> list[Plan]:
+    rows, known = connection.execute(asked).all(), {} if over is None else over
+    # One that somebody went on with has another end, or none.
+    stand = ((row.id, known.get(row.id), (row.state, row.ended_at)) for row in rows)
+    same = {id_: its[1] for id_, its, now in stand if its is not None and its[0] == now}
+    outcomes = items.counts(connection, [row.id for row in rows if row.id not in same]) | same
+    found = [_plan(row, outcomes.get(row.id, {})) for row in rows]
+    known |= {plan.id: ((str(plan.state), plan.ended_at), plan.outcomes) for plan in found if plan.is_over}
+    return found
 
 
 def _update(connection: Connection, id_: int, **values: Any) -> None:
