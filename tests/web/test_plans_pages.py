@@ -113,7 +113,7 @@ def test_a_preview_shows_handlers_reasons_warnings_and_what_died_again_before(an
     page = ann.get(made(ann)).text
     for words in ("exhausted", "2 replays", "Kafka does not answer", "orders.handlers.charge", "At most"):
         assert words in page, words
-    assert "1 of them have died again after a replay already" in page
+    assert "1 of them has died again after a replay already" in page
 
 
 def test_above_20_letters_a_canary_is_chosen_already(ann, database):
