@@ -104,6 +104,8 @@ def test_a_recorder_to_which_no_letter_comes_says_too_that_the_database_is_away(
 ):
     stack.make_topics("orders", "orders.dlq")
     process = recorder(stack, DEADLETTERS_DATABASE_URL=own_postgres.url)
+    bury(stack, range(5))
+    has(own_postgres.url, 5)
     own_postgres.process.kill()
     eventually(lambda: not process.ready(), 30, "it says so")
     assert "could not be" in process.get("/readyz")[1]

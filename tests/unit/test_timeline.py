@@ -48,6 +48,12 @@ def test_earlier_deaths_and_what_people_did_stand_between():
     ]
 
 
+def test_what_stands_in_the_trail_by_plan_and_by_group_is_told_once():
+    act = Act(9_000, "fixed in 1.4.2", "regressed", "it failed in version 1.4.2", 4)
+    told = said(replace(DEAD, trail=(act, act)))
+    assert len([each for each in told if each.startswith("regressed by")]) == 1
+
+
 def test_what_ended_well_ends_with_that():
     resolved = replace(DEAD, listed=replace(DEAD.listed, status=Status.RESOLVED), status_at=20_000)
     assert said(resolved)[-1] == "resolved"

@@ -24,7 +24,8 @@ class Event(NamedTuple):
 
 def timeline(letter: Shown) -> list[Event]:
     """From the record's making to where it stands now; of the same millisecond, in the order of their causes."""
-    return sorted(_events(letter), key=lambda event: event.at)
+    # A regression stands in the trail by its plan and by its group.
+    return sorted(dict.fromkeys(_events(letter)), key=lambda event: event.at)
 
 
 def _events(letter: Shown) -> Iterator[Event]:
