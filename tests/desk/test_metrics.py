@@ -1,5 +1,6 @@
 """What Prometheus is shown of the desk."""
 
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from bridge.deadletters.store import clock, times
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.schema import items, plans
 from tests.desk import rows
+from tests.processes import eventually
 from tests.unit.test_operations import DESK
 
 
@@ -109,3 +111,16 @@ def test_several_who_scrape_read_once(database, seconds, monkeypatch):
 def test_a_database_that_is_away_shows_nothing_and_fails_no_scrape(seconds):
     metrics = DeskMetrics(Database("postgresql://nobody@127.0.0.1:1/none"), seconds)
     assert shown(metrics) == {}
+
+
+def test_who_scrapes_does_not_wait_for_a_database_that_hangs_and_is_shown_all_when_it_answers(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    metrics, answers = DeskMetrics(database), Event()
+    read = metrics._read
+    monkeypatch.setattr("bridge.deadletters.questions.metrics.WITHIN", 0.1)
+    monkeypatch.setattr(metrics, "_read", lambda: read() if answers.wait(30) else [])
+    for _ in range(3):
+        assert shown(metrics) == {}
+    answers.set()
+    eventually(lambda: ("oldest_open_seconds",) in shown(metrics), 20)

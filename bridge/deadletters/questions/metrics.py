@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,6 +19,8 @@ from bridge.errors import DeskUnavailable
 
 #: Seconds for which what was read is shown: several who scrape are one.
 EVERY: Final = 5.0
+#: Seconds for which who scrapes waits for them: the other figures of the page must not wait for a database that hangs.
+WITHIN: Final = 2.0
 #: Ms for which a plan that was come to the end of is looked at again: longer than between two scrapes.
 LOOK_BACK: Final = 600_000
 #: How replays end.
@@ -36,8 +39,8 @@ class DeskMetrics(Collector):
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
         self._database, self._seconds = database, seconds
         self._lock = threading.Lock()
-        self._read_at: float | None = None
-        self._shown: list[Metric] = []
+        self._read_at = 0.0
+        self._reading: Future[list[Metric]] | None = None
         self._began_at = 0
         self._live: set[int] = set()
         self._ended: dict[int, Counter[str]] = {}
@@ -45,10 +48,27 @@ class DeskMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """What was read, at most `EVERY` seconds ago."""
         with self._lock:
-            if self._read_at is None or self._seconds() - self._read_at >= EVERY:
+            reading = self._reading
+            if reading is None or (reading.done() and self._seconds() - self._read_at >= EVERY):
                 self._read_at = self._seconds()
-                self._shown = self._read()
-            return self._shown
+                reading = self._reading = self._begin()
+        try:
+            return reading.result(WITHIN)
+        except TimeoutError:
+            return []
+
+    def _begin(self) -> Future[list[Metric]]:
+        """Read, in a thread that ends with the process, whatever it waits for."""
+        future: Future[list[Metric]] = Future()
+
+        def read() -> None:
+            try:
+                future.set_result(self._read())
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=read, name="the desk's figures", daemon=True).start()
+        return future
 
     def _read(self) -> list[Metric]:
         try:
