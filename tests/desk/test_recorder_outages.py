@@ -114,6 +114,30 @@ def test_a_recorder_to_which_no_letter_comes_says_too_that_the_database_is_away(
     eventually(process.ready, 40, "it answers again")
 
 
+def test_a_database_that_hangs_is_said_and_nothing_is_lost(stack: Stack, own_postgres: PostgresServer):
+    url = own_postgres.url
+    stack.make_topics("orders", "orders.dlq")
+    process = recorder(stack, DEADLETTERS_DATABASE_URL=url)
+    bury(stack, range(50))
+    has(url, 50)
+    own_postgres.freeze()
+    try:
+        bury(stack, range(50, 100))
+        process.says("nothing is recorded", 40)
+        assert not process.ready()
+        assert "has not answered" in process.get("/readyz")[1]
+        assert process.get("/healthz")[0] == 200
+        once = recorder(stack, "--once", wait=False, DEADLETTERS_DATABASE_URL=url)
+        assert once.ends(90) == 75
+        # Longer by now than what was read is shown.
+        assert "bridge_deadletters_recorder_ready 0" in process.get("/metrics")[1]
+    finally:
+        own_postgres.thaw()
+    once_each(url, 100)
+    process.says("the database answers again")
+    eventually(process.ready)
+
+
 def test_who_loses_all_partitions_while_the_database_is_away_goes_on_too_when_it_is_back(
     stack: Stack, own_postgres: PostgresServer
 ):

@@ -1,5 +1,6 @@
 """One thing at a time is done beside the loop, which must go on polling Kafka while a database hangs."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from threading import Thread
@@ -14,6 +15,12 @@ class Aside(Generic[T]):
     def __init__(self, name: str) -> None:
         self._name = name
         self._under_way: Future[T] | None = None
+        self._begun = 0.0
+
+    @property
+    def lasts(self) -> float:
+        """For how many seconds something has been under way; 0: nothing is."""
+        return 0.0 if self._under_way is None else time.monotonic() - self._begun
 
     @property
     def idle(self) -> bool:
@@ -23,7 +30,7 @@ class Aside(Generic[T]):
     def begin(self, work: Callable[[], T]) -> None:
         """Do this; it must be idle."""
         future: Future[T] = Future()
-        self._under_way = future
+        self._under_way, self._begun = future, time.monotonic()
         Thread(target=_do, args=(work, future), name=self._name, daemon=True).start()
 
     def wait(self, seconds: float) -> None:

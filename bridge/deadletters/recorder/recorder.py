@@ -34,6 +34,9 @@ PATIENCE: Final = 2.0
 #: Seconds between two looks whether topics are others now and whether the database answers, and at the lag.
 LOOK_EVERY: Final = 10.0
 TELL_EVERY: Final = 1.0
+#: Seconds after which a database that takes what it is given, and says nothing, is held to hang: it may be frozen, or
+#: the network swallow what it says. Nothing is given up for that: what it does not take for long, it refuses itself.
+HANGS_AFTER: Final = 10.0
 #: Seconds that the last transaction, and leaving the group, may take at the end.
 END_WITHIN: Final = 5.0
 #: Seconds for which what does not answer is waited for by who records up to an end.
@@ -84,7 +87,8 @@ class Recorder:
         self._kafka = Trouble("nothing is read", "Kafka answers again", clock)
         self._beginning = Trouble("where to begin is not known", "where to begin is known", clock)
         self._database = Trouble("nothing is recorded", "letters are recorded again", clock)
-        self._troubles = (self._kafka, self._beginning, self._database)
+        self._silence = Trouble("nothing is recorded", "the database answers again", clock)
+        self._troubles = (self._kafka, self._beginning, self._database, self._silence)
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
         self._duties = Duties(desk, duties)
@@ -149,6 +153,7 @@ class Recorder:
         self._take_written(intake)
         self._begin_look(intake)
         self._begin_write(intake)
+        self._notice_silence()
         self._read(intake)
         self._tell(intake)
 
@@ -233,6 +238,15 @@ class Recorder:
             self._count(batch, written)
             self._tell_strangers(intake)
 
+    def _notice_silence(self) -> None:
+        """Whoever waits for an answer would wait in silence, and all would look well."""
+        lasts = self._write.lasts
+        if lasts > HANGS_AFTER:
+            name = f"The dead letters' database ({self._own.name}, DEADLETTERS_DATABASE_URL)"
+            self._silence.met(DeskUnavailable(f"{name} has not answered for {lasts:.0f} s: see whether it runs."))
+        else:
+            self._silence.over()
+
     def _count(self, batch: Batch, written: Written) -> None:
         self.taken.add((read.letter for read in batch.reads), written.counts)
         for (topic, what), count in written.counts.items():
@@ -288,7 +302,8 @@ class Recorder:
         Raises:
             DeskUnavailable, KafkaUnavailable: it does not go on.
         """
-        for trouble, kind in zip(self._troubles, (KafkaUnavailable, KafkaUnavailable, DeskUnavailable), strict=True):
+        kinds = (KafkaUnavailable, KafkaUnavailable, DeskUnavailable, DeskUnavailable)
+        for trouble, kind in zip(self._troubles, kinds, strict=True):
             if trouble.lasts > GIVE_UP_AFTER:
                 raise kind(trouble.why)
         intake.pass_marks()
