@@ -28,7 +28,7 @@ from bridge.errors import (
     UnknownHandler,
     UnknownTopic,
 )
-from bridge.web import console, files, knowing
+from bridge.web import console, files, knowing, threads
 from bridge.web.api import door, problems
 from bridge.web.console import Console
 from bridge.web.headers import ALIVE, Compressed, KnownHosts, SecurityHeaders
@@ -123,7 +123,7 @@ def _guarded(page: Page) -> Callable[[Request], Awaitable[Response]]:
                 return _form_of_another(request, page, who)
         elif id_ := request.query_params.get("kept"):
             request.state.kept = console.of(request).keeping.found(id_, who.name, request.scope["path"])
-        return await run_in_threadpool(page.answer, request)
+        return await threads.run(page.waits, page.answer, request)
 
     return answer
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from starlette.concurrency import run_in_threadpool
+from bridge.web import threads
+from bridge.web.threads import Waits
 
 #: Seconds between two snapshots; how much longer than making one the pause after it is (all that look at one thing cost
 #: a twenty-fifth of a core at most), and seconds that it is at most; and that a stream lasts.
@@ -75,12 +76,18 @@ class Live:
             each.set()
 
     async def stream(
-        self, name: str, make: Callable[[], Snapshot], pace: float = 1.0, **besides: str
+        self,
+        name: str,
+        make: Callable[[], Snapshot],
+        pace: float = 1.0,
+        waits: Waits = Waits.DATABASE,
+        **besides: str,
     ) -> AsyncIterator[str]:
         """Server-sent events: each what has changed since the one before, the first all of it; and how old that is.
 
         Parameters:
             make: is called in a thread, for all who look at the same name.
+            waits: what making one waits for.
             pace: how many times as long as others it waits between two snapshots.
             besides: goes along with each event.
         """
@@ -91,7 +98,7 @@ class Live:
         try:
             ends = self.clock() + self.lasts
             while self.clock() < ends and not ending.is_set():
-                snapshot = await self._snapshot(watched, make, pace * self.every)
+                snapshot = await self._snapshot(watched, make, pace * self.every, waits)
                 changed = {place: html for place, html in snapshot.parts.items() if seen.get(place) != html}
                 seen |= changed
                 age = 0.0 if snapshot.read is None else round(self.clock() - snapshot.read, 1)
@@ -104,7 +111,7 @@ class Live:
             if not watched.watchers:
                 self._of.pop(name, None)
 
-    async def _snapshot(self, watched: _Watched, make: Callable[[], Snapshot], every: float) -> Snapshot:
+    async def _snapshot(self, watched: _Watched, make: Callable[[], Snapshot], every: float, waits: Waits) -> Snapshot:
         while True:
             if watched.last is not None and (watched.making or self.clock() < watched.until):
                 return watched.last
@@ -114,7 +121,7 @@ class Live:
         watched.making = True
         began = self.clock()
         try:
-            watched.last = await run_in_threadpool(make)
+            watched.last = await threads.run(waits, make)
         finally:
             watched.making = False
             # A tenth less: whoever looks again after that time is not to find the one from before.

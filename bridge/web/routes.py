@@ -33,6 +33,7 @@ from bridge.web.pages import (
     welcome,
 )
 from bridge.web.roles import Role
+from bridge.web.threads import Waits
 
 
 class Page(NamedTuple):
@@ -40,7 +41,7 @@ class Page(NamedTuple):
 
     Attributes:
         method: GET shows, and changes nothing; POST acts, and wants the token of the session.
-        answer: is called in a thread: it may wait for the database.
+        answer: is called in a thread: it may wait for the database, and for what `waits` says.
         form: the address of the form that is sent here: who had to sign in meanwhile goes back there, with what was
             filled in. `{from}` is what the form itself says. "": of what is sent here nothing is kept.
     """
@@ -50,41 +51,46 @@ class Page(NamedTuple):
     role: Role
     answer: Callable[[Request], Response]
     form: str = ""
+    waits: Waits = Waits.DATABASE
 
 
 PAGES: Final = (
-    Page("/", "GET", Role.VIEWER, overview.shown),
-    Page("/topics/{topic}", "GET", Role.VIEWER, topic.shown),
-    Page("/topics/{topic}/decisions", "GET", Role.VIEWER, topic.decided),
-    Page("/topics/{topic}/halt", "GET", Role.OPERATOR, halting.form),
-    Page("/topics/{topic}/halt", "POST", Role.OPERATOR, halting.halt, "/topics/{topic}/halt"),
-    Page("/topics/{topic}/resume", "GET", Role.OPERATOR, halting.form),
-    Page("/topics/{topic}/resume", "POST", Role.OPERATOR, halting.resume, "/topics/{topic}/resume"),
-    Page("/handlers/{name}", "GET", Role.VIEWER, handler.shown),
-    Page("/handlers/{name}/policy", "GET", Role.VIEWER, policy.form),
-    Page("/handlers/{name}/policy", "POST", Role.OPERATOR, policy.change, "/handlers/{name}/policy"),
-    Page("/find", "GET", Role.VIEWER, find.shown),
+    Page("/", "GET", Role.VIEWER, overview.shown, waits=Waits.STANDING),
+    Page("/topics/{topic}", "GET", Role.VIEWER, topic.shown, waits=Waits.STANDING),
+    Page("/topics/{topic}/decisions", "GET", Role.VIEWER, topic.decided, waits=Waits.SERVERS),
+    Page("/topics/{topic}/halt", "GET", Role.OPERATOR, halting.form, waits=Waits.SERVERS),
+    Page("/topics/{topic}/halt", "POST", Role.OPERATOR, halting.halt, "/topics/{topic}/halt", waits=Waits.SERVERS),
+    Page("/topics/{topic}/resume", "GET", Role.OPERATOR, halting.form, waits=Waits.SERVERS),
+    Page(
+        "/topics/{topic}/resume", "POST", Role.OPERATOR, halting.resume, "/topics/{topic}/resume", waits=Waits.SERVERS
+    ),
+    Page("/handlers/{name}", "GET", Role.VIEWER, handler.shown, waits=Waits.STANDING),
+    Page("/handlers/{name}/policy", "GET", Role.VIEWER, policy.form, waits=Waits.SERVERS),
+    Page(
+        "/handlers/{name}/policy", "POST", Role.OPERATOR, policy.change, "/handlers/{name}/policy", waits=Waits.SERVERS
+    ),
+    Page("/find", "GET", Role.VIEWER, find.shown, waits=Waits.SERVERS),
     Page("/audit", "GET", Role.VIEWER, audit.shown),
-    Page("/audit", "POST", Role.VIEWER, audit.count),
-    Page("/audit/{topic}", "POST", Role.VIEWER, audit.count),
-    Page("/groups", "GET", Role.VIEWER, groups.listed),
-    Page("/groups/{id:int}", "GET", Role.VIEWER, groups.one),
+    Page("/audit", "POST", Role.VIEWER, audit.count, waits=Waits.SERVERS),
+    Page("/audit/{topic}", "POST", Role.VIEWER, audit.count, waits=Waits.SERVERS),
+    Page("/groups", "GET", Role.VIEWER, groups.listed, waits=Waits.STANDING),
+    Page("/groups/{id:int}", "GET", Role.VIEWER, groups.one, waits=Waits.STANDING),
     Page("/groups/{id:int}/common", "GET", Role.VIEWER, groups.common),
-    Page("/groups/{id:int}/fixed", "GET", Role.OPERATOR, fixed.form),
-    Page("/groups/{id:int}/fixed", "POST", Role.OPERATOR, fixed.mark, "/groups/{id}/fixed"),
+    Page("/groups/{id:int}/fixed", "GET", Role.OPERATOR, fixed.form, waits=Waits.STANDING),
+    Page("/groups/{id:int}/fixed", "POST", Role.OPERATOR, fixed.mark, "/groups/{id}/fixed", waits=Waits.STANDING),
     Page("/groups/{id:int}/not-fixed", "POST", Role.OPERATOR, fixed.unmark, "/groups/{id}"),
     Page("/groups/{id:int}/note", "POST", Role.OPERATOR, fixed.note, "/groups/{id}#h-trail"),
     Page("/letters", "GET", Role.VIEWER, letters.listed),
     Page("/letters/export", "POST", Role.VIEWER, letters.export),
     Page("/letters/{id:int}", "GET", Role.VIEWER, letter.one),
-    Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value),
-    Page("/letters/{id:int}/elsewhere", "GET", Role.VIEWER, letter.others),
+    Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value, waits=Waits.SERVERS),
+    Page("/letters/{id:int}/elsewhere", "GET", Role.VIEWER, letter.others, waits=Waits.SERVERS),
     Page("/letters/{id:int}/notes", "POST", Role.OPERATOR, letter.note, "/letters/{id}#note"),
     Page("/letters/{id:int}/edit", "GET", Role.OPERATOR, edit.form),
     Page("/letters/{id:int}/edit", "POST", Role.OPERATOR, edit.send, "/letters/{id}/edit"),
     Page("/letters/{id:int}/check", "POST", Role.OPERATOR, edit.check),
     Page("/plans", "GET", Role.VIEWER, plans.listed),
-    Page("/plans/new", "POST", Role.OPERATOR, plans.new, "{from}"),
+    Page("/plans/new", "POST", Role.OPERATOR, plans.new, "{from}", waits=Waits.SERVERS),
     Page("/plans/patch", "GET", Role.OPERATOR, patch.form),
     Page("/plans/patch", "POST", Role.OPERATOR, patch.make, "{from}"),
     Page("/plans/patch/check", "POST", Role.OPERATOR, patch.check),
@@ -95,8 +101,8 @@ PAGES: Final = (
     Page("/events", "GET", Role.VIEWER, events.answer),
     Page("/sign-in", "GET", Role.NOBODY, signing.form),
     Page("/sign-in", "POST", Role.NOBODY, signing.enter),
-    Page("/sign-in/oidc", "GET", Role.NOBODY, oidc.begin),
-    Page("/sign-in/oidc/back", "GET", Role.NOBODY, oidc.back),
+    Page("/sign-in/oidc", "GET", Role.NOBODY, oidc.begin, waits=Waits.ISSUER),
+    Page("/sign-in/oidc/back", "GET", Role.NOBODY, oidc.back, waits=Waits.ISSUER),
     Page("/sign-in/{token}", "GET", Role.NOBODY, signing.link),
     Page("/sign-in/{token}", "POST", Role.NOBODY, signing.by_link),
     Page("/account", "GET", Role.VIEWER, account.one),

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def console(stack: Stack, desk_url: str, tmp_path: Path) -> tuple[str, Path]:
     stack.produce("odd", *[{"odd": {"mend": str(mended)}}] * 3, key=b"4711")
     stack.dead("odd", 3)
     recorder(stack)
+    return serve(stack), mended
+
+
+def serve(stack: Stack) -> str:
+    """Start a console; the address of its API."""
     port = free_port()
     served: Served = stack.start(
         "console", sys.executable, "-m", "bridge", "deadletters", "serve", "--port", str(port), kind=Served
@@ -49,7 +55,7 @@ def console(stack: Stack, desk_url: str, tmp_path: Path) -> tuple[str, Path]:
     served.port = port
     eventually(lambda: served.get("/healthz")[0] == 200 or served.exit_code is not None, 60, "the console answers")
     assert served.exit_code is None, served.text
-    return f"http://localhost:{port}/api/v1", mended
+    return f"http://localhost:{port}/api/v1"
 
 
 def asking(address: str, token: str) -> httpx2.Client:
@@ -200,6 +206,31 @@ def test_a_program_halts_a_topic_and_lets_it_go_on(stack: Stack, console: tuple[
         assert resumed.json()["halted"] is False
         assert viewer.get("/halts").json() == {"topics": {}}
         assert viewer.get("/policies/odd").json()["fault"] is None
+
+
+@pytest.mark.slow
+def test_while_kafka_is_frozen_and_sixty_wait_for_it_letters_are_listed_all_the_same(
+    mortal_stack: Stack, mortal_kafka: KafkaServer
+):
+    stack = mortal_stack
+    choose(stack, {"odd": {"commit": "completion"}})
+    stack.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{stack.folder}/letters.db"
+    stack.make_topics("odd")
+    address, token = serve(stack), made(stack, "viewer")
+    limits = httpx2.Limits(max_connections=70)
+    headers = {"authorization": f"Bearer {token}"}
+    with (
+        httpx2.Client(base_url=address, headers=headers, timeout=200, limits=limits) as program,
+        ThreadPoolExecutor(60) as threads,
+    ):
+        assert program.get(f"/find?q={stack.topic('odd')}-0-1").status_code == 200
+        mortal_kafka.freeze()
+        others = [threads.submit(program.get, f"/find?q={stack.topic('odd')}-0-1") for _ in range(60)]
+        for path in ("/letters", "/groups", "/letters/count", "/plans", "/trail") * 3:
+            assert program.get(path).status_code == 200
+        assert sum(each.done() for each in others) < 60
+        mortal_kafka.thaw()
+        assert {each.result().status_code for each in others} == {200}
 
 
 def test_the_commands_of_the_documentation_do_what_it_says(stack: Stack, console: tuple[str, Path]):

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from bridge.errors import BridgeError, RequestRefused
-from bridge.web import console, knowing
+from bridge.web import console, knowing, threads
 from bridge.web.api import describing, reading
 from bridge.web.api.asked import Answer, Asked
 from bridge.web.api.once import once
@@ -59,7 +59,7 @@ def _guarded(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         try:
             who = await run_in_threadpool(_admitted, request, operation)
             raw = await _read(request) if operation.method == "POST" else b""
-            return await run_in_threadpool(_answered, request, operation, who, raw)
+            return await threads.run(operation.waits, _answered, request, operation, who, raw)
         except BridgeError as error:
             return response(of_error(error))
         except Exception as error:

@@ -13,6 +13,7 @@ from bridge.web.api.shapes import making as of_making
 from bridge.web.api.shapes import plans as of_plans
 from bridge.web.api.shapes import standing as of_standing
 from bridge.web.roles import Role
+from bridge.web.threads import Waits
 
 
 class Act(NamedTuple):
@@ -34,7 +35,7 @@ class Operation(NamedTuple):
     Attributes:
         path: behind `/api/v1`.
         name: by which programs that are made from the description call it.
-        answer: is called in a thread: it may wait for the database.
+        answer: is called in a thread: it may wait for the database, and for what `waits` says.
         gives: the shape of the answer; `None`: bytes, of the kind that `media` says.
         takes: the shape of the body; `None`: it has none.
     """
@@ -51,11 +52,13 @@ class Operation(NamedTuple):
     status: int = 200
     act: Act | None = None
     media: str = "application/octet-stream"
+    waits: Waits = Waits.DATABASE
 
 
 #: A line of JSON each.
 LINES: Final = "application/x-ndjson"
 _SEES, _ACTS = Role.VIEWER, Role.OPERATOR
+_STANDING, _SERVERS = Waits.STANDING, Waits.SERVERS
 
 OPERATIONS: Final = (
     Operation(
@@ -82,12 +85,12 @@ OPERATIONS: Final = (
     ),
     Operation(
         "GET", "/letters/{id:int}/value", _SEES, "getValue", "A letter's value, byte for byte.",
-        letters.value, None, of_letters.ValueQuery,
+        letters.value, None, of_letters.ValueQuery, waits=_SERVERS,
     ),
     Operation(
         "GET", "/letters/{id:int}/elsewhere", _SEES, "getElsewhere",
         "What became of the same message for each handler; Kafka and the ledger are asked.",
-        letters.elsewhere, of_letters.Elsewhere,
+        letters.elsewhere, of_letters.Elsewhere, waits=_SERVERS,
     ),
     Operation(
         "POST", "/letters/{id:int}/check", _ACTS, "checkValue", "What a letter's handler says of another value.",
@@ -104,20 +107,20 @@ OPERATIONS: Final = (
     ),
     Operation(
         "GET", "/groups", _SEES, "listGroups", "Groups that have letters of a filter.",
-        groups.listed, of_groups.Groups, of_groups.GroupsQuery,
+        groups.listed, of_groups.Groups, of_groups.GroupsQuery, waits=_STANDING,
     ),
     Operation(
         "GET", "/groups/{id:int}", _SEES, "getGroup", "A group, and what to do with it next.",
-        groups.one, of_groups.OneGroup,
+        groups.one, of_groups.OneGroup, waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/fixed", _ACTS, "markFixed",
         "Mark a group as fixed in a version: its letters go back by themselves once all workers have it.",
-        groups.fix, of_groups.OneGroup, takes=of_groups.Fixing, act=Act(groups.done, "must"),
+        groups.fix, of_groups.OneGroup, takes=of_groups.Fixing, act=Act(groups.done, "must"), waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/not-fixed", _ACTS, "unmarkFixed", "Take that back.",
-        groups.unfix, of_groups.OneGroup, act=Act(groups.done, "must"),
+        groups.unfix, of_groups.OneGroup, act=Act(groups.done, "must"), waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/notes", _ACTS, "noteOnGroup", "Note something on a group.",
@@ -129,7 +132,7 @@ OPERATIONS: Final = (
     Operation(
         "POST", "/plans", _ACTS, "makePlan",
         "Freeze which letters are to be replayed, discarded or archived, and preview it; nothing is done yet.",
-        plans.make, of_plans.OnePlan, takes=of_plans.Making, status=201, act=Act(plans.made_before),
+        plans.make, of_plans.OnePlan, takes=of_plans.Making, status=201, act=Act(plans.made_before), waits=_SERVERS,
     ),
     Operation(
         "POST", "/plans/patch", _ACTS, "planPatch",
@@ -140,12 +143,13 @@ OPERATIONS: Final = (
     Operation(
         "POST", "/plans/copy", _ACTS, "planCopy",
         "Freeze which letters are copied to another topic, which changes nothing for them here; nothing is sent yet.",
-        making.copy, of_plans.OnePlan, takes=of_making.Copying, status=201, act=Act(making.copied),
+        making.copy, of_plans.OnePlan, takes=of_making.Copying, status=201, act=Act(making.copied), waits=_SERVERS,
     ),
     Operation(
         "POST", "/plans/redrive", _ACTS, "planRedrive",
         "Freeze what needs to be sent again of at most 300,000 deliveries of a source topic; nothing is sent yet.",
         making.redrive, of_plans.OnePlan, takes=of_making.Redriving, status=201, act=Act(making.redriven),
+        waits=_SERVERS,
     ),
     Operation(
         "GET", "/plans/{id:int}/differences", _SEES, "listDifferences", "How a plan changes its letters' values.",
@@ -171,14 +175,14 @@ OPERATIONS: Final = (
     ),
     Operation(
         "GET", "/status", _SEES, "getStatus", "What the group consumes and how far, and what needs a person.",
-        standing.status, of_standing.Status,
+        standing.status, of_standing.Status, waits=_STANDING,
     ),
     Operation(
         "GET", "/stats", _SEES, "getStats", "All letters in figures.", standing.stats, of_standing.Stats,
     ),
     Operation(
         "GET", "/find", _SEES, "find", "Where a record is now.",
-        standing.found, of_standing.Found, of_standing.FindQuery,
+        standing.found, of_standing.Found, of_standing.FindQuery, waits=_SERVERS,
     ),
     Operation(
         "GET", "/audit", _SEES, "listAudits", "The last count of each topic, since this console began.",
@@ -186,7 +190,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", "/audit/{topic}", _SEES, "audit", "Count the fates of every offset of a topic now; it takes seconds.",
-        standing.prove, of_standing.Audit,
+        standing.prove, of_standing.Audit, waits=_SERVERS,
     ),
     Operation(
         "GET", "/trail", _SEES, "listTrail", "Who did what, newest first.",
@@ -198,32 +202,32 @@ OPERATIONS: Final = (
     ),
     Operation(
         "GET", "/halts", _SEES, "listHalts", "The topics that are halted, and why.",
-        deciding.halted, of_standing.Halts,
+        deciding.halted, of_standing.Halts, waits=_SERVERS,
     ),
     Operation(
         "POST", "/topics/{topic}/halt", _ACTS, "haltTopic",
         "Halt a topic: nothing of it is read or run until somebody resumes it.",
-        deciding.halt, of_standing.Halted, takes=of_standing.Deciding, act=Act(),
+        deciding.halt, of_standing.Halted, takes=of_standing.Deciding, act=Act(), waits=_SERVERS,
     ),
     Operation(
         "POST", "/topics/{topic}/resume", _ACTS, "resumeTopic", "Let a topic go on, from exactly where it stood.",
-        deciding.resume, of_standing.Halted, takes=of_standing.Deciding, act=Act(),
+        deciding.resume, of_standing.Halted, takes=of_standing.Deciding, act=Act(), waits=_SERVERS,
     ),
     Operation(
         "GET", "/policies", _SEES, "listPolicies", "Each handler's policy, and what was changed of it.",
-        deciding.policies_of_all, of_standing.Policies,
+        deciding.policies_of_all, of_standing.Policies, waits=_SERVERS,
     ),
     Operation(
         "GET", "/policies/{name}", _SEES, "getPolicy", "A handler's policy, and what was changed of it.",
-        deciding.policy, of_standing.Policy,
+        deciding.policy, of_standing.Policy, waits=_SERVERS,
     ),
     Operation(
         "POST", "/policies/{name}", _ACTS, "changePolicy", "Change options of a handler's policy, for all workers.",
-        deciding.change, of_standing.Policy, takes=of_standing.Changing, act=Act(),
+        deciding.change, of_standing.Policy, takes=of_standing.Changing, act=Act(), waits=_SERVERS,
     ),
     Operation(
         "POST", "/policies/{name}/simulate", _ACTS, "simulatePolicy",
         "Try a policy on a handler's dead letters; nothing is changed.",
-        deciding.simulate, of_standing.Simulation, takes=of_standing.Trying,
+        deciding.simulate, of_standing.Simulation, takes=of_standing.Trying, waits=_SERVERS,
     ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from bridge.web import console
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
 from bridge.web.pages import handler, letters, overview, plan, topic
+from bridge.web.threads import Waits
 
 #: What is looked at, by what its name begins with; raises where that is not there.
 SUBJECTS: Final[dict[str, Callable[[Console, str], Callable[[], Snapshot]]]] = {
@@ -32,9 +33,9 @@ def answer(request: Request) -> Response:
     kind, _, rest = of.partition("-")
     masks = console.masks(request)
     if kind in MASKED:
-        make = MASKED[kind](here, rest, masks)
+        make, waits = MASKED[kind](here, rest, masks), Waits.DATABASE
     elif kind in SUBJECTS:
-        make = SUBJECTS[kind](here, rest)
+        make, waits = SUBJECTS[kind](here, rest), Waits.STANDING
     else:
         raise HTTPException(404)
     # How the group stands is read every third second (bridge/web/looking.py); a plan's wave is over within one.
@@ -42,5 +43,5 @@ def answer(request: Request) -> Response:
     # Nginx would hold events back.
     headers = {"x-accel-buffering": "no"}
     # One snapshot is for all who see the same.
-    events = here.live.stream(f"{of} masked" if masks else of, make, pace, release=console.release())
+    events = here.live.stream(f"{of} masked" if masks else of, make, pace, waits, release=console.release())
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
