@@ -35,6 +35,9 @@ def policies(app: Celery, settings: Settings, routes: Routes, handler: str | Non
         UnknownHandler: no handler has the name, and nothing was changed under it.
         NotDecided: neither Kafka nor Redis can be asked.
     """
+    if handler is not None and not handler.isprintable():
+        # Of others only Kafka knows whether something was changed under such a name once.
+        _refuse_unknown(handler, routes.handlers)
     with decisions(settings) as group:
         _say_unknown(group)
         known = changed_policies(group.standing)

@@ -123,7 +123,7 @@ class Console:
         said = self.desk.settings.environment
         self.sessions = Sessions(self.desk, lambda: self.clock())
         self.guesses = Guesses()
-        self.keeping = Keeping(lambda: self.clock())
+        self.keeping = Keeping()
         self.bearers = Bearers(self.desk, Guesses(), lambda: self.clock())
         self.proxy = Proxy.of(said)
         self.issuer = _issuer(said, lambda: self.clock()) if said.DEADLETTERS_OIDC_ISSUER else None

@@ -3,6 +3,7 @@
 import hmac
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -23,7 +24,7 @@ class Form(NamedTuple):
     Attributes:
         name: of who filled it in.
         path: of the page that it stands on.
-        until: ms since the epoch.
+        until: ms of the clock.
     """
 
     name: str
@@ -41,10 +42,10 @@ class Keeping:
     """In the memory of one process: what is typed is written nowhere.
 
     Parameters:
-        clock: ms since the epoch.
+        clock: ms that no one sets.
     """
 
-    clock: Callable[[], int]
+    clock: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _forms: dict[str, Form] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

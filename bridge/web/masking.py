@@ -1,6 +1,7 @@
 """Who does not see what of letters now: by the settings, and until when an admin sees all of it."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -28,6 +29,7 @@ class Masking:
     seen_from: Role | None
     may_be_lifted: bool
     clock: Callable[[], int] = field(repr=False)
+    ticks: Callable[[], int] = field(default=lambda: time.monotonic_ns() // 1_000_000, repr=False)
     _until: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
@@ -52,12 +54,12 @@ class Masking:
     def until(self, who: Who) -> int | None:
         """Until when somebody sees what is masked; `None`: they do not."""
         with self._lock:
-            until = self._until.get(who.token, 0) if who.is_admin else 0
-            return until if until > self.clock() else None
+            left = self._until.get(who.token, 0) - self.ticks() if who.is_admin and who.token in self._until else 0
+            return self.clock() + left if left > 0 else None
 
     def lift(self, who: Who) -> None:
         """Show somebody what is masked, for `LASTS`; that they may is checked by who calls."""
-        now = self.clock()
+        now = self.ticks()
         with self._lock:
             self._until = {token: until for token, until in self._until.items() if until > now}
             self._until[who.token] = now + LASTS

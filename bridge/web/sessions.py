@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.store.users import Secret
 from bridge.deadletters.users.issued import Person
+from bridge.errors import DeskUnavailable
 from bridge.web import cookies
 from bridge.web.roles import Who
 
@@ -31,10 +32,22 @@ class Sessions:
         cookie = secrets.token_urlsafe(32)
         return cookie if self.desk.sessions.begin(cookies.digest(cookie), secret, self.clock()) else None
 
-    def begin_by_link(self) -> str | None:
-        """Sign in who has used the link: the value of a new cookie; `None`: there are users, and it opens nothing."""
+    def begin_by_link(self, token: str) -> str | None:
+        """Sign in who has the link: the value of a new cookie; `None`: it is not that, or there are users by now.
+
+        Raises:
+            DeskUnavailable: the database did not answer; the link is as good as before.
+        """
+        if not self.use_link(token):
+            return None
         cookie = secrets.token_urlsafe(32)
-        return cookie if self.desk.sessions.begin_by_link(cookies.digest(cookie), self.clock()) else None
+        try:
+            return cookie if self.desk.sessions.begin_by_link(cookies.digest(cookie), self.clock()) else None
+        except DeskUnavailable:
+            with self._lock:
+                # Unless there is a newer one.
+                self._link = self._link or cookies.digest(token)
+            raise
 
     def begin_issued(self, person: Person) -> str:
         """Sign in whom an issuer has named: the value of a new cookie."""

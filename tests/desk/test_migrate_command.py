@@ -79,6 +79,18 @@ def test_a_database_of_a_newer_version_is_said_with_both_ways_out(desk, tables_l
     assert f"bridge deadletters migrate --to {NEWEST}" in ended.output
 
 
+@pytest.mark.parametrize("command", [("list",), ("serve",), ("users", "list")], ids=" ".join)
+def test_whatever_opens_the_database_of_a_newer_version_says_so_and_what_to_do(desk, tables_later, command):
+    steps(desk)
+    with tables_later.writing() as connection:
+        connection.exec_driver_sql("UPDATE desk_version SET version_num = '9999'")
+    ended = desk.run(*command)
+    assert ended.exit_code == NOT_FOUND, ended.output
+    assert "a newer version of celery-kafka-bridge has been here" in ended.output
+    assert f"bridge deadletters migrate --to {NEWEST}" in ended.output
+    assert "Traceback" not in ended.output
+
+
 @pytest.mark.parametrize("new_database", ["postgresql"], indirect=True)
 def test_a_user_who_may_make_no_tables_works_with_those_of_their_owner(desk, database_url, tables_later):
     name = f"user_{uuid4().hex}"

@@ -26,7 +26,7 @@ from bridge.web.api.operations import OPERATIONS
 from bridge.web.app import application
 from bridge.web.console import Console
 from bridge.web.cookies import COOKIE
-from bridge.web.roles import Role
+from bridge.web.roles import Role, Who
 from bridge.web.routes import PAGES
 from tests.desk.letters import HANDLER, letter
 from tests.web.site import session
@@ -526,8 +526,9 @@ def unmask(browser, **form):
 
 def test_an_admin_sees_it_for_15_minutes_with_a_reason_and_the_trail_says_so(masked):
     browser = masked(Role.ADMIN)
-    now = browser.console.clock()
-    browser.console.clock = lambda: now
+    now = browser.console.masking.ticks()
+    browser.console.masking.ticks = lambda: now
+    clock = browser.console.clock
     assert "/admin/unmask?then=/letters/1" in browser.get("/letters/1").text
     assert unmask(browser).status_code == 400
     assert EMAIL not in browser.get("/letters/1").text
@@ -538,7 +539,14 @@ def test_an_admin_sees_it_for_15_minutes_with_a_reason_and_the_trail_says_so(mas
     assert "You see what is masked" in page
     assert browser.get("/letters/1/value").content == VALUE
     assert "a customer asks" in browser.get("/audit?did=unmask").text
-    browser.console.clock = lambda: now + 15 * 60_000
+    # That the machine's clock is set changes nothing of that.
+    for away in (-86_400_000, 86_400_000):
+        browser.console.clock = lambda away=away: clock() + away
+        assert browser.console.masking.until(Who("admin", Role.ADMIN, browser.token)) == pytest.approx(
+            browser.console.clock() + 15 * 60_000, abs=60_000
+        )
+    browser.console.clock = clock
+    browser.console.masking.ticks = lambda: now + 15 * 60_000
     assert EMAIL not in browser.get("/letters/1").text
     assert browser.get("/letters/1/value").status_code == 403
 

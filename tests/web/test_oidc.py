@@ -131,6 +131,7 @@ def test_two_people_who_are_called_alike_there_are_two(here, there):
         ({"exp": None}, "its claim exp"),
         ({"exp": "later"}, "its claim exp"),
         ({"iat": 9_000_000_000}, "its claim iat"),
+        ({"nbf": 9_000_000_000}, "its claim nbf"),
         ({"nonce": "another"}, "of another sign-in"),
         ({"nonce": None}, "its claim nonce"),
         ({"nonce": ["another"]}, "of another sign-in"),

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from bridge.deadletters.store import sessions
-from bridge.deadletters.users.sessions import LASTS
+from bridge.deadletters.users.sessions import LASTS, Sessions
+from bridge.errors import DeskUnavailable
 from bridge.web import cookies, passwords
 from bridge.web.console import Console
 from bridge.web.cookies import COOKIE, HERE
@@ -300,6 +301,18 @@ def test_no_secret_is_in_a_log_an_error_or_a_repr(site, caplog, monkeypatch):
         assert secret not in logged + "".join(shown)
     for secret in (PASSWORD, "a wrong pass phrase", cookie, link, kept):
         assert secret not in answer.text
+
+
+def test_a_link_is_not_used_up_by_a_database_that_does_not_answer(site, monkeypatch):
+    link, browser = f"/sign-in/{site.console.sessions.new_link()}", site.browser()
+
+    def away(*_):
+        raise DeskUnavailable("The database does not answer.")
+
+    with monkeypatch.context() as silent:
+        silent.setattr(Sessions, "begin_by_link", away)
+        assert browser.post(link).status_code == 503
+    assert [browser.post(link).status_code for _ in range(2)] == [303, 403]
 
 
 def test_a_fault_is_answered_with_the_headers_of_every_page(site, monkeypatch):

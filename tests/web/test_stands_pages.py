@@ -170,3 +170,8 @@ def test_who_looks_at_the_overview_at_a_topic_and_at_a_handler_ask_the_desk_once
     for make in (overview.live(console, ""), topic.live(console, "orders"), handler.live(console, HANDLER)):
         make()
     assert asked == ["totals"]
+
+
+def test_what_can_be_no_handler_s_name_is_none_without_asking_kafka(browser):
+    # Kafka and Redis are away here: of any other name nobody knows.
+    assert browser(Role.VIEWER).get("/handlers/%00/policy").status_code == 404

@@ -59,8 +59,7 @@ def link(request: Request) -> Response:
 def by_link(request: Request) -> Response:
     """Sign in by a one-time link, where there are no users."""
     asked = console.of(request)
-    used = asked.sessions.use_link(request.path_params["token"])
-    cookie = asked.sessions.begin_by_link() if used else None
+    cookie = asked.sessions.begin_by_link(request.path_params["token"])
     if cookie is None:
         words = (
             "This link was used already, or is none, or there are users now: start `bridge deadletters serve` anew for "
