@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.mending import json_text
+from bridge.deadletters.mending import differences, json_text
 from bridge.deadletters.mending.differences import LINES, difference
 from bridge.deadletters.mending.patching import Patch
 from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
@@ -163,3 +163,28 @@ def test_a_long_difference_is_cut_and_says_so():
     found = difference(json.dumps(list(range(1000))).encode(), b"[]").splitlines()
     assert len(found) == LINES + 1
     assert "more lines" in found[-1]
+
+
+def numbers(*values: int) -> bytes:
+    return json.dumps(values).encode()
+
+
+def test_of_values_too_long_to_compare_each_line_is_compared_with_that_in_its_place(monkeypatch):
+    monkeypatch.setattr(differences, "PAIRS", 4)
+    assert difference(numbers(1, 2, 3, 4), numbers(9, 2, 3, 8)).splitlines()[2:] == [
+        *("@@ -2 +2 @@", "-  1,", "+  9,"),
+        *("@@ -5 +5 @@", "-  4", "+  8"),
+    ]
+
+
+def test_of_values_too_long_to_compare_that_are_not_of_one_length_the_sizes_are_said(monkeypatch):
+    monkeypatch.setattr(differences, "PAIRS", 4)
+    found = difference(numbers(1, 2, 3, 4), numbers(9, 2, 3, 4, 8)).splitlines()
+    assert found[-2:] == ["-(12 bytes)", "+(15 bytes)"]
+
+
+def test_of_long_values_what_is_the_same_before_and_behind_is_not_compared(monkeypatch):
+    monkeypatch.setattr(differences, "PAIRS", 90)
+    same = range(100)
+    found = difference(numbers(*same), numbers(*same[:50], 777, *same[50:])).splitlines()
+    assert [each for each in found[2:] if each[:1] in "+-"] == ["+  777,"]

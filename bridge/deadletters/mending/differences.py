@@ -1,6 +1,8 @@
 """How a value differs from another, for people (pure)."""
 
+from collections.abc import Sequence
 from difflib import unified_diff
+from itertools import chain
 from typing import Final
 
 from bridge.deadletters.mending import json_text
@@ -9,19 +11,47 @@ from bridge.errors import NoJson
 #: Most lines of a difference, and most characters of one of them.
 LINES: Final = 200
 WIDTH: Final = 500
+#: Pairs of lines that may be compared: what differs everywhere would take minutes of a core, a tenth of a second each
+#: million of them.
+PAIRS: Final = 4_000_000
+#: Lines around a change.
+_AROUND: Final = 3
 
 
 def difference(before: bytes | None, after: bytes | None) -> str:
     """A unified diff: of JSON a member a line, of other texts their lines, else of their sizes.
 
-    It is cut at `LINES`, and says so.
+    It is cut at `LINES`, and says so. Of long values only what lies between the first and the last change is compared;
+    and where that is long, too, each line with that in its own place, or their sizes.
     """
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
         old, new = [_size(before)], [_size(after)]
-    found = [line[:WIDTH] for line in unified_diff(old, new, "before", "after", lineterm="")]
+    found = [line[:WIDTH] for line in _compared(old, new) or _compared([_size(before)], [_size(after)])]
     more = len(found) - LINES
     return "\n".join([*found[:LINES], f"… {more} more lines"] if more > 0 else found)
+
+
+def _compared(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Their difference, as a unified diff; none, where they are too long and not of one length."""
+    if len(old) * len(new) > PAIRS:
+        old, new = _differing(old, new)
+    if len(old) * len(new) <= PAIRS:
+        return [*unified_diff(old, new, "before", "after", lineterm="")]
+    if len(old) != len(new):
+        return []
+    pairs = ((at, *pair) for at, pair in enumerate(zip(old, new, strict=True), 1) if pair[0] != pair[1])
+    lines = ((f"@@ -{at} +{at} @@", f"-{was}", f"+{is_}") for at, was, is_ in pairs)
+    return ["--- before", "+++ after", *chain.from_iterable(lines)]
+
+
+def _differing(old: Sequence[str], new: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Without the lines that both begin and end with alike."""
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
+    first, left = max(0, head - _AROUND), max(0, tail - _AROUND)
+    return old[first : len(old) - left], new[first : len(new) - left]
 
 
 def changes(found: str) -> int:
