@@ -27,22 +27,29 @@ def difference(before: bytes | None, after: bytes | None) -> str:
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
         old, new = [_size(before)], [_size(after)]
-    found = [line[:WIDTH] for line in _compared(old, new) or _compared([_size(before)], [_size(after)])]
+    compared = _compared(old, new)
+    if compared is None:
+        compared = _unified([_size(before)], [_size(after)])
+    found = [line[:WIDTH] for line in compared]
     more = len(found) - LINES
     return "\n".join([*found[:LINES], f"… {more} more lines"] if more > 0 else found)
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Their difference, as a unified diff; none, where they are too long and not of one length."""
+def _compared(old: Sequence[str], new: Sequence[str]) -> list[str] | None:
+    """Their difference, as a unified diff; `None`, where they are too long and not of one length."""
     if len(old) * len(new) > PAIRS:
         old, new = _differing(old, new)
     if len(old) * len(new) <= PAIRS:
-        return [*unified_diff(old, new, "before", "after", lineterm="")]
+        return _unified(old, new)
     if len(old) != len(new):
-        return []
+        return None
     pairs = ((at, *pair) for at, pair in enumerate(zip(old, new, strict=True), 1) if pair[0] != pair[1])
     lines = ((f"@@ -{at} +{at} @@", f"-{was}", f"+{is_}") for at, was, is_ in pairs)
     return ["--- before", "+++ after", *chain.from_iterable(lines)]
+
+
+def _unified(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    return [*unified_diff(old, new, "before", "after", lineterm="")]
 
 
 def _differing(old: Sequence[str], new: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
