@@ -436,6 +436,27 @@ def test_groups_that_are_new_since_the_first_webhook_are_told_once(hooks, there,
     assert sorted(each.text.split(", ")[2] for each in shown.latest) == ["a.py:f; 1 open.", "b.py:f; 1 open."]
 
 
+@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+def test_what_is_due_is_found_by_steps_that_grow_with_what_waits_and_not_with_its_square(database):
+    taken: list[int] = []
+    with database.writing() as connection:
+        told = stored.Webhook(0, "chat", "https://example.com", Format.STANDARD, ALL, "", 1, "ann", None, "")
+        hook = stored.add(connection, told)
+        for count in (500, 1_500):
+            for number in range(count - 500 * len(taken)):
+                event = {"about": "halt", "type": "topic.halted", "at": 1, "text": "", "page": "", "data": "{}"}
+                deliveries.add(connection, [hook], {**event, "alarm": f"{count} {number}"}, 1)
+            steps: list[int] = []
+            plain = connection.connection.driver_connection
+            plain.set_progress_handler(lambda steps=steps: steps.append(1), 100)
+            assert deliveries.due(connection, 2) == [hook]
+            assert deliveries.take(connection, hook, 2) is not None
+            plain.set_progress_handler(None, 0)
+            taken.append(len(steps))
+    few, many = taken
+    assert many < 5 * few
+
+
 def test_of_many_new_groups_some_are_told_and_the_rest_counted(hooks, there, database):
     add(hooks, there)
     new_groups(database, *(f"a.py:f{number}" for number in range(12)))
