@@ -7,7 +7,20 @@ is frozen in the midst of it keeps its locks for ever: no timeout of PostgreSQL'
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Integer, LargeBinary, Table, Text, any_, bindparam, cast
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 
 
@@ -36,8 +49,9 @@ def among(connection: Connection, column: Column[Any], values: Iterable[Any]) ->
     """Whether a column has one of these values."""
     found = list(values)
     if connection.dialect.name == "postgresql":
-        # One parameter, where IN has one for each.
-        return column == any_(cast(bindparam(None, _literal(column, found), type_=Text()), ARRAY(column.type)))
+        # One parameter, where IN has one for each; in a SELECT of its own, or it would be taken apart for each row.
+        listed = cast(bindparam(None, _literal(column, found), type_=Text()), ARRAY(column.type))
+        return column == any_(func.array(select(func.unnest(listed)).scalar_subquery()))
     return column.in_(found)
 
 
