@@ -49,6 +49,11 @@ class Standing:
     read: float = field(default_factory=time.monotonic)
 
     @property
+    def is_old(self) -> bool:
+        """Whether it was found out so long ago that it is not shown as what is now."""
+        return time.monotonic() - self.read >= FRESH
+
+    @property
     def silent(self) -> dict[str, int]:
         """What does not answer, a sentence each, and since when."""
         return {sentence: self.since(sentence) for sentence in self.status["unanswered"]}
@@ -109,7 +114,7 @@ class Looking:
             self._forgotten += 1
 
     def _is_fresh(self) -> bool:
-        return self._found is not None and time.monotonic() - self._found.read < FRESH
+        return self._found is not None and not self._found.is_old
 
     def _run(self) -> None:
         while self._is_read():

@@ -16,7 +16,7 @@ from bridge.errors import DeskUnavailable
 from bridge.topics.recent import Recent
 from bridge.upkeep.problem import Problem
 from bridge.web.console import Console
-from bridge.web.looking import Looking, asked
+from bridge.web.looking import Looking, Standing, asked
 from bridge.web.pages import overview
 from bridge.web.roles import Role
 from bridge.web.told import Link, told
@@ -164,6 +164,18 @@ def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, m
     console.looking = Looking(lambda: status(group=answered.wait(20)))
     monkeypatch.setattr(console.looking, "latest", lambda: Looking.latest(console.looking, 0.05))
     assert "Still asking how the group stands" in browser().get("/").text
+    answered.set()
+
+
+def test_what_was_found_out_long_ago_is_shown_as_that_and_not_as_what_is_now(console, browser, monkeypatch):
+    answered = threading.Event()
+    console.looking = Looking(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.looking, "latest", lambda: Looking.latest(console.looking, 0.05))
+    long_ago = Standing(int(time.time() * 1000) - 240_000, status(), read=time.monotonic() - 240)
+    monkeypatch.setattr(console.looking, "_found", long_ago)
+    assert "This is how it stood 4 min ago." in browser().get("/").text
+    monkeypatch.setattr(console.looking, "_found", replace(long_ago, read=time.monotonic()))
+    assert "This is how it stood" not in browser().get("/").text
     answered.set()
 
 
