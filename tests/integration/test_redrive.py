@@ -29,6 +29,8 @@ def shop(stack: Stack, desk_url: str) -> Stack:
     stack.bridge()
     worker = stack.worker()
     stack.produce("orders", *[{"amount": at, "bad": at in (3, 7)} for at in range(10)])
+    # What is handed off is committed: the bridge waits for nobody's end.
+    eventually(lambda: audit(stack)["handed"] == 0 and len(stack.dead_letters("orders")) == 2, 60)
     all_settled(stack, "orders", done=18, dead=2, letters=2)
     worker.terminate()
     stack.environ["KAFKA_HANDLERS_VERSION"] = "2"
