@@ -173,7 +173,12 @@ class Recorder:
     # Where partitions begin
 
     def _begin_look(self, intake: Intake) -> None:
-        if self._look.idle and self._beginning.may_try and (intake.unbegun or not self._prepared):
+        if not self._look.idle:
+            return
+        if self._prepared and not intake.unbegun:
+            # What it asked for is another recorder's by now: no answer will come that tells that all is well again.
+            self._beginning.over()
+        elif self._beginning.may_try:
             places, went_back = frozenset(intake.unbegun), frozenset(intake.went_back)
             self._look.begin(lambda: self._looking.look(places, went_back))
 
