@@ -119,6 +119,10 @@ class DeskUnavailable(BridgeError):
     """The dead letters' database could not be opened, or did not do what it was asked."""
 
 
+class NoDatabase(DeskUnavailable):
+    """There is no dead letters' database where one is looked for, and who only looks makes none."""
+
+
 class DeskRefused(DeskUnavailable):
     """The dead letters' database answers, and does not take what it was given: trying again does not help."""
 

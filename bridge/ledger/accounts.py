@@ -41,9 +41,8 @@ class Accounts:
         with self._ledger.asking("read where handlers begin") as pipe:
             for name in self._names:
                 pipe.hmget(name, fields)
-            answers = pipe.execute()
-        rows = zip(*answers, strict=True)
-        return [Known(*(None if found is None else int(found) for found in row)) for row in rows]
+            rows = zip(*pipe.execute(), strict=True)
+            return [Known(*(None if found is None else int(found) for found in row)) for row in rows]
 
     def reached(self, accounts: Collection[Account]) -> int | None:
         """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
@@ -60,12 +59,14 @@ class Accounts:
         return max(found, default=None)
 
     def everyone(self) -> list[Account]:
-        """Return every account that ever began, handlers that are no more among them."""
+        """Return every account that ever began, handlers that are no more among them.
+
+        What names none is left out: Redis may hold what others wrote.
+        """
         with self._ledger.asking("list the handlers") as pipe:
             pipe.hkeys(self._names[0])
             (fields,) = pipe.execute()
-        parts = [[unquote(part, errors="surrogatepass") for part in field.decode().split(":")[1:]] for field in fields]
-        return sorted(Account(name, topic, topic_id, int(number)) for name, topic, topic_id, number in parts)
+        return sorted(account for account in map(_account, fields) if account is not None)
 
     def join(self, account: Account, first: int) -> int:
         """Note that the ledger answers for the handler from offset `first` on; return the offset that holds.
@@ -120,3 +121,13 @@ class Accounts:
         with self._ledger.asking("note what was lost") as pipe:
             pipe.hset(self._names[2], mapping={key(*account): str(below) for account in accounts})
             pipe.execute()
+
+
+def _account(field: bytes) -> Account | None:
+    """The account that a field names; `None`: it is none of ours."""
+    try:
+        parts = [unquote(part, errors="surrogatepass") for part in field.decode().split(":")]
+        _, name, topic, topic_id, number = parts
+        return Account(name, topic, topic_id, int(number))
+    except ValueError:
+        return None

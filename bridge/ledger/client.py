@@ -40,6 +40,7 @@ class Ledger:
         group: the consumer group.
         keep: days that a page is kept after its last write.
         timeout: seconds to wait for an answer.
+        patient: whether what does not answer in time is asked once more.
         named: the variable that `url` was set by, for errors.
 
     Attributes:
@@ -53,11 +54,18 @@ class Ledger:
     """
 
     def __init__(
-        self, url: str, cluster: str, group: str, keep: float = 7, timeout: float = 5, named: str = "LEDGER_URL"
+        self,
+        url: str,
+        cluster: str,
+        group: str,
+        keep: float = 7,
+        timeout: float = 5,
+        named: str = "LEDGER_URL",
+        patient: bool = True,
     ) -> None:
         self.cluster, self.group = cluster, group
         self.keep = max(1, int(keep * 86_400))
-        self._connection = Connection(url, timeout, named)
+        self._connection = Connection(url, timeout, named, patient)
         self.where = self._connection.where
         writes = key("writes")
         self._states = States(self._connection, writes)
@@ -65,7 +73,7 @@ class Ledger:
         self._prefixes: dict[Account, str] = {}
 
     @classmethod
-    def of(cls, settings: Settings, cluster: str = "", timeout: float = 5) -> "Ledger | None":
+    def of(cls, settings: Settings, cluster: str = "", timeout: float = 5, patient: bool = True) -> "Ledger | None":
         """That of the settings' group; `None` where they name no Redis for it.
 
         Parameters:
@@ -73,7 +81,13 @@ class Ledger:
         """
         if (url := settings.ledger_url) is None:
             return None
-        return cls(url, cluster, settings.group, settings.file.kafka_ledger_days, timeout, settings.ledger_named)
+        keep = settings.file.kafka_ledger_days
+        return cls(url, cluster, settings.group, keep, timeout, settings.ledger_named, patient)
+
+    @classmethod
+    def once(cls, settings: Settings, seconds: float, cluster: str = "") -> "Ledger | None":
+        """The same for whom somebody waits: what has not answered in so many seconds is not asked again."""
+        return cls.of(settings, cluster, seconds, patient=False)
 
     def __repr__(self) -> str:
         return f"Ledger({self.where}, cluster={self.cluster!r}, group={self.group!r})"

@@ -31,6 +31,7 @@ class Connection:
         url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
         timeout: seconds to wait for an answer.
         named: the variable that `url` was set by, for errors.
+        patient: whether what does not answer in time is asked once more.
 
     Attributes:
         where: host and port, or path, without the password.
@@ -40,9 +41,9 @@ class Connection:
         ValueError: `url` is no Redis address.
     """
 
-    def __init__(self, url: str, timeout: float, named: str) -> None:
+    def __init__(self, url: str, timeout: float, named: str, patient: bool = True) -> None:
         self.timeout, self.lost, self._named = timeout, 0, named
-        self._redis = _client(url, timeout, named)
+        self._redis = _client(url, timeout, named, patient)
         pool = self._redis.connection_pool
         pool.connection_class = leaving(pool.connection_class, on_lost=self._count_lost)
         settings = pool.connection_kwargs
@@ -54,7 +55,10 @@ class Connection:
 
     @contextmanager
     def asking(self, doing: str) -> Iterator[Any]:
-        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable."""
+        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable.
+
+        So is a ValueError: what was answered is read here, where it may be none of ours.
+        """
         try:
             with self._redis.pipeline(transaction=False) as pipe:
                 yield pipe
@@ -63,6 +67,12 @@ class Connection:
             raise LedgerUnavailable(
                 f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
                 f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
+            ) from error
+        except ValueError as error:
+            # Not the value: what another program has written may be its secret.
+            raise LedgerUnavailable(
+                f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: something else wrote over it. "
+                "Find out what writes keys that begin with ledger: there, and give it a Redis of its own."
             ) from error
 
     def run(self, doing: str, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
@@ -119,8 +129,10 @@ def is_of_another_type(answer: Any) -> bool:
     return isinstance(answer, ResponseError) and str(answer).startswith("WRONGTYPE")
 
 
-def _client(url: str, timeout: float, named: str) -> redis.Redis:
+def _client(url: str, timeout: float, named: str, patient: bool) -> redis.Redis:
     """Make the client. A second try covers a stale connection; to go on is the caller's matter."""
+    # It tries to connect, and then what is asked: a Redis that is frozen would be waited for four times.
+    tried_again = (redis.ConnectionError, redis.TimeoutError) if patient else (redis.ConnectionError,)
     if url.startswith("redis+socket://"):  # kombu's name for it
         url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
     try:
@@ -131,7 +143,7 @@ def _client(url: str, timeout: float, named: str) -> redis.Redis:
             socket_connect_timeout=timeout,
             socket_keepalive=True,
             health_check_interval=25,
-            retry=Retry(NoBackoff(), 1),
+            retry=Retry(NoBackoff(), 1, tried_again),
         )
     except ValueError:  # its text may hold a part of the password
         raise ValueError(

@@ -75,18 +75,15 @@ class LogBook:
         with self._ledger.asking("read which logs are known") as pipe:
             pipe.hmget(self._known, [key(*place) for place in places])
             (found,) = pipe.execute()
-        return {place: KnownLog(**json.loads(raw)) for place, raw in zip(places, found, strict=True) if raw is not None}
+            return {place: _log(raw) for place, raw in zip(places, found, strict=True) if raw is not None}
 
     def everything(self) -> dict[tuple[str, int], KnownLog]:
         """Return the log of each place that any bridge ever knew."""
         with self._ledger.asking("read which logs are known") as pipe:
             pipe.hgetall(self._known)
             (found,) = pipe.execute()
-        parts = ((name.decode().split(":")[1:], raw) for name, raw in found.items())
-        return {
-            (unquote(topic, errors="surrogatepass"), int(number)): KnownLog(**json.loads(raw))
-            for (topic, number), raw in parts
-        }
+            parts = ((name.decode().split(":")[1:], raw) for name, raw in found.items())
+            return {(unquote(topic, errors="surrogatepass"), int(number)): _log(raw) for (topic, number), raw in parts}
 
     def forget(self, topic: str) -> None:
         """Forget a topic that is gone, and its logs: nothing of it is missed."""
@@ -149,3 +146,15 @@ class LogBook:
             pipe.lrange(self._changes, 0, -1)
             (found,) = pipe.execute()
         return [Change(**json.loads(raw)) for raw in found]
+
+
+def _log(raw: bytes) -> KnownLog:
+    """A log as it was noted.
+
+    Raises:
+        ValueError: it is none: another program has written it.
+    """
+    try:
+        return KnownLog(**json.loads(raw))
+    except (TypeError, RecursionError) as error:
+        raise ValueError("it is no log") from error

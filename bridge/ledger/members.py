@@ -5,6 +5,7 @@ Nothing here is keyed by the Kafka cluster: what Redis knows can be told while K
 
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, Final, Literal
 
 from bridge.ledger.client import Ledger
@@ -57,7 +58,7 @@ class Members:
         with self._ledger.asking("list bridges and workers") as pipe:
             pipe.smembers(self._key("all"))
             (everyone,) = pipe.execute()
-            names = sorted(name.decode() for name in everyone)
+            names = sorted(name for name in map(text, everyone) if name)
             for name in names:
                 pipe.get(self._key("of", name))
             states = dict(zip(names, pipe.execute(raise_on_error=False), strict=True))
@@ -69,11 +70,15 @@ class Members:
         return {name: state for name, state in found.items() if state is not None}
 
     def last_seen(self) -> dict[str, float]:
-        """Return when each name was last announced (Unix time by Redis's clock), for a month."""
+        """Return when each name was last announced (Unix time by Redis's clock), for a month.
+
+        What says no time is left out, as in `living`.
+        """
         with self._ledger.asking("read who was here") as pipe:
             pipe.hgetall(self._key("seen"))
             (found,) = pipe.execute()
-        return {name.decode(): float(at) for name, at in found.items()}
+        read = ((text(name), _moment(at)) for name, at in found.items())
+        return {name: at for name, at in read if name and at is not None}
 
     def end(self, name: str) -> None:
         """Note that `name` is not to be there any more: nobody misses it, until it is announced again."""
@@ -93,6 +98,22 @@ class Members:
 
     def _key(self, *more: str) -> str:
         return key(*self._name, *more)
+
+
+def text(name: bytes) -> str | None:
+    """A name that Redis has; `None`: it is no text, so none of ours."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _moment(said: bytes) -> float | None:
+    try:
+        at = float(said)
+    except ValueError:
+        return None
+    return at if isfinite(at) else None
 
 
 def said(answer: Any, kind: Kind) -> Mapping[str, Any] | None:

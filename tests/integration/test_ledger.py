@@ -427,3 +427,16 @@ def test_fsync_that_takes_too_long_is_an_error(valkey: str) -> None:
         ledger.write([Mark(CHARGE, [1], Fate.DONE)])
         with pytest.raises(LedgerUnavailable, match=r"within 0\.05 s"):
             ledger.fsync(0.05)
+
+
+@pytest.mark.parametrize(("patient", "waits"), [(False, 1), (True, 4)])
+def test_a_frozen_redis_is_waited_for_once_by_who_somebody_waits_for(
+    own_redis: RedisServer, patient: bool, waits: int
+) -> None:
+    with closing(Ledger(own_redis.url, "", "bridge", timeout=1, patient=patient)) as ledger:
+        own_redis.freeze()
+        begun = time.monotonic()
+        with pytest.raises(LedgerUnavailable, match="Timeout"):
+            Members(ledger, "workers").living()
+        # Each wait ends by the client's own clock: there are as many as it makes, and one for the machine.
+        assert waits - 0.2 <= time.monotonic() - begun < waits + 0.9

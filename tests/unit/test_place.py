@@ -234,6 +234,7 @@ def test_lines_of_tracebacks_in_any_order_have_an_answer(lines):
     ],
 )
 def test_hostile_text_is_read_within_a_moment(text):
-    begun = time.monotonic()
+    # Of the processor, which others' work does not lengthen; what takes the square of a text's length takes hours.
+    begun = time.thread_time()
     place(text, HANDLER)
-    assert time.monotonic() - begun < 1
+    assert time.thread_time() - begun < 5

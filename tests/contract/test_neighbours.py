@@ -1,0 +1,71 @@
+"""What another program writes where bridges and workers are listed: it is left out, or said, and hides nobody else."""
+
+from contextlib import closing
+
+import pytest
+
+from bridge.errors import LedgerUnavailable
+from bridge.ledger import Ledger
+from bridge.ledger.accounts import Accounts
+from bridge.ledger.log_book import LogBook
+from bridge.ledger.members import Members
+from bridge.ledger.pages import Account, key
+
+#: No text, none of ours, half of ours, a number that is none.
+JUNK = (b"\xff\xfe", b"junk", b"ledger:a:b", b"ledger:h:orders:id:many", b"", b"1e999")
+
+
+@pytest.fixture
+def ledger(redis_url):
+    with closing(Ledger(redis_url, "", "bridge")) as made:
+        yield made
+
+
+def write(ledger, command, where):
+    with ledger.asking("write what is none of ours") as pipe:
+        for each in JUNK:
+            pipe.execute_command(command, where, *([each, each] if command == "HSET" else [each]))
+        pipe.execute()
+
+
+def test_names_of_others_among_workers_are_left_out(ledger):
+    workers = Members(ledger, "workers")
+    workers.announce("here", {"queues": []}, ["a queue"])
+    write(ledger, "SADD", key("members", "workers", "all"))
+    write(ledger, "HSET", key("members", "workers", "seen"))
+    assert list(workers.living()) == ["here"]
+    assert list(workers.last_seen()) == ["a queue"]
+
+
+def test_names_of_others_among_the_handlers_are_left_out(ledger):
+    mine = Account("orders.handlers.charge", "orders", "id", 0)
+    Accounts(ledger).join(mine, 5)
+    write(ledger, "HSET", key("", "bridge", "joined"))
+    assert Accounts(ledger).everyone() == [mine]
+
+
+def test_where_another_has_written_over_where_a_handler_begins_it_is_said_and_not_taken_for_unknown(ledger):
+    mine = Account("orders.handlers.charge", "orders", "id", 0)
+    with ledger.asking("write over it") as pipe:
+        pipe.hset(key("", "bridge", "joined"), key(*mine), b"\xffjunk")
+        pipe.execute()
+    with pytest.raises(LedgerUnavailable, match=r"could not read where handlers begin.*something else wrote"):
+        Accounts(ledger).known([mine])
+
+
+def test_where_another_has_written_over_whose_data_it_is_it_is_said(ledger):
+    with ledger.asking("write over it") as pipe:
+        pipe.set(key("epoch"), b"\xffjunk")
+        pipe.execute()
+    with pytest.raises(LedgerUnavailable, match="something else wrote over it"):
+        ledger.state()
+
+
+@pytest.mark.parametrize("junk", [b"\xff", b"1", b"[1,null]", b"{}", b'{"at": 1}', b"[" * 20_000])
+def test_where_another_has_written_over_which_log_a_partition_has_it_is_said(ledger, junk):
+    with ledger.asking("write over it") as pipe:
+        pipe.hset(key("", "bridge", "logs"), key("orders", 0), junk)
+        pipe.execute()
+    for ask in (lambda: LogBook(ledger).known([("orders", 0)]), LogBook(ledger).everything):
+        with pytest.raises(LedgerUnavailable, match="something else wrote over it"):
+            ask()
