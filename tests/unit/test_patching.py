@@ -188,3 +188,22 @@ def test_of_long_values_what_is_the_same_before_and_behind_is_not_compared(monke
     same = range(100)
     found = difference(numbers(*same), numbers(*same[:50], 777, *same[50:])).splitlines()
     assert [each for each in found[2:] if each[:1] in "+-"] == ["+  777,"]
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        [{"op": "copy", "from": "", "path": f"/y{number}"} for number in range(18)],
+        [{"op": "copy", "from": "/k", "path": "/k/-"}] * 17,
+        [{"op": "copy", "from": "/k", "path": f"/{number}"} for number in range(400)],
+    ],
+)
+def test_copies_that_double_a_value_over_and_over_are_refused_while_it_is_small(bomb):
+    with pytest.raises(PatchDoesNotApply, match=r"copy .*: copies would add more than 1,000,000 bytes to it"):
+        patched(json.dumps({"k": ["x" * 3_000]}).encode(), *bomb)
+
+
+def test_a_large_value_is_copied_within_as_far_as_a_record_may_be_large():
+    assert (
+        len(patched(json.dumps({"k": "x" * 600_000}).encode(), {"op": "copy", "from": "/k", "path": "/l"})) > 1_200_000
+    )

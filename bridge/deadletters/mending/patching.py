@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointerException, resolve_pointer
 
 from bridge.deadletters.mending import json_text
 from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
 
+#: Bytes that copies may add to one value: each may double it, and forty do so to a terabyte.
+COPIED: Final = 1_000_000
 #: What an operation must have besides its path.
 _NEEDED: Final = {"add": "value", "replace": "value", "test": "value", "move": "from", "copy": "from"}
 
@@ -48,9 +50,13 @@ class Patch:
         """
         if value is None:
             raise NoJson("it is a tombstone")
-        before, found = json_text.read(value), json_text.read(value)
+        before, found, copied = json_text.read(value), json_text.read(value), 0
         for name, step in self._steps:
             try:
+                copied += _copied(step, found)
+                if copied > COPIED:
+                    words = f"{name}: copies would add more than {COPIED:,} bytes to it"
+                    raise PatchDoesNotApply(words)
                 found = step.apply(found, in_place=True)
             except JsonPatchTestFailed:
                 raise PatchDoesNotApply(f"{name}: it is not that") from None
@@ -60,6 +66,12 @@ class Patch:
                 raise NoJson("it is nested too deeply") from None
         made = json_text.written(found, value)
         return value if made == json_text.written(before, value) else made
+
+
+def _copied(step: JsonPatch, value: Any) -> int:
+    """Bytes that a step adds to a value by copying a part of it."""
+    (operation,) = step.patch
+    return len(json_text.written(resolve_pointer(value, operation["from"]))) if operation["op"] == "copy" else 0
 
 
 def _step(number: int, operation: Any) -> tuple[str, JsonPatch]:
