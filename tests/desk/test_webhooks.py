@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select, update
 
 from bridge.deadletters.questions import problems
-from bridge.deadletters.store import alarms, deliveries, schema, times, trail
+from bridge.deadletters.store import alarms, clock, deliveries, schema, times, trail
 from bridge.deadletters.store import webhooks as stored
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.schema import groups
@@ -296,19 +296,61 @@ def test_who_answers_a_byte_at_a_time_is_given_up_in_time_and_holds_up_nobody_el
         assert not run.is_alive()
 
 
-def test_of_more_than_are_sent_at_a_time_who_has_waited_longest_is_next(hooks, there):
+def test_of_more_than_are_sent_at_a_time_who_was_tried_longest_ago_is_next(hooks, there):
     names = [f"ops-{number}" for number in range(4)]
     for name in names:
         add(hooks, there, name)
         hooks.test(name, "ann")
     ids = sending.due(hooks.database, 4, set())
     with hooks.database.writing() as connection:
-        # The first two did not answer, and were tried again since.
-        for waited, id_ in zip((20, 30, 10, 0), ids, strict=True):
+        # The first two did not answer, the second later than the first; the others wait for the first time.
+        for waited, tried_at, id_ in zip((0, 10, 30, 20), (80, 90, None, None), ids, strict=True):
             its = schema.deliveries.c.webhook_id == id_
-            connection.execute(update(schema.deliveries).where(its).values(next_at=1_000 + waited))
-    assert sending.due(hooks.database, 2, set()) == [ids[3], ids[2]]
+            connection.execute(update(schema.deliveries).where(its).values(next_at=1_000 + waited, tried_at=tried_at))
+    assert sending.due(hooks.database, 4, set()) == [ids[3], ids[2], ids[0], ids[1]]
     assert sending.due(hooks.database, 2, {ids[3]}) == [ids[2], ids[0]]
+
+
+def halts(hooks, name, *topics):
+    """One is to be told of these, each an alarm of its own; by which ids."""
+    event = {"about": "halt", "type": "topic.halted", "at": 1, "text": "", "page": "", "data": "{}"}
+    with hooks.database.writing() as connection:
+        found, now = stored.find(connection, name), clock.now(connection)
+        assert found is not None
+        for topic in topics:
+            deliveries.add(connection, [found.id], {**event, "alarm": f"halt:bridge:{topic}"}, now)
+        return [each.message for each in reversed(deliveries.latest(connection, found.id, len(topics)))]
+
+
+def test_a_fresh_event_stands_before_the_retries_of_its_receiver_which_keep_their_order(hooks, there):
+    add(hooks, there)
+    tried = halts(hooks, "ops", "a", "b", "c")
+    with hooks.database.writing() as connection:
+        connection.execute(update(schema.deliveries).values(tries=1, tried_at=900, next_at=schema.deliveries.c.id))
+    fresh = halts(hooks, "ops", "d", "e")
+    send(hooks)
+    assert [got.id for got in there.got] == [*fresh, *tried]
+
+
+def test_receivers_that_never_answer_take_turns_and_hold_up_one_that_does_for_a_try_at_most(
+    hooks, there, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(posting, "WITHIN", 2.0)
+    monkeypatch.setattr(retrying, "FIRST", 60_000)
+    monkeypatch.setattr(retrying, "LONGEST", 60_000)
+    there.answers(200, wait=600)
+    dead = [f"dead-{number}" for number in range(sending.AT_ONCE + 1)]
+    for name in dead:
+        add(hooks, there, name)
+        halts(hooks, name, *map(str, range(20)))
+    (tmp_path / "quick").mkdir()
+    with sending_beside(hooks), receiver(tmp_path / "quick") as quick:
+        eventually(lambda: len(there.got) >= sending.AT_ONCE, 30)
+        add(hooks, quick, "quick")
+        halts(hooks, "quick", "orders")
+        eventually(lambda: quick.got, 15, "who answers is told, though the others have much to be told")
+        eventually(lambda: all(any(each.tries for each in hook.latest) for hook in hooks.all(100)), 15)
+        assert any(not each.tries for hook in hooks.all(100) for each in hook.latest)
 
 
 def test_what_a_name_leads_to_is_looked_at_each_time_it_is_sent(hooks, there, database):

@@ -58,6 +58,8 @@ class Letterhead(NamedTuple):
 def send(settings: Settings, database: Database, stopping: threading.Event) -> None:
     """Send what is due, for each webhook in a thread of its own, until nothing is due.
 
+    A receiver that does not take what it is sent gives its place to the next after each try.
+
     Raises:
         DeskUnavailable: the database did not answer; what was sent and not noted is sent again.
     """
@@ -76,7 +78,7 @@ def send(settings: Settings, database: Database, stopping: threading.Event) -> N
 
 
 def due(database: Database, count: int, but: set[int]) -> list[int]:
-    """So many webhooks for which something is due, and that no process has: who has waited longest first."""
+    """So many webhooks for which something is due, and that no process has, in turn (deliveries.due)."""
     with database.reading() as connection:
         waiting = [id_ for id_ in deliveries.due(connection, clock.now(connection)) if id_ not in but]
         free = set(webhooks.free(connection, waiting)) if waiting and count > 0 else set()
@@ -120,7 +122,7 @@ class Sending:
             logger.exception("webhook %d: it is tried again.", self.id)
 
     def run(self) -> None:
-        """Send what is due for it; nothing where another process has it.
+        """Send what is due for it, until something is not taken; nothing where another process has it.
 
         Raises:
             DeskUnavailable: the database did not do it.
@@ -129,7 +131,9 @@ class Sending:
             if not webhooks.lease(connection, self.id, self._who):
                 return
         while not self.stopping.is_set() and (taken := self._take()) is not None:
-            self._note(*taken, self._post(*taken))
+            self._note(*taken, answer := self._post(*taken))
+            if not answer.is_taken:
+                break
         with self.database.writing() as connection:
             webhooks.release(connection, self.id, self._who)
 
