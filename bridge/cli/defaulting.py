@@ -14,7 +14,20 @@ class Defaulting(TyperGroup):
     def parse_args(self, context: Any, args: list[str]) -> list[str]:
         """Click's, with the command that is meant."""
         known = {*self.commands, *self.get_help_option_names(context)}
-        return super().parse_args(context, args if args and args[0] in known else [self.default, *args])
+        if args and args[0] in known:
+            return super().parse_args(context, args)
+        if args and not args[0].startswith("-") and not self._takes_arguments():
+            context.fail(self._meant(context.command_path, args[0]))
+        return super().parse_args(context, [self.default, *args])
+
+    def _takes_arguments(self) -> bool:
+        return any(each.param_type_name == "argument" for each in self.commands[self.default].params)
+
+    def _meant(self, group: str, word: str) -> str:
+        """What to write in the place of a word that is no command of the group."""
+        if "show" in self.commands:
+            return f"No such command {word!r} here: is `{group} show {word}` meant?"
+        return f"No such command {word!r} here, of: {', '.join(self.commands)}. Without one `{group}` lists them all."
 
 
 class Pointing(TyperGroup):

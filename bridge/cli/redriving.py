@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from bridge.cli.answers import FAULTS, fail
-from bridge.cli.deadletters.carrying import carry_out
+from bridge.cli.deadletters.carrying import being_planned, carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
 from bridge.cli.deadletters.opening import need_extra, opened
 from bridge.cli.deadletters.plan_options import CanaryOption, PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
@@ -60,11 +60,11 @@ def redrive(
     who_by = by or who()
     if not plan_only:
         need_somebody(yes)
-    with opened(context) as desk:
+    with opened(context, makes=True) as desk:
         key_of = None if key is None else written.key(key)
         limits = (tuple(partition or ()), tuple(handler or ()), key_of)
         asked = Asked(topic, _moment(since), _moment(until), *limits)
-        with _shown() as looked:
+        with being_planned(), _shown() as looked:
             plan = desk.redrive.plan(asked, Options(rate, canary, again=again), who_by, why, looked)
         if plan_only:
             print_planned(plan, as_json)

@@ -54,17 +54,23 @@ class Asked:
         except LedgerUnavailable as error:
             why = str(error)
         except HandoffFailed as error:
-            why = f"The Celery broker does not answer: {error}. Start it, or mend the network or CELERY_BROKER_URL."
+            why = f"The Celery broker does not answer: {error}. {_advice(str(error))}"
         if why not in self.silent:
             self.silent.append(why)
         return None
+
+
+def _advice(said: str) -> str:
+    if said.startswith("OutOfMemoryError"):
+        return "It is full: raise its maxmemory, or let workers empty the queues."
+    return "Start it, or mend the network or CELERY_BROKER_URL."
 
 
 def facts_of(app: Celery, settings: Settings, routes: Routes) -> Asked:
     """What Redis and the broker know."""
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
     asked = Asked(Facts(time.time(), settings.group, handlers, app=settings.app))
-    if (found := Ledger.of(settings, timeout=ANSWER_WITHIN)) is not None:
+    if (found := Ledger.once(settings, ANSWER_WITHIN)) is not None:
         with closing(found) as ledger:
             asked.ask(lambda: _members(asked, ledger))
             if not asked.silent:

@@ -164,7 +164,7 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
 
 
 def _ledger(chosen: Settings) -> Iterator[Finding]:
-    ledger = Ledger.of(chosen, timeout=ANSWER_WITHIN)
+    ledger = Ledger.once(chosen, ANSWER_WITHIN)
     if ledger is None:
         yield Finding(
             "ok", "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only."

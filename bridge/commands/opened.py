@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from bridge.ledger import Ledger
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
+
+#: Seconds for which Redis is waited for.
+ANSWER_WITHIN: Final = 5.0
 
 
 @contextmanager
@@ -17,7 +21,7 @@ def opened(settings: Settings, topics: Iterable[str]) -> Iterator[tuple[Ledger, 
     """
     catalog = Catalog(settings, topics)
     catalog.prepare()
-    ledger = Ledger.of(settings, catalog.cluster)
+    ledger = Ledger.once(settings, ANSWER_WITHIN, catalog.cluster)
     assert ledger is not None
     try:
         yield ledger, catalog

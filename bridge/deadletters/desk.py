@@ -57,14 +57,20 @@ class Desk:
 
     @classmethod
     @contextmanager
-    def opened(cls, app: Celery, settings: Settings, routes: Routes) -> Iterator[Self]:
+    def opened(cls, app: Celery, settings: Settings, routes: Routes, *, makes: bool = True) -> Iterator[Self]:
         """The desk with its tables as this version needs them.
 
+        Parameters:
+            makes: whether a file of SQLite is made where there is none: not by who only looks.
+
         Raises:
+            NoDatabase: there is none, and none was made.
             DeskUnavailable: the database could not be opened, or its tables not be made.
         """
         database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
         try:
+            if not makes:
+                database.need()
             database.migrate()
             yield cls(app, settings, routes, database)
         finally:

@@ -206,6 +206,11 @@ def in_kafka(unread: int, parked: int) -> str:
     return f"{records(unread + parked)} in Kafka wait{of_these}"
 
 
+def letters(count: int) -> str:
+    """`1 letter`, `1,234 letters`."""
+    return f"{count:,} letter{'' if count == 1 else 's'}"
+
+
 def records(count: int) -> str:
     """`1 record`, `1,234 records`."""
     return f"{count:,} record{'' if count == 1 else 's'}"

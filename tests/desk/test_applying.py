@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from bridge.deadletters.actions import sending
+from bridge.deadletters.actions import sending, traces
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Options, State, What
@@ -141,8 +141,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[st
     """One on a database of its own, with Kafka in memory."""
     path = tmp_path / f"{uuid4().hex}.db"
     made = World(f"sqlite:///{path}", happens, Options(**options))
-    monkeypatch.setattr(sending, "extents", made.kafka.extents)
-    monkeypatch.setattr(sending, "records", made.kafka.read)
+    monkeypatch.setattr(traces, "extents", made.kafka.extents)
+    monkeypatch.setattr(traces, "records", made.kafka.read)
     return made
 
 

@@ -66,6 +66,19 @@ def test_every_letter_is_meant_only_where_that_is_said(desk):
     assert set(statuses(desk).values()) == {"archived"}
 
 
+def test_ctrl_c_while_it_is_planned_says_that_nothing_was_done_and_where_what_stands_of_it_is(desk, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bridge.deadletters.plans.plans.Plans._count", interrupted)
+    for words in (("replay",), ("archive", 1)):
+        ended = desk.run(*words, "--yes")
+        assert ended.exit_code == 130
+        assert "nothing was sent or changed" in ended.output
+        assert "bridge deadletters plans" in ended.output
+    assert statuses(desk) == {1: "open", 2: "open", 3: "open"}
+
+
 @pytest.mark.usefixtures("on_a_terminal")
 @pytest.mark.parametrize(("answer", "code", "status"), [("y\n", 0, "archived"), ("n\n", FAULTS, "open")])
 def test_a_person_sees_what_it_is_about_and_decides(desk, answer, code, status):

@@ -158,7 +158,7 @@ def test_a_name_that_no_letter_has_is_said_with_the_nearest(desk, command):
 
 
 @pytest.mark.parametrize("command", ["list", "groups", "stats", "check"])
-def test_where_nothing_was_recorded_yet_that_is_said_with_what_to_do(database_url, monkeypatch, command):
+def test_where_nothing_was_recorded_yet_that_is_said_with_what_to_do(database, database_url, monkeypatch, command):
     ended = Commands(monkeypatch, database_url).run(command)
     assert "nothing was recorded here yet (sqlite:///" in ended.stderr or "(postgresql" in ended.stderr
     assert "run `bridge deadletters record`" in ended.stderr
@@ -179,3 +179,17 @@ def test_an_empty_key_is_told_from_none(database, database_url, monkeypatch):
     assert desk.run("list").output.count(", key") == 1
     assert "(empty)" in desk.run("show", 1).output
     assert "(empty)" not in desk.run("show", 2).output
+
+
+def test_who_only_looks_makes_no_file_where_there_is_none_and_says_what_to_do(tmp_path, monkeypatch):
+    file = tmp_path / "elsewhere.db"
+    commands = Commands(monkeypatch, f"sqlite:///{file}")
+    for words in (["groups"], ["list", "--json"], ["stats"], ["show", "1"], ["plans"], ["users"], ["replay", "--yes"]):
+        ended = commands.run(*words)
+        assert ended.exit_code == NOT_FOUND, words
+        assert not ended.stdout
+        assert f"no dead letters' database {file}" in ended.stderr
+        assert "bridge deadletters record" in ended.stderr
+        assert not file.exists()
+    assert commands.run("users", "tokens", "make", "nightly", "--role", "viewer").exit_code == 0
+    assert commands.run("groups").exit_code == 0

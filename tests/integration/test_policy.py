@@ -144,6 +144,7 @@ def test_the_commands_show_change_and_tell_of_policies(shop: Stack):
     assert retries["at"].startswith("20")
     # Dead letters are judged by what is in force.
     shop.environ["DEADLETTERS_DATABASE_URL"] = f"sqlite:///{shop.folder}/letters.db"
+    command(shop, "deadletters", "migrate")
     tried = json_of(shop, "deadletters", "simulate", CHARGE, "give_up_after=30")
     assert tried["in_force"] == {"max_retries": 20, "give_up_after": 60}
     assert (tried["policy"]["max_retries"], tried["changed"]) == (20, {"give_up_after": 30})

@@ -1,5 +1,7 @@
 """Two plans that have the same delivery: it goes out for one of them, and the other says why it left it out."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from bridge.deadletters.redrive.redrive import Asked
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Stack, eventually
-from tests.promises import all_settled
+from tests.promises import all_settled, audit
+
+KEYED = {"commit": "completion", "order": "key"}
 
 
 def dead_once(stack: Stack, mended: Path, **said: str) -> None:
@@ -50,6 +54,8 @@ def test_what_one_redrive_has_under_way_is_left_out_of_the_other(stack: Stack, t
         here.plans.apply(other.id, "bob")
         assert left_out(here, other) == f"plan {one.id} has it under way"
         go.touch()
+        # What is parked and asked for again is dead until then, which is settled too.
+        eventually(lambda: audit(stack, "blocking")["done"] == 1, 40)
         all_settled(stack, "blocking", done=1, letters=1)
         assert len(stack.records("blocking.replay")) == 1
     assert runs(stack, "done") == 1
@@ -64,10 +70,11 @@ def test_what_is_done_since_a_redrive_was_planned_is_left_out(stack: Stack, tmp_
     assert runs(stack, "done") == 1
 
 
-def test_what_has_a_letter_since_a_redrive_was_planned_goes_back_as_that(stack: Stack, tmp_path: Path):
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "again"])
+def test_what_has_a_letter_since_a_redrive_was_planned_goes_back_as_that(stack: Stack, tmp_path: Path, again: bool):
     dead_once(stack, tmp_path / "mended")
     with desk(stack, "blocking", blocking=COMPLETION) as here:
-        one = redrives(here, stack)
+        one = redrives(here, stack, again=again)
         record(stack, here, "blocking", 1)
         replayed = replay(here)
         assert here.plans.wait(here.plans.apply(one.id, "ann").id).outcomes == {"done": 1}
@@ -89,3 +96,27 @@ def test_what_a_redrive_has_under_way_is_left_out_of_the_replay_of_its_letter(st
         go.touch()
         all_settled(stack, "blocking", done=1, letters=1)
     assert runs(stack, "done") == 1
+
+
+def test_a_plan_on_an_ordered_topic_sees_by_itself_that_what_another_had_under_way_has_ended(
+    stack: Stack, tmp_path: Path
+):
+    go = tmp_path / "go"
+    go.touch()
+    start(stack, "keyed", keyed=KEYED)
+    stack.produce("keyed", {"hold": str(go)}, key=b"k")
+    eventually(lambda: len(stack.done("keyed")) == 1, 40)
+    go.unlink()
+    with desk(stack, "keyed", keyed=KEYED) as here, ThreadPoolExecutor(1) as pool:
+        one, other = (
+            here.redrive.plan(Asked(stack.topic("keyed"), "earliest"), Options(again=True), "ann") for _ in range(2)
+        )
+        # Nobody follows it: no recorder runs, and who has applied it has left.
+        assert here.plans.apply(one.id, "ann").outcomes == {"sent": 1}
+        applied = pool.submit(here.plans.apply, other.id, "bob")
+        eventually(lambda: here.plans.one(other.id).began_at is not None, 30)
+        time.sleep(2)
+        go.touch()
+        eventually(applied.done, 30, "the other has gone on")
+        assert here.plans.wait(other.id).outcomes == {"done": 1}
+    assert len(stack.done("keyed")) == 3

@@ -23,3 +23,18 @@ def test_a_command_of_another_group_is_said_to_be_there(words, meant):
 
 def test_what_no_group_has_is_answered_as_ever():
     assert "Did you mean 'status'?" in CliRunner().invoke(cli, ["statsu"]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["plans", "118"], "is `bridge deadletters plans show 118` meant?"),
+        (["users", "ann"], "of: list, add, role, password, remove, tokens"),
+        (["users", "tokens", "nightly"], "of: list, make, revoke"),
+        (["webhooks", "pager"], "of: list, add, test, off, on, remove"),
+    ],
+)
+def test_a_group_that_lists_says_what_to_write_where_it_is_given_a_name(words, meant):
+    ended = CliRunner().invoke(cli, ["deadletters", *words], prog_name="bridge")
+    assert ended.exit_code == 2
+    assert meant in " ".join(ended.output.replace("│", " ").split())

@@ -1,6 +1,5 @@
 """What is not there, and why: what a filter names, refused before anything is done; and what nobody records."""
 
-import time
 from typing import TYPE_CHECKING
 
 from bridge.cli.answers import FAULTS, fail
@@ -8,7 +7,6 @@ from bridge.cli.deadletters.progress import errors
 from bridge.commands.printing import say
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.questions.recorders import recorders
-from bridge.upkeep.facts import when
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
@@ -22,14 +20,8 @@ def tell_absent(desk: "Desk", chosen: Filter) -> None:
 
 def tell_unrecorded(desk: "Desk") -> None:
     """On stderr, that what the database has is not all, where no recorder lives: it looks well then."""
-    found = recorders(desk.settings)
-    if found.missed and found.gone_since is not None:
-        say(
-            errors,
-            f"No recorder of dead letters runs, {when(found.gone_since, time.time())}: what has died since is not here "
-            "but in Kafka alone (list --from-topic). Start `bridge deadletters record`.",
-            "yellow",
-        )
+    if sentence := recorders(desk.settings).said():
+        say(errors, sentence, "yellow")
 
 
 def refuse_absent(desk: "Desk", chosen: Filter) -> None:

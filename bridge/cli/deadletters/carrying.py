@@ -32,6 +32,20 @@ RUNS: Final = (What.REPLAY, What.REDRIVE)
 _COME_TO: Final = tuple(state for state in ItemState if state is not ItemState.WAITING)
 
 
+@contextmanager
+def being_planned() -> Iterator[None]:
+    """Around the making of a plan: Ctrl-C says that nothing was done, and where to find what stands of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(
+            errors,
+            "interrupted while it was planned: nothing was sent or changed, nor will it be. What stands of the plan is "
+            "listed by bridge deadletters plans; apply it, or leave it.",
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def carry_out(desk: "Desk", plan: Plan, by: str, wait: bool, as_json: bool) -> None:
     """Apply a plan, wait for its outcomes if asked to, say how it stands, and end the command with its code."""
     from bridge.deadletters.recorder.meanwhile import recorded_meanwhile

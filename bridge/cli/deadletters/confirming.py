@@ -11,6 +11,7 @@ from bridge.cli.answers import NOT_FOUND, fail
 from bridge.cli.deadletters.progress import errors
 from bridge.commands.printing import say
 from bridge.deadletters.plan.plan import Counts, What
+from bridge.upkeep.facts import letters
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")]
 
@@ -89,8 +90,3 @@ def _said(reasons: Mapping[str, int]) -> str:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number:,} times"
-
-
-def letters(count: int) -> str:
-    """`1 letter`, `1,234 letters`."""
-    return f"{count:,} letter{'' if count == 1 else 's'}"

@@ -12,7 +12,7 @@ from bridge.cli.answers import FAULTS, console, fail, print_found
 from bridge.cli.deadletters.absent import tell_absent
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.carrying import carry_out
-from bridge.cli.deadletters.confirming import YesOption, confirmed, letters, need_somebody, print_reasons
+from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody, print_reasons
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.plan_options import PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
 from bridge.cli.deadletters.progress import errors
@@ -21,6 +21,7 @@ from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
 from bridge.deadletters.letters.filters import Filter
+from bridge.upkeep.facts import letters
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk

@@ -7,7 +7,7 @@ import typer
 from bridge.cli.answers import FAULTS, fail
 from bridge.cli.deadletters.absent import refuse_absent
 from bridge.cli.deadletters.asking import filtered
-from bridge.cli.deadletters.carrying import carry_out
+from bridge.cli.deadletters.carrying import being_planned, carry_out
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.plan_options import PlanJsonOption, TrailOption
@@ -64,7 +64,8 @@ def _end(
     who_by = by or who()
     with opened(context) as desk:
         refuse_absent(desk, chosen)
-        plan = desk.plans.make(what, chosen, Options(), who_by, why)
+        with being_planned():
+            plan = desk.plans.make(what, chosen, Options(), who_by, why)
         if not confirmed(yes, plan.what, plan.counts):
             say(errors, "nothing was changed.")
             raise typer.Exit(FAULTS)

@@ -13,13 +13,13 @@ import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, print_found
 from bridge.cli.deadletters.asking import filtered
-from bridge.cli.deadletters.confirming import letters
 from bridge.cli.deadletters.opening import need_extra, opened
 from bridge.cli.deadletters.progress import progress
 from bridge.cli.options import ByOption
 from bridge.commands.halt import who
 from bridge.commands.printing import say
 from bridge.deadletters.letters.filters import Filter
+from bridge.upkeep.facts import letters
 
 if TYPE_CHECKING:
     from bridge.deadletters.files.transfers import Taken
@@ -73,7 +73,7 @@ def import_letters(
     from bridge.deadletters.files.transfers import Taken
 
     total, torn, who_by = Taken(), [], by or who()
-    with opened(context) as desk, progress("imported") as heard:
+    with opened(context, makes=True) as desk, progress("imported") as heard:
         for file in files:
             with _read(file) as lines:
                 whole = _Lines(lines)

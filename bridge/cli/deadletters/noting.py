@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from bridge.cli.answers import FAULTS, console, fail
-from bridge.cli.deadletters.confirming import letters
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.options import ByOption, said
 from bridge.commands.halt import who
 from bridge.commands.printing import say
+from bridge.upkeep.facts import letters
 
 
 def note(

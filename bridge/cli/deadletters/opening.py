@@ -59,8 +59,11 @@ REFUSED: Final = (
 
 
 @contextmanager
-def opened(context: typer.Context) -> "Iterator[Desk]":
+def opened(context: typer.Context, *, makes: bool = False) -> "Iterator[Desk]":
     """The desk of the app that `-A` names.
+
+    Parameters:
+        makes: whether a database is made where there is none: by what puts something into it.
 
     What cannot be asked or done is printed, and ends the command: with 2 where a server or the database does not
     answer, with 1 where what was asked for is wrong.
@@ -69,7 +72,7 @@ def opened(context: typer.Context) -> "Iterator[Desk]":
     from bridge.deadletters.desk import Desk
 
     try:
-        with Desk.opened(*loaded(context.obj, desk=True)) as desk:
+        with Desk.opened(*loaded(context.obj, desk=True), makes=makes) as desk:
             yield desk
     except REFUSED as error:
         fail(str(error), FAULTS)

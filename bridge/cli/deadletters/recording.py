@@ -74,7 +74,7 @@ def record(
 
 
 def _end_recording(context: typer.Context) -> None:
-    with opened(context) as desk:
+    with opened(context, makes=True) as desk:
         want_none(desk.settings)
         desk.trail.add(who(), "note", "no recorder is to run any more")
     say(console, "no recorder is missed from now on, until one is started again")

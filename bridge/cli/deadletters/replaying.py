@@ -8,7 +8,7 @@ import typer
 from bridge.cli.answers import FAULTS, console, fail, print_found
 from bridge.cli.deadletters.absent import refuse_absent
 from bridge.cli.deadletters.asking import filtered
-from bridge.cli.deadletters.carrying import carry_out, print_plan
+from bridge.cli.deadletters.carrying import being_planned, carry_out, print_plan
 from bridge.cli.deadletters.confirming import YesOption, confirmed, need_somebody, print_counts
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.plan_options import CanaryOption, PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
@@ -65,12 +65,13 @@ def replay(
     with opened(context) as desk:
         refuse_absent(desk, chosen)
         options = Options(rate, canary, all_handlers)
-        if to_topic is not None:
-            plan = _copies(desk, chosen, to_topic, to_kafka, options, who_by, why, force)
-        elif patch is not None:
-            plan = _patched(desk, chosen, patch, options, who_by, why, force)
-        else:
-            plan = desk.plans.make(What.REPLAY, chosen, options, who_by, why)
+        with being_planned():
+            if to_topic is not None:
+                plan = _copies(desk, chosen, to_topic, to_kafka, options, who_by, why, force)
+            elif patch is not None:
+                plan = _patched(desk, chosen, patch, options, who_by, why, force)
+            else:
+                plan = desk.plans.make(What.REPLAY, chosen, options, who_by, why)
         if patch is not None and not yes:
             print_differences(desk, plan)
         if plan_only:

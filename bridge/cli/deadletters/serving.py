@@ -32,6 +32,6 @@ def serve(
     from bridge.web.console import Console
     from bridge.web.serving import serve
 
-    with opened(context) as desk:
+    with opened(context, makes=True) as desk:
         say_misspelt(desk.settings)
         serve(Console(desk, f"{desk.settings.group} @ {desk.settings.kafka['bootstrap.servers']}"), host, port)

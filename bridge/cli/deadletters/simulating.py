@@ -10,13 +10,12 @@ from rich.table import Table
 from bridge.cli.answers import console, print_found
 from bridge.cli.deadletters.asking import filtered
 from bridge.cli.deadletters.completing import handlers
-from bridge.cli.deadletters.confirming import letters
 from bridge.cli.deadletters.opening import opened
 from bridge.cli.deadletters.progress import progress
 from bridge.commands.printing import cell, say
 from bridge.deadletters.letters.filters import Filter
 from bridge.records.policies import words
-from bridge.upkeep.facts import span
+from bridge.upkeep.facts import letters, span
 
 if TYPE_CHECKING:
     from bridge.deadletters.letters.simulating import Simulated

@@ -86,7 +86,7 @@ def tokens_make(
 
     Example: bridge deadletters users tokens make deploy --role operator --days 30
     """
-    with opened(context) as desk:
+    with opened(context, makes=True) as desk:
         from bridge.deadletters.users.role import Role
 
         made, secret = desk.tokens.make(name, Role[role.name], by or who(), days)

@@ -86,7 +86,7 @@ def users_add(
     from bridge.deadletters.users.role import Role
     from bridge.web.passwords import hashed
 
-    with opened(context) as desk:
+    with opened(context, makes=True) as desk:
         desk.users.add(name, Role[role.name], hashed(name, _password(from_stdin)), by or who())
     say(console, f"{name.strip().lower()} was added, as {role.value}")
 

@@ -109,7 +109,7 @@ def webhooks_add(
     """
     given = _asked("Integration key" if form is Given.PAGERDUTY else "Address", from_stdin)
     address, key = ("", given) if form is Given.PAGERDUTY else (given, "")
-    with opened(context) as desk:
+    with opened(context, makes=True) as desk:
         from bridge.deadletters.webhooks.events import About
         from bridge.deadletters.webhooks.formats import Format
 

@@ -14,7 +14,7 @@ from bridge.records.origin import Origin
 
 
 class Ahead:
-    """Why deliveries are left out of a plan, in whose transaction no other claims (store.lanes.alone).
+    """Why deliveries are left out of a plan, in whose transaction no other claims (store.underway.alone).
 
     Parameters:
         elsewhere: by place, what other plans have under way.

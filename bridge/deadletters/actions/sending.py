@@ -9,6 +9,7 @@ from bridge.deadletters.actions.ahead import Ahead
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.holders import holders, too_late
 from bridge.deadletters.actions.payloads import Away, payloads
+from bridge.deadletters.actions.traces import LOST, traces
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, Plan
@@ -27,10 +28,8 @@ from bridge.records.origin import Origin
 from bridge.records.parked import whose
 from bridge.records.replayed import replayed
 from bridge.settings import Settings
-from bridge.topics.extents import extents
 from bridge.topics.names import TopicNames
 from bridge.topics.producer import AcknowledgedProducer, Letter, Lies
-from bridge.topics.readback import records
 
 #: Bytes of values that are held at once.
 AT_ONCE: Final = 16_000_000
@@ -155,17 +154,17 @@ class Sending:
     def look(self, claimed: Sequence[Claimed]) -> Acted:
         """Find those of which the record is there."""
         jobs = {job.mark: job for job in self._jobs(claimed)}
-        starts: dict[tuple[str, int], int] = {}
-        for topic, partition, offset in (each.spot for each in claimed if each.spot is not None):
-            starts[topic, partition] = min(offset, starts.get((topic, partition), offset))
-        ends = {each.place: each.end for each in extents(self._settings, {topic for topic, _ in starts})}
-        begin = {place: start for place, start in starts.items() if start < ends.get(place, 0)}
+        read, lost = traces(self._settings, claimed)
         found: dict[int, Sent] = {}
-        for record in records(self._settings, begin, {place: ends[place] for place in begin}):
+        for record in read:
             if (job := jobs.get(_mark(record))) is not None:
                 spot = Spot(record.topic() or "", record.partition() or 0, record.offset() or 0)
                 found.setdefault(job.item.position, self._sent(job, spot))
-        return Acted([*found.values()])
+        left = [job for job in jobs.values() if job.item.position in lost - found.keys()]
+        # What is known to be done may be sent: it does not run.
+        told = self._fates.of([job.delivery for job in left]) if left else []
+        open_ = [job for job, fate in zip(left, told, strict=True) if job.again or fate is not Fate.DONE]
+        return Acted([*found.values()], {job.item.position: End(ItemState.UNKNOWN, LOST) for job in open_})
 
     def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""

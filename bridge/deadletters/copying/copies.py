@@ -16,6 +16,7 @@ from bridge.settings import Settings
 from bridge.topics.belonging import Belongings
 from bridge.topics.cluster import all_topics
 from bridge.topics.names import TopicNames
+from bridge.upkeep.facts import letters as letters_said
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Copies:
             plan_id, at = plans.add(connection, What.COPY, by, why, asked.to_data(), whole)
             count = items.freeze(connection, plan_id, matching(asked), canary=False)
             there = topic if to is None else f"{topic} of {to.name}"
-            words = f"plan {plan_id}: to copy {count:,} letters to {there}" + (f": {why}" if why else "")
+            words = f"plan {plan_id}: to copy {letters_said(count)} to {there}" + (f": {why}" if why else "")
             trail.write(connection, at, by, "copy", words, plan_id=plan_id)
             handlers = weighing.by_handler(connection, plan_id)
             counts = Counts(letters=sum(sum(reasons.values()) for reasons in handlers.values()), handlers=handlers)

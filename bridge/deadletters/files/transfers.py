@@ -16,6 +16,7 @@ from bridge.deadletters.store.exporting import facts_and_positions, ids_of, take
 from bridge.deadletters.store.ids import Ids
 from bridge.deadletters.store.whole import BYTES, Row, fitting, whole
 from bridge.errors import DeskRefused, NoExport
+from bridge.upkeep.facts import letters as letters_said
 
 #: Most letters of one question, and of one transaction; fewer where their values are large.
 AT_ONCE: Final = 200
@@ -175,13 +176,15 @@ class Transfers:
 
     def _told(self, by: str, asked: Filter, count: int) -> None:
         with self.database.writing() as connection:
-            words = f"{count:,} letter{'' if count == 1 else 's'}: {noted(asked)}"
+            words = f"{letters_said(count)}: {noted(asked)}"
             trail.write(connection, clock.now(connection), by, "export", words)
 
     def _note(self, taken: Taken, by: str, source: str) -> None:
         if taken.added:
             with self.database.writing() as connection:
-                trail.write(connection, int(time.time() * 1000), by, "import", f"{taken.added:,} letters from {source}")
+                trail.write(
+                    connection, int(time.time() * 1000), by, "import", f"{letters_said(taken.added)} from {source}"
+                )
 
 
 def _said_of_all(line: bytes) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching
 from bridge.deadletters.store.values import Valued
 from bridge.errors import EditRefused, NoSuchLetter
+from bridge.upkeep.facts import letters as letters_said
 
 #: Letters of one look at the database; their values are in memory at once.
 AT_ONCE: Final = 500
@@ -124,7 +125,7 @@ class Mending:
             plan_id, at = plans.add(connection, What.REPLAY, by, why, said, options)
             plans.move(connection, plan_id, [State.PLANNED], State.MAKING)
             count = items.freeze(connection, plan_id, matching(chosen), canary=False)
-            words = f"plan {plan_id}: to patch {count:,} letters" + (f": {why}" if why else "")
+            words = f"plan {plan_id}: to patch {letters_said(count)}" + (f": {why}" if why else "")
             trail.write(connection, at, by, "patch", words, plan_id=plan_id)
         done = Pass()
         for found in self._of_plan(plan_id):

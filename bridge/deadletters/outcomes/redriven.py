@@ -31,6 +31,10 @@ RECORDED_WITHIN: Final = 3.0
 _ENDS: Final = {Fate.DONE: ItemState.DONE, Fate.DISCARDED: ItemState.DISCARDED}
 _GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
 _MADE_AGAIN: Final = "its replay topic was made again since it was sent: whether it ran is not known"
+_MADE_AGAIN_LEFT: Final = (
+    "its plan was left while it was being sent, and its replay topic was made again since: "
+    "whether it was sent is not known"
+)
 _HAS_RUN: Final = "it had its run, and is neither dead nor parked"
 _FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 
@@ -79,6 +83,9 @@ class Ending:
         if into != plan.options.into:
             self._of_plan(plan, False)
             with self._database.writing() as connection:
+                if plan.options.into:
+                    # Who claimed them has died: they may have been sent into the topic that is no more.
+                    redriven.lost(connection, plan.id, _MADE_AGAIN_LEFT, clock.now(connection))
                 plans.sends_into(connection, plan, into)
 
     def _of_plan(self, plan: Plan, deduces: bool) -> int:

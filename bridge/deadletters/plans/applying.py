@@ -16,7 +16,7 @@ from bridge.deadletters.actions.action import Acted, Action, Claimed
 from bridge.deadletters.plan.canary import Decision, Turn, decide
 from bridge.deadletters.plan.pace import Pace
 from bridge.deadletters.plan.plan import ItemState, Plan, State
-from bridge.deadletters.store import clock, items, lanes, plans, spots
+from bridge.deadletters.store import clock, items, lanes, plans, spots, underway
 from bridge.deadletters.store.database import Connection, Database
 from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 
@@ -127,7 +127,7 @@ class Applying:
         passed = self._passed() if self._in_lanes else ()
         with self._database.writing() as connection:
             self._go_on(connection)
-            lanes.alone(connection)
+            underway.alone(connection)
             if self._in_lanes:
                 lanes.let_go(connection, self._plan.id, passed)
             allowed = self._pace.allowed(BATCH, time.monotonic())

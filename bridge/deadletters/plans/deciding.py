@@ -8,6 +8,7 @@ from bridge.deadletters.store import changes, plans, trail
 from bridge.deadletters.store.database import Connection
 from bridge.errors import PlanChanged
 from bridge.upkeep.facts import clock
+from bridge.upkeep.facts import letters as letters_said
 
 #: Ms for which a discard waits, for who thinks better of it.
 DISCARD_AFTER: Final = 10_000
@@ -58,5 +59,5 @@ def taken(connection: Connection, plan: Plan, left: int) -> None:
     others = [other for id_ in gone.plans if (other := plans.one(connection, id_))]
     whose = ", ".join(f"plan {other.id} of {other.by}" for other in others) or "Somebody"
     verb = "have" if len(others) > 1 else "has"
-    count, them = gone.letters, f"{plan.counts.letters:,} letters"
+    count, them = gone.letters, letters_said(plan.counts.letters)
     raise PlanChanged(f"{whose[0].upper()}{whose[1:]} {verb} taken {count:,} of these {them}. {now:,} are left.")

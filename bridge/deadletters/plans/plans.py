@@ -21,7 +21,7 @@ from bridge.deadletters.plans.deciding import DISCARD_AFTER, Decision, changed, 
 from bridge.deadletters.plans.known import known_handlers
 from bridge.deadletters.plans.laying import lay
 from bridge.deadletters.plans.passing import Passing
-from bridge.deadletters.store import clock, items, plans, trail, waves
+from bridge.deadletters.store import clock, items, lanes, plans, trail, waves
 from bridge.deadletters.store.cluster import check_cluster
 from bridge.deadletters.store.database import Connection, Database
 from bridge.deadletters.store.matching import matching
@@ -38,6 +38,7 @@ from bridge.handlers import Routes
 from bridge.kafka import admin_client
 from bridge.settings import Settings
 from bridge.topics.cluster import all_topics
+from bridge.upkeep.facts import letters as letters_said
 
 #: Is told how a plan stands, about once a second.
 Heard = Callable[[Plan], None]
@@ -97,7 +98,7 @@ class Plans:
             count = items.freeze(connection, id_, matching(meant), canary=options.canary)
             if options.all_handlers:
                 others.add(connection, id_, count, self.settings, self.routes, options.canary)
-            said = f"plan {id_}: to {what} {count:,} letters" + (f": {why}" if why else "")
+            said = f"plan {id_}: to {what} {letters_said(count)}" + (f": {why}" if why else "")
             trail.write(connection, at, by, what, said, plan_id=id_)
         self._count(id_, what, asked)
         return self.one(id_)
@@ -286,7 +287,10 @@ class Plans:
                     with suppress(KafkaUnavailable, LedgerUnavailable):
                         outcomes.look()
                 passing = Passing(self.settings, self.database, plan, fates)
-                around = Around(lambda: outcomes.look(id_), passing.passed, lambda: heard(self.one(id_)), leaves)
+                with self.database.reading() as connection:
+                    # In lanes it waits for what others have under way, and nobody else may look how that ends.
+                    looked_at = None if lanes.are_in(connection, id_) else id_
+                around = Around(lambda: outcomes.look(looked_at), passing.passed, lambda: heard(self.one(id_)), leaves)
                 with action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
                     Applying(self.database, plan, doing, who, around).run()
         except PlanTakenOver:

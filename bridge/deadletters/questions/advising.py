@@ -84,7 +84,7 @@ def _under_way(case: _Case) -> Suggestion | None:
     if case.around.plan is None:
         return None
     count = case.group.statuses.get("replaying", 0)
-    return Suggestion(Do.WATCH, f"Plan {case.around.plan} has sent {count:,} of its letters back.")
+    return Suggestion(Do.WATCH, f"Plan {case.around.plan} is at it: {count:,} of its letters are on their way.")
 
 
 def _nothing_open(case: _Case) -> Suggestion | None:

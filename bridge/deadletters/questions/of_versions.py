@@ -138,7 +138,7 @@ def handled_since(series: Iterable[Series], started: int, now: float) -> tuple[i
 
 
 def _counted(settings: Settings, group: Grouped, now: float) -> list[Series] | None:
-    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         return None
     try:

@@ -1,5 +1,6 @@
 """Whether a recorder lives where one did: what a group that has none, or records by `--once`, is not asked."""
 
+import time
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -7,6 +8,7 @@ from bridge.errors import LedgerUnavailable, RecordingNotEnded
 from bridge.ledger import Ledger
 from bridge.ledger.members import Members
 from bridge.settings import Settings
+from bridge.upkeep.facts import when
 
 #: Seconds for Redis's answer.
 ANSWER_WITHIN: Final = 2.0
@@ -19,28 +21,39 @@ class Recorders(NamedTuple):
         gone_since: when one said last that it lives (Unix time), where none does now; `None`: one lives, or none was
             here in the last month, or Redis does not say.
         wanted: whether nobody has said that none is to run any more.
+        living: the names of those that live; `None`: Redis does not say.
     """
 
     gone_since: float | None = None
     wanted: bool = True
+    living: tuple[str, ...] | None = None
 
     @property
     def missed(self) -> bool:
         """Whether that none lives needs a person."""
         return self.wanted and self.gone_since is not None
 
+    def said(self, now: float | None = None) -> str:
+        """That what the database has is not all, where one is missed: it looks well then. Empty: none is missed."""
+        if not self.missed or self.gone_since is None:
+            return ""
+        return (
+            f"No recorder of dead letters runs, {when(self.gone_since, now or time.time())}: what has died since is "
+            "not here but in Kafka alone (`bridge deadletters list --from-topic`). Start `bridge deadletters record`."
+        )
+
 
 def recorders(settings: Settings) -> Recorders:
     """Whether one lives, and since when none does."""
-    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         return Recorders()
     try:
         with closing(ledger):
             members, name = Members(ledger, "recorders"), named(settings)
-            if members.living():
-                return Recorders()
-            return Recorders(members.last_seen().get(name), members.is_missed(name))
+            if living := members.living():
+                return Recorders(living=tuple(living))
+            return Recorders(members.last_seen().get(name), members.is_missed(name), ())
     except LedgerUnavailable:
         # The status says so.
         return Recorders()
@@ -53,7 +66,7 @@ def want_none(settings: Settings) -> None:
         RecordingNotEnded: one lives, or there is no Redis in which it could be said.
         LedgerUnavailable: it does not answer.
     """
-    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         raise RecordingNotEnded("Without a ledger in Redis (LEDGER_URL) no recorder is missed.")
     with closing(ledger):

@@ -34,7 +34,7 @@ class Running(NamedTuple):
 
 def running(settings: Settings, routes: Routes) -> Running:
     """Ask Redis; that it does not answer is a sentence."""
-    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         return Running({}, {}, "There is no Redis, so it is not known what runs.")
     try:

@@ -122,7 +122,7 @@ def decided(settings: Settings, handler: str) -> Mapping[str, Any]:
     Raises:
         LedgerUnavailable, KafkaUnavailable: it is not known.
     """
-    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         return {}
     with closing(ledger):

@@ -187,8 +187,8 @@ class Intake:
 
     def pass_marks(self) -> None:
         """Take what Kafka's client has passed as read: marks of transactions, and what these took back."""
-        for place, partition in self.partitions.items():
-            stands = self._position(place)
+        for stands in self.consumer.position([TopicPartition(*place) for place in self.partitions]):
+            partition = self.partitions[stands.topic, stands.partition]
             if partition.at_place and stands.offset > partition.next:
                 epoch: Any = stands.leader_epoch
                 partition.next = stands.offset

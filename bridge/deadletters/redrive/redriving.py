@@ -4,13 +4,14 @@ What is a dead letter here goes as that, by `sending`; the rest has no row of it
 source.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.action import Acted, Claimed, End, Live, Taken
 from bridge.deadletters.actions.ahead import Ahead
 from bridge.deadletters.actions.ends import Ends
 from bridge.deadletters.actions.sending import Sending, target_of
+from bridge.deadletters.actions.traces import LOST, traces
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.plan.plan import ItemState, Plan
 from bridge.deadletters.redrive.standing import left_out
@@ -20,15 +21,14 @@ from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.spots import Sent, Spot
 from bridge.errors import NeverPublished
 from bridge.kafka import Record, headers_of
+from bridge.ledger import Fate
 from bridge.records.naming import work_of
 from bridge.records.origin import Origin
 from bridge.records.parked import whose
 from bridge.records.replayed import replayed
 from bridge.settings import Settings
-from bridge.topics.extents import extents
 from bridge.topics.picking import Picking
 from bridge.topics.producer import AcknowledgedProducer, Letter, Lies
-from bridge.topics.readback import records
 
 #: Bytes of values that are held at once.
 AT_ONCE: Final = 16_000_000
@@ -70,7 +70,7 @@ class Redriving:
         """Letters as a replay takes them; all else, unless another plan has it, or its topic was made again since."""
         others = [self._redriven(item) for item in waiting if not item.letter_id]
         ahead = Ahead.of(connection, self._plan.id, others=[each.delivery for each in others])
-        become = {item.position: item for each in others if (item := self._as_letter(each, ahead)) is not None}
+        become = {each.item.position: item for each, item in self._as_letters(others, ahead)}
         items.become(connection, self._plan.id, [*become.values()])
         letters = [item for item in waiting if item.letter_id] + [*become.values()]
         of_letters = self._of_letters.take(connection, letters, at)
@@ -88,10 +88,17 @@ class Redriving:
         return Taken(claimed, skipped)
 
     def look(self, claimed: Sequence[Claimed]) -> Acted:
-        """Find those of which the record is there."""
+        """Find those of which the record is there, and those of which nobody can tell any more."""
         of_letters, others = _apart(claimed)
         found = self._of_letters.look(of_letters) if of_letters else Acted()
-        return Acted([*found.sent, *self._there(others)], found.ends)
+        read, lost = traces(self._settings, others)
+        sent = [*self._there(others, read)]
+        lost -= {each.position for each in sent}
+        left = [self._redriven(each.item) for each in others if each.item.position in lost]
+        # What is known to be done is left out, as ever.
+        done = [] if self._again else self._done(left)
+        unknown = {each.item.position: End(ItemState.UNKNOWN, LOST) for each in left if each not in done}
+        return Acted([*found.sent, *sent], {**found.ends, **unknown})
 
     def act(self, claimed: Sequence[Claimed], live: Live) -> Acted:
         """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
@@ -116,32 +123,34 @@ class Redriving:
         """As a replay does with its letters; of the others there is nothing to note."""
         self._of_letters.settle(connection, _apart(claimed)[0], acted, at)
 
-    def _as_letter(self, redriven: Redriven, ahead: Ahead) -> Item | None:
-        """A delivery as the open letter that was recorded of it since the plan was made."""
-        letter = ahead.letter(redriven.delivery)
-        if letter is None or (self._plan.options.again and not letter.again):
-            # What is to run again though it is done: a replay would leave it.
-            return None
-        return redriven.item._replace(letter_id=letter.id, place=None, failures=letter.failures)
+    def _as_letters(self, others: Sequence[Redriven], ahead: Ahead) -> Iterator[tuple[Redriven, Item]]:
+        """Those that have an open letter, recorded since the plan was made, and each as that."""
+        found = [(each, letter) for each in others if (letter := ahead.letter(each.delivery)) is not None]
+        # What is to run again though it is done, a replay of its letter would leave.
+        done = {*self._done([each for each, letter in found if self._again and not letter.again])}
+        for each, letter in found:
+            if each not in done:
+                yield each, each.item._replace(letter_id=letter.id, place=None, failures=letter.failures)
 
     def _left_out(self, redriven: Sequence[Redriven]) -> Iterator[tuple[Redriven, str]]:
         """Those that are on their way, or over, since the plan was made; and why they are not sent."""
-        fates = self._fates.of([each.delivery for each in redriven]) if redriven else []
-        for each, fate in zip(redriven, fates, strict=True):
+        for each, fate in self._with_fates(redriven):
             if why := left_out(fate, again=self._plan.options.again):
                 yield each, why
 
     def _redriven(self, item: Item) -> Redriven:
         return Redriven(item, delivery_of(self._plan, self._settings.group, item.place or ""))
 
-    def _there(self, claimed: Sequence[Claimed]) -> Iterator[Sent]:
+    def _done(self, redriven: Sequence[Redriven]) -> list[Redriven]:
+        return [each for each, fate in self._with_fates(redriven) if fate is Fate.DONE]
+
+    def _with_fates(self, redriven: Sequence[Redriven]) -> Iterator[tuple[Redriven, Fate]]:
+        fates = self._fates.of([each.delivery for each in redriven]) if redriven else []
+        return zip(redriven, fates, strict=True)
+
+    def _there(self, claimed: Sequence[Claimed], read: Iterable[Record]) -> Iterator[Sent]:
         marks = {self._mark(self._redriven(each.item).delivery): each for each in claimed}
-        starts: dict[tuple[str, int], int] = {}
-        for topic, partition, offset in (each.spot for each in claimed if each.spot is not None):
-            starts[topic, partition] = min(offset, starts.get((topic, partition), offset))
-        ends = {each.place: each.end for each in extents(self._settings, {topic for topic, _ in starts})}
-        begin = {place: start for place, start in starts.items() if start < ends.get(place, 0)}
-        for record in records(self._settings, begin, {place: ends[place] for place in begin}):
+        for record in read:
             if (found := marks.pop(whose(record) or ("", "", 0), None)) is not None:
                 spot = Spot(record.topic() or "", record.partition() or 0, record.offset() or 0)
                 yield self._sent(found.item, spot)

@@ -23,7 +23,7 @@ from sqlalchemy.exc import (
 from bridge.deadletters.store import address, migrating
 from bridge.deadletters.store.holding import holder
 from bridge.deadletters.store.requests import Claim
-from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoSuchStep
+from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoDatabase, NoSuchStep
 
 __all__ = ["Connection", "Database", "holds", "said"]
 
@@ -104,6 +104,17 @@ class Database:
         """Whether it can have anything: a SQLite file that is not there would be made by opening it."""
         file = self._engine.url.database
         return self.dialect != "sqlite" or file is None or Path(file).exists()
+
+    def need(self) -> None:
+        """Raises NoDatabase where a SQLite file is not there; without its folder, opening it says what is wrong."""
+        if not self.is_there and Path(str(self._engine.url.database)).absolute().parent.is_dir():
+            file = Path(str(self._engine.url.database)).absolute()
+            raise NoDatabase(
+                f"There is no dead letters' database {file}, and none was made. In another folder, or by another "
+                "DEADLETTERS_DATABASE_URL, there may be one: that of the recorder is meant. Where nothing was recorded "
+                "yet, start `bridge deadletters record`; without a database there is `bridge deadletters list "
+                "--from-topic`."
+            )
 
     @property
     def may_be_made(self) -> bool:

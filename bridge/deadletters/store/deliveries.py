@@ -105,16 +105,35 @@ def latest(connection: Connection, webhook_id: int, count: int) -> list[Delivery
 
 
 def due(connection: Connection, now: int) -> list[int]:
-    """The webhooks for which something is due, first that which has been so longest."""
-    longest = func.min(deliveries.c.next_at)
-    asked = select(deliveries.c.webhook_id).where(*_due(now)).group_by(deliveries.c.webhook_id)
-    return list(connection.execute(asked.order_by(longest, deliveries.c.webhook_id)).scalars())
+    """The webhooks for which something is due, in turn: first those of which nothing that waits was tried yet.
+
+    Of the others the one that was tried longest ago: who does not answer, and has much to be told, has no more of the
+    places than who has little.
+    """
+    tried = (
+        select(deliveries.c.webhook_id, func.coalesce(func.max(deliveries.c.tried_at), 0).label("at"))
+        .where(_WAITS)
+        .group_by(deliveries.c.webhook_id)
+        .subquery()
+    )
+    asked = (
+        select(deliveries.c.webhook_id)
+        .join(tried, tried.c.webhook_id == deliveries.c.webhook_id)
+        .where(*_due(now))
+        .group_by(deliveries.c.webhook_id, tried.c.at)
+        .order_by(tried.c.at, func.min(deliveries.c.next_at), deliveries.c.webhook_id)
+    )
+    return list(connection.execute(asked).scalars())
 
 
 def take(connection: Connection, webhook_id: int, now: int) -> Delivery | None:
-    """The next that is due for a webhook, counted as tried; what comes after it of the same alarm waits for it."""
+    """The next that is due for a webhook, counted as tried; what comes after it of the same alarm waits for it.
+
+    What was never tried goes first: an event of now stands behind none that is tried again.
+    """
     asked = select(deliveries.c.id).where(deliveries.c.webhook_id == webhook_id, *_due(now))
-    id_ = connection.execute(asked.order_by(deliveries.c.next_at, deliveries.c.id).limit(1)).scalar()
+    in_turn = asked.order_by(deliveries.c.tries > 0, deliveries.c.next_at, deliveries.c.id)
+    id_ = connection.execute(in_turn.limit(1)).scalar()
     if id_ is None:
         return None
     tried = update(deliveries).where(deliveries.c.id == id_).values(tries=deliveries.c.tries + 1, tried_at=now)

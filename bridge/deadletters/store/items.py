@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     Select,
+    bindparam,
     case,
     false,
     func,
@@ -79,6 +80,13 @@ _COLUMNS = [items.c[name] for name in Item._fields]
 #: A delivery's state, for who knows its position: by the index of states a database would look, for each batch, through
 #: all of the plan that has the same state.
 STATE: Final = func.coalesce(items.c.state, literal_column("''"))
+
+_BECOME: Final = (
+    update(items)
+    .where(items.c.plan_id == bindparam("of_plan"), items.c.position == bindparam("its_position"))
+    .where(STATE == ItemState.WAITING)
+    .values(letter_id=bindparam("its_letter"), place=None, failures=bindparam("its_failures"))
+)
 
 
 def freeze(connection: Connection, plan_id: int, chosen: Select[Any], *, canary: bool) -> int:
@@ -177,9 +185,12 @@ def claim(connection: Connection, plan_id: int, found: Mapping[int, Spot | None]
 
 def become(connection: Connection, plan_id: int, found: Sequence[Item]) -> None:
     """Deliveries that have letters by now are their letters' own from now on."""
-    for each in found:
-        own = {"letter_id": each.letter_id, "place": None, "failures": each.failures}
-        _move(connection, plan_id, [each.position], [ItemState.WAITING], **own)
+    rows = [
+        {"of_plan": plan_id, "its_position": each.position, "its_letter": each.letter_id, "its_failures": each.failures}
+        for each in found
+    ]
+    if rows:
+        connection.execute(_BECOME, rows)
 
 
 def back(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:

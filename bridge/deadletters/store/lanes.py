@@ -18,8 +18,6 @@ from bridge.deadletters.store.statuses import AT_ONCE, in_parts
 from bridge.records.origin import Origin
 
 _ENDED: Final = tuple(state for state in ItemState if state not in UNENDED)
-#: What PostgreSQL knows the claims of plans by: any number that nobody else's is.
-_CLAIMS: Final = 7_303_014_711
 
 
 class _Laid(NamedTuple):
@@ -83,12 +81,6 @@ def are_in(connection: Connection, plan_id: int) -> bool:
     """Whether anything of a plan has a lane."""
     asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.lane.is_not(None)).limit(1)
     return connection.execute(asked).first() is not None
-
-
-def alone(connection: Connection) -> None:
-    """Until the transaction ends no other plan claims: two would take the same delivery, or the same lane."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS)))
 
 
 def ended(connection: Connection, plan_id: int) -> list[Ended]:

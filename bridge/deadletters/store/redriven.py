@@ -69,3 +69,9 @@ def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemS
         for some in in_parts(positions):
             sent = (*at_positions(plan_id, some), STATE == ItemState.SENT)
             connection.execute(update(items).where(*sent).values(state=to, why=why, ended_at=at))
+
+
+def lost(connection: Connection, plan_id: int, why: str, at: int) -> None:
+    """Note of what is about to be sent, and is no letter's, that nobody knows whether it was."""
+    claimed = (items.c.plan_id == plan_id, items.c.state == ItemState.CLAIMED, items.c.letter_id.is_(None))
+    connection.execute(update(items).where(*claimed).values(state=ItemState.UNKNOWN, why=why, ended_at=at))

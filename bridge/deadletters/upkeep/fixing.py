@@ -20,6 +20,7 @@ from bridge.deadletters.upkeep.versions import has, ready
 from bridge.ledger import Ledger
 from bridge.ledger.members import Members
 from bridge.settings import Settings
+from bridge.upkeep.facts import letters as letters_said
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,9 @@ def _send_back(connection: Connection, fix: Fix, workers: Iterable[Mapping[str, 
     plans.counted(connection, plan_id, Counts(letters=count))
     # Who has no lease of it finds it then, as one that was left by a process that died.
     plans.move(connection, plan_id, [State.PLANNED], State.APPLYING)
-    trail.write(connection, at, _by(fix), "replay", f"{why}: {count:,} letters", group_id=fix.group_id, plan_id=plan_id)
+    trail.write(
+        connection, at, _by(fix), "replay", f"{why}: {letters_said(count)}", group_id=fix.group_id, plan_id=plan_id
+    )
     logger.info("%s: %d of its letters go back, by plan %d", why, count, plan_id)
 
 

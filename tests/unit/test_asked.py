@@ -1,0 +1,25 @@
+"""What does not answer is said with what to do about it, and a full broker is not said to be away."""
+
+import pytest
+
+from bridge.commands.asked import Asked
+from bridge.errors import HandoffFailed
+from bridge.upkeep.facts import Facts
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("OutOfMemoryError: command not allowed when used memory > 'maxmemory'", "raise its maxmemory"),
+        ("ConnectionError: Error 111", "Start it, or mend the network or CELERY_BROKER_URL."),
+    ],
+)
+def test_a_broker_that_does_not_answer_is_said_with_what_mends_it(error, advice):
+    def question() -> None:
+        raise HandoffFailed(error)
+
+    asked = Asked(Facts(0.0, "shop", ()))
+    asked.ask(question)
+    (sentence,) = asked.silent
+    assert advice in sentence
+    assert ("Start it" in sentence) == ("Start it" in advice)
