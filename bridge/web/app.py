@@ -55,6 +55,14 @@ _STATUS: Final[dict[type[BridgeError], int]] = {
 }
 
 
+#: Where the database is away: who is signed in stands in it, so no page can be shown to anybody.
+_WITHOUT_DATABASE: Final = (
+    "Nothing was lost by that: bridges and workers run on, and what dies stays in Kafka until it can be recorded. "
+    "These ask no database: `bridge status`, `bridge audit TOPIC`, `bridge find`, `bridge halt`, and "
+    "`bridge deadletters list --from-topic`."
+)
+
+
 class Number(Convertor[int]):
     """A number of an address, as large as one of the database may be: of a longer one Python makes none."""
 
@@ -188,12 +196,15 @@ def _http(request: Request, error: Exception) -> Response:
     if problems.is_here(request.url.path):
         return door.refused(request, status, str(getattr(error, "detail", error)))
     words = "There is no such page." if status == 404 else str(getattr(error, "detail", error))
-    return console.of(request).page(request, "fault.html", status, words=words, number="")
+    return console.of(request).fault(request, status, words)
 
 
 def _desk(request: Request, error: Exception) -> Response:
+    assert isinstance(error, BridgeError)
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 503)
-    return console.of(request).page(request, "fault.html", status, words=str(error), number="")
+    instead = _WITHOUT_DATABASE if isinstance(error, DeskUnavailable) else ""
+    words = str(knowing.told(error, getattr(request.state, "who", NOBODY)))
+    return console.of(request).fault(request, status, words, instead=instead)
 
 
 def _fault(request: Request, error: Exception) -> Response:
@@ -202,4 +213,4 @@ def _fault(request: Request, error: Exception) -> Response:
     page = getattr(request.state, "page", None)
     logger.error("console fault %s at %s", number, page.path if page else "/static", exc_info=error)
     words = "The console has a fault, which is in its log. Bridge, workers and plans run on without it."
-    return console.of(request).page(request, "fault.html", 500, words=words, number=number)
+    return console.of(request).fault(request, 500, words, number)

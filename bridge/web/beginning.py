@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.questions.totals import Counted
+from bridge.upkeep.facts import letters as letters_said
 
 
 class Check(NamedTuple):
@@ -44,7 +45,7 @@ def checks(desk: Desk, status: Mapping[str, Any], stats: Counted) -> list[Check]
             "The recorder",
             f"has its database, {desk.database.name}",
             bool(letters),
-            f"{letters:,} letters",
+            letters_said(letters),
             "None was recorded yet: `bridge deadletters record` runs beside the bridge",
         ),
         Check(

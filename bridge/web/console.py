@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.masking.masks import Masks
+from bridge.deadletters.questions.recorders import Recorders, recorders
 from bridge.errors import ConsoleRefused
 from bridge.settings.addresses import listed
 from bridge.settings.values import EnvironmentSettings
@@ -24,6 +25,7 @@ from bridge.topics.recent import Recent
 from bridge.web import showing
 from bridge.web.api.bearers import Bearers
 from bridge.web.guesses import Guesses
+from bridge.web.hearing import Hearing
 from bridge.web.keeping import Keeping
 from bridge.web.lasting import lasting
 from bridge.web.live import Live
@@ -103,6 +105,7 @@ class Console:
     templates: Environment = field(default_factory=_environment, repr=False)
     live: Live = field(default_factory=Live, repr=False)
     shared: Shared[Any] = field(default_factory=Shared, repr=False)
+    hearing: Hearing[Recorders] = field(init=False, repr=False)
     sessions: Sessions = field(init=False, repr=False)
     guesses: Guesses = field(init=False, repr=False)
     keeping: Keeping = field(init=False, repr=False)
@@ -132,12 +135,17 @@ class Console:
         recent = Recent(self.desk.settings)
         self.looking = Looking(lambda: asked_status(self.desk, recent))
         self.proofs = Proofs(self.desk)
+        self.hearing = Hearing(lambda: recorders(self.desk.settings), Recorders())
         self.templates.globals["in_flower"] = self.in_flower
 
     def in_flower(self, task: str | None) -> str | None:
         """The address of a task's page in Flower; None where none is set up, or there is no task."""
         flower = self.desk.settings.environment.DEADLETTERS_FLOWER_URL.rstrip("/")
         return f"{flower}/task/{quote(task, safe='')}" if flower and task else None
+
+    def recorders(self) -> Recorders:
+        """Whether one lives, as Redis knows; where it is silent no page waits for it."""
+        return self.hearing.latest()
 
     def macros(self, template: str) -> Any:
         """The macros of a template, for parts of a page by themselves."""
@@ -150,6 +158,15 @@ class Console:
         around |= {"at": _at(request), "typed": typed(request)}
         body = made.render(console=self, now=self.clock(), **(around | values))
         return HTMLResponse(body, status)
+
+    def fault(self, request: Request, status: int, words: str, number: str = "", instead: str = "") -> HTMLResponse:
+        """What is shown instead of a page.
+
+        Parameters:
+            number: by which the log has what happened.
+            instead: what to do without the page.
+        """
+        return self.page(request, "fault.html", status, words=words, number=number, instead=instead)
 
 
 def _issuer(said: EnvironmentSettings, clock: Callable[[], int]) -> "SigningIn":

@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from bridge.errors import DeskUnavailable
 from bridge.topics.recent import Recent
 from bridge.upkeep.problem import Problem
 from bridge.web.console import Console
-from bridge.web.looking import Looking, Standing, asked
+from bridge.web.looking import Looking, Standing, about, asked
 from bridge.web.pages import overview
 from bridge.web.roles import Role
 from bridge.web.told import Link, told
@@ -158,6 +159,27 @@ def test_a_database_that_does_not_answer_leaves_the_rest_of_the_page(page, conso
     assert "Last day by the hour" in text
 
 
+def test_where_the_database_keeps_every_page_back_it_is_said_what_runs_on_and_what_asks_none(browser, console):
+    viewer = browser()
+    console.desk.database.close()
+    file = Path(console.desk.database.name.removeprefix("sqlite:///"))
+    file.rename(file.with_suffix(".away"))
+    file.mkdir()
+    answer = viewer.get("/groups")
+    assert answer.status_code == 503
+    text = words(answer.text)
+    assert "does not answer, so it is not known who asks" in text
+    assert "bridges and workers run on" in text
+    assert "<code><bdi>bridge status</bdi></code>" in answer.text
+
+
+def test_a_silence_that_was_heard_of_long_ago_does_not_grow_by_itself(console, browser, monkeypatch):
+    now = int(time.time() * 1000)
+    old = Standing(now - 240_000, status(unanswered=[SILENT]), {about(SILENT): now - 245_000}, time.monotonic() - 240)
+    monkeypatch.setattr(console.looking, "latest", lambda: old)
+    assert "No answer, for 5 s at least." in words(browser().get("/").text)
+
+
 def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, monkeypatch):
     answered = threading.Event()
     monkeypatch.setattr("bridge.web.looking.WITHIN", 0.05)
@@ -200,7 +222,7 @@ def test_a_plan_that_applies_is_in_hand_so_that_nobody_does_it_twice(page, desk,
     plan = desk.plans.make(What.ARCHIVE, Filter(), Options(), "bob", "old ones")
     desk.plans.approve(plan.id, "bob")
     text = words(page())
-    assert f"In hand: plan {plan.id} archives 1 letters: old ones" in text
+    assert f"In hand: plan {plan.id} archives 1 letter: old ones 1 not touched" in text
     assert "bob applies it" in text
 
 

@@ -315,6 +315,24 @@ def test_a_link_is_not_used_up_by_a_database_that_does_not_answer(site, monkeypa
     assert [browser.post(link).status_code for _ in range(2)] == [303, 403]
 
 
+def test_where_the_database_is_stands_in_the_log_and_in_no_answer_to_a_stranger(site, monkeypatch, caplog):
+    def away(*_):
+        raise DeskUnavailable("The dead letters' database (postgresql://desk@db.internal/letters) does not answer.")
+
+    monkeypatch.setattr(Sessions, "who", away)
+    monkeypatch.setattr("bridge.web.api.bearers.Bearers.who", away)
+    browser = site.browser()
+    browser.cookies.set(COOKIE, "made-up")
+    with caplog.at_level(logging.WARNING):
+        answers = [browser.get("/groups"), browser.get("/api/v1/groups", headers={"authorization": "Bearer x"})]
+    for answer in answers:
+        assert answer.status_code == 503
+        assert "db.internal" not in answer.text
+        assert "does not answer" in answer.text
+        assert "log" in answer.text
+    assert caplog.text.count("db.internal") == 2
+
+
 def test_a_fault_is_answered_with_the_headers_of_every_page(site, monkeypatch):
     monkeypatch.setattr(site.console.sessions, "use_link", lambda token: 1 // 0)
     answer = site.browser().post("/sign-in/x")

@@ -51,8 +51,8 @@ class Bearers:
         if kind.lower() != "bearer" or not secret:
             raise RequestRefused(
                 "unauthorized",
-                "Send `Authorization: Bearer` with a token (bridge deadletters users tokens). A session of the console "
-                "opens no API.",
+                "Send `Authorization: Bearer` with a token (bridge deadletters users tokens make). A session of the "
+                "console opens no API.",
                 _ASKED,
             )
         now = self.clock()
@@ -67,7 +67,12 @@ class Bearers:
         if token is None:
             self.guesses.wrong(address)
             logger.warning("somebody at %s gave a wrong token to the console", address)
-            raise RequestRefused("unauthorized", "This token is none, or has ended, or was revoked.", _WRONG)
+            raise RequestRefused(
+                "unauthorized",
+                "This token is none, or has ended, or was revoked: an admin makes another, under Tokens, or by "
+                "`bridge deadletters users tokens make`.",
+                _WRONG,
+            )
         self._remember(secret)
         return Who(named(token), Role.read(token.role) or Role.NOBODY, digest(secret).hex(), signs_out=False)
 

@@ -22,7 +22,7 @@ from bridge.web.api.operations import OPERATIONS, Operation
 from bridge.web.api.problems import KINDS, ROOT, of_error, of_status, response, type_of
 from bridge.web.api.shapes.common import Given
 from bridge.web.origins import form_fault
-from bridge.web.roles import Who
+from bridge.web.roles import NOBODY, Who
 
 logger = logging.getLogger("bridge")
 
@@ -55,13 +55,13 @@ def failed(request: Request, error: Exception) -> Response:
 
 def _guarded(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        request.state.operation = operation
+        request.state.operation, who = operation, NOBODY
         try:
             who = await run_in_threadpool(_admitted, request, operation)
             raw = await _read(request) if operation.method == "POST" else b""
             return await threads.run(operation.waits, _answered, request, operation, who, raw)
         except BridgeError as error:
-            return response(of_error(error))
+            return response(of_error(knowing.told(error, who)))
         except Exception as error:
             return failed(request, error)
 

@@ -143,4 +143,4 @@ def _page(
 
 
 def _refused(request: Request, words: str) -> Response:
-    return console.of(request).page(request, "fault.html", 409, words=words, number="")
+    return console.of(request).fault(request, 409, words)

@@ -35,6 +35,7 @@ def listed(request: Request) -> Response:
     return here.page(
         request,
         "groups.html",
+        not_recorded=here.recorders().said(),
         stand=stand.groups,
         count=len(found),
         first=first,
@@ -84,6 +85,7 @@ def one(request: Request) -> Response:
     return here.page(
         request,
         "group.html",
+        not_recorded=here.recorders().said(),
         group=group,
         around=stand.groups[0].around,
         next=stand.groups[0].next,

@@ -41,6 +41,7 @@ def listed(request: Request) -> Response:
     return here.page(
         request,
         "letters.html",
+        not_recorded=here.recorders().said(),
         letters=here.desk.lists(console.masks(request)).lines(page.letters),
         count=here.desk.letters.count(given),
         query=query,

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State, What
 from bridge.deadletters.questions.progress import Progress, Wave
 from bridge.deadletters.redrive.standing import sent
+from bridge.upkeep.facts import letters
 from bridge.web import pictures
 
 #: What is done with letters, as a button says it, and as it was done.
@@ -24,11 +25,6 @@ class Standing(NamedTuple):
     look: str
     icon: str
     words: str
-
-
-def letters(count: int) -> str:
-    """`1 letter`, `21,480 letters`."""
-    return f"{count:,} letter{'' if count == 1 else 's'}"
 
 
 def things(plan: Plan, count: int) -> str:
@@ -116,6 +112,12 @@ def sums(plan: Plan) -> Sums:
         plan.count(*out) if plan.what is What.DISCARD else plan.count(*out, ItemState.DISCARDED),
         plan.count(ItemState.UNKNOWN),
     )
+
+
+def so_far(plan: Plan) -> str:
+    """The same in a line, by the words of its page: `85 done, 3 dead again, 19 under way`."""
+    said = ("done", "dead again", "under way", "not touched", "left out", "outcome unknown")
+    return ", ".join(f"{count:,} {words}" for count, words in zip(sums(plan), said, strict=True) if count)
 
 
 def bar(plan: Plan) -> list[pictures.Share]:

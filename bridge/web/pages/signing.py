@@ -65,7 +65,7 @@ def by_link(request: Request) -> Response:
             "This link was used already, or is none, or there are users now: start `bridge deadletters serve` anew for "
             "another, or sign in by name."
         )
-        return asked.page(request, "fault.html", 403, words=words, number="")
+        return asked.fault(request, 403, words)
     return signed_in(request, cookie, "/")
 
 
