@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from bridge.ledger import Account, Ledger
 from bridge.records.letter import Letter, letter
 from bridge.records.replayed import replayed
-from tests.processes import Process, Run, Served, Stack, eventually
+from tests.processes import Process, Run, Stack, eventually
 
 AUDITED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted")
 
@@ -138,7 +138,7 @@ def ledger(stack: Stack, topic: str, partition: int = 0) -> Iterator[tuple[Ledge
         yield found, Account(topic, name, str(described.topic_id), partition)
 
 
-def children(worker: Served) -> list[int]:
+def children(worker: Process) -> list[int]:
     """The process ids of a worker's children."""
     with open(f"/proc/{worker.pid}/task/{worker.pid}/children") as file:
         return [int(pid) for pid in file.read().split()]

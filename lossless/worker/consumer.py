@@ -229,6 +229,15 @@ class Consumer(consumer.Consumer):
             signal.set_wakeup_fd(self._wakeup[1].fileno(), warn_on_full_buffer=False)
         hub.add_reader(self._wakeup[0], self._wakeup[0].recv, 4096)
 
+    def on_close(self) -> None:
+        """Forget what has arrived, but for what a process was sent: that is run, and is nobody else's."""
+        reserved = tuple(state.reserved_requests)
+        super().on_close()
+        sent = [request for request in reserved if request._apply_result is not None and request._apply_result()]
+        for request in sent:
+            state.reserved_requests.add(request)
+            state.requests[request.id] = request
+
     def stop(self) -> None:
         """Stop consuming; give back what has not started; see that the rest ends in time.
 

@@ -39,6 +39,23 @@ class Pool(asynpool.AsynPool):
         there: list[Any] = vars(self)["_pool"]
         return bool(super().did_start_ok() or there)
 
+    def flush(self) -> None:
+        """Forget what no process was sent, as a consumer closes; the words of what one was sent are waited for.
+
+        Celery forgets all that no process has accepted yet (celery/concurrency/asynpool.py, `flush`). A process that
+        has it in its pipe runs it none the less: given back, it ran twice, and the worker waited for words that
+        nobody read.
+        """
+        jobs: tuple[Any, ...] = tuple(vars(self)["_cache"].values())
+        sent = [job for job in jobs if not job._accepted and job._write_to is not None]
+        for job in sent:
+            job._accepted = True
+        super().flush()
+        for job in sent:
+            job._accepted = job._worker_pid is not None
+            if not job._accepted and not job._write_to._is_alive():
+                job.discard()
+
     def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
         """Called for each job whose process has ended, before it is given to another one."""
         process = job._write_to or job._scheduled_for

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.lossless.harness import ENDS_APP, Broker, Worker, entry, sender, wait_until, worker
+from tests.promises import children
 
 NOTICED_WITHIN = 3
 #: The ends hold on kombu's own transport too; of some of them the quick tests show one.
@@ -68,6 +70,27 @@ def test_on_sigterm_what_runs_has_its_time_and_the_rest_is_given_back_at_once(
     assert set(back) == {"long", "deaf", "one", "two", "three", "due"}
     assert all("lost" not in message["headers"] for message in back.values())
     assert [name for _, name, _ in broker.noted("runs")].count("short") == 1
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
+    broker: Broker, tmp_path: Path, transport: str
+):
+    """One that has just started, or has much to do, looks at it when the worker is closed already."""
+    with ends(broker, tmp_path, transport) as first, sender(broker) as app:
+        (process,) = children(first)
+        os.kill(process, signal.SIGSTOP)
+        app.send_task("done", task_id="sent")
+        first.says("done[sent] received")
+        first.signal(signal.SIGTERM)
+        first.says("Warm shutdown")
+        with ends(broker, tmp_path, transport):
+            time.sleep(1)  # in which what was given back would run
+            assert broker.noted("done") == []
+            os.kill(process, signal.SIGCONT)
+            assert first.ends(10) == 0
+            assert broker.noted("done") == ["sent"]
+            assert not broker.left()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
