@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Final, NamedTuple
 
 from tests.chaos.load import DIES
@@ -141,7 +141,7 @@ def _end(found: Verdict, name: str, dies: str | None, ends: Ends, which: tuple[s
 
 
 class Repeat(NamedTuple):
-    """What was done at one time by a process, and at another by another; those of dead letters are not known."""
+    """What was done at one time by a process, and at another by another; 0 where that is not known."""
 
     first: float
     second: float
@@ -164,10 +164,18 @@ def _repeats(found: Verdict, topic: Topic, ends: Ends, killers: set[str], faults
     for which, letters in ends.letters.items():
         for origin in {letter.origin for letter in letters}:
             for one, other in pairwise(sorted(letter.at for letter in letters if letter.origin == origin)):
-                if reason := cause(Repeat(one, other, whole=topic.whole), faults):
+                repeats = _repeats_of_letter(one, other, ends.begun.get(which, ()), topic)
+                if reason := next(filter(None, (cause(each, faults) for each in repeats)), None):
                     found.twice[f"dead letter: {reason}"] += 1
                 else:
                     found.unexplained.append(f"dead letters of {which}: {one:.3f} {other:.3f}")
+
+
+def _repeats_of_letter(one: float, other: float, runs: Sequence[Entry], topic: Topic) -> Iterator[Repeat]:
+    """What a second dead letter may be: each two processes that have run its delivery may have written the two."""
+    yield Repeat(one, other, whole=topic.whole)
+    for first, second in permutations({run.pid for run in runs if run.at < other}, 2):
+        yield Repeat(one, other, (first, second), topic.whole)
 
 
 #: docs/outgoing.md: a neighbour of its batch killed the process before Kafka had what it sends.
@@ -182,6 +190,8 @@ def _was_killed(entry: Entry, ends: Ends, killers: set[str]) -> bool:
 
 #: Seconds before its end in which what a process did may not be marked, with what a machine at its limit adds.
 UNMARKED: Final = 0.3
+#: Seconds after its end at which a process can have done something, by a clock that is wrong (tests/chaos/faults.py).
+SKEWED: Final = 11.0
 #: What took data from Redis, and how many seconds before it that data may have come.
 LOSSES: Final = {"goes back": 6.0, "fails over": 3.0, "wiped": 120.0}
 #: Seconds within which a running bridge knows that a log is another one, on a machine at its limit.
@@ -204,7 +214,7 @@ def _redis_lost_data(repeat: Repeat, fault: Happened, faults: Sequence[Happened]
 def _killed(repeat: Repeat, fault: Happened, faults: Sequence[Happened]) -> str | None:
     if "killed" not in fault.kind or repeat.pids[0] not in fault.pids:
         return None
-    if fault.begun - UNMARKED < repeat.first:
+    if fault.begun - UNMARKED < repeat.first < fault.ended + SKEWED:
         return f"worker {fault.kind}"
     away = [other for other in faults if _redis_away(other) and other.begun < fault.begun]
     unmarked = any(other.begun - UNMARKED < repeat.first < other.ended + 1 for other in away)

@@ -129,3 +129,19 @@ def test_other_keys_and_a_second_run_are_no_disorder():
     assert (
         judge(KEYED, [record("a", 0), record("b", 1)], again, [], [happened("wiped", 13, "redis", ())]).disorder == []
     )
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        ([happened("frozen", 11, pids=(1,), lasts=8.5)], {"dead letter: worker frozen": 1}),
+        ([happened("killed", 10.1, pids=(2,))], {"dead letter: worker killed": 1}),
+        ([happened("frozen", 11, pids=(3,), lasts=8.5)], {}),
+        ([happened("killed", 15, pids=(2,))], {}),
+    ],
+)
+def test_a_second_dead_letter_is_excused_by_what_befell_the_processes_that_ran_its_delivery(faults, why):
+    begun = [Entry("work", "a", "t-0-0", "begun", at, pid) for at, pid in ((9.0, 1), (9.9, 2), (25.0, 3))]
+    letters = [letter("a", "permanent"), letter("a", "permanent", at=20)]
+    found = judge(PLAIN, [record("a", do="dead")], begun, letters, faults)
+    assert (found.twice, len(found.unexplained)) == (why, 0 if why else 1)
