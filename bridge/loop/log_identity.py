@@ -83,6 +83,9 @@ def meet(known: KnownLog | None, topic_id: str, said: Said, low: int, high: int)
     log = KnownLog(topic_id, max((each.turn for each in same), default=0), epoch)
     if said.offset is not None and said.offset > high:
         return log._replace(turn=log.turn + 1), Met(high, False, epoch, back=True), "went back"
+    if told is not None and told.turn < log.turn:
+        # It was found that the log went back, and nothing is committed since: what lies below may be others by now.
+        return log, Met(said.offset, False, said.epoch, back=True), None
     ours = told is not None and told.id == log.id
     return log, Met(said.offset, ours, epoch), None
 

@@ -36,7 +36,8 @@ ID = "abc"
         # The commit went back, and the bridge ended before the ledger knew: the commit counts.
         (KnownLog(ID, 1, 3), Said(8, f"{ID}.2", 3), KnownLog(ID, 2, 3), Met(8, True, 3), None),
         # The ledger knew of it, and the commit is of the log before.
-        (KnownLog(ID, 2, 3), Said(8, f"{ID}.1", 3), KnownLog(ID, 2, 3), Met(8, False, 3), None),
+        (KnownLog(ID, 2, 3), Said(8, f"{ID}.1", 3), KnownLog(ID, 2, 3), Met(8, False, 3, back=True), None),
+        (KnownLog(ID, 2, 3), Said(8, f"{ID}.1", 1), KnownLog(ID, 2, 3), Met(8, False, 1, back=True), None),
     ],
 )
 def test_where_to_go_on_is_decided_by_which_log_it_is(known, said, log, met, what):

@@ -141,3 +141,17 @@ def test_a_log_that_lost_all_and_has_another_record_since_is_read_from_that() ->
 
 TestLogs = Model.TestCase
 TestLogs.settings = settings(max_examples=150, stateful_step_count=25)
+
+
+def test_what_comes_between_two_starts_into_a_log_that_lost_all_is_read() -> None:
+    """The first start finds that the log went back, and dies before it commits anything."""
+    bridge = Model()
+    bridge.begin()
+    bridge.produce(1)
+    bridge.read(1)
+    bridge.the_log_loses_its_end(0)
+    bridge.commit()
+    bridge.start_bridge()
+    bridge.produce(1)
+    bridge.start_bridge()
+    bridge.teardown()
