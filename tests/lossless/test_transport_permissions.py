@@ -83,8 +83,9 @@ def test_what_is_refused_is_named_and_is_no_outage(
         channel: Any = connection.default_channel
         channel.basic_consume("secret", False, print, "tag")
         wait_until(lambda: "failed at moving what is due" in caplog.text)
-    text = caplog.text
-    assert "this Redis user is refused: commands HSET, SMEMBERS; keys _undecodable, secret, secret\x06\x163" in text
+    # Another test of this process may have had the bridge's logs set up, which show control characters escaped.
+    text = caplog.text.replace("\x06", r"\x06").replace("\x16", r"\x16")
+    assert r"this Redis user is refused: commands HSET, SMEMBERS; keys _undecodable, secret, secret\x06\x163" in text
     assert "not available" not in text
 
 
