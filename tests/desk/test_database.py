@@ -1,6 +1,7 @@
 """The desk's database: how it is made, brought to a step, and what it says when it does not answer."""
 
 import threading
+import time
 from contextlib import closing
 
 import psycopg
@@ -12,6 +13,7 @@ from bridge.deadletters.plan.plan import Options, What
 from bridge.deadletters.store import items, migrating, plans, trail
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching
+from bridge.deadletters.store.postgresql import CONNECT_WITHIN, Waiting
 from bridge.deadletters.store.schema import letters, metadata
 from bridge.errors import DeskDatabaseNewer, DeskUnavailable
 from tests.desk import asked_model as model
@@ -27,6 +29,40 @@ def test_a_database_that_has_its_tables_is_left_as_it_is(database):
     database.migrate()
     with database.reading() as connection:
         assert migrating.differences(connection) == []
+
+
+def test_a_postgresql_that_freezes_is_given_up_also_by_connections_that_were_open(postgres_server):
+    with closing(Database(postgres_server.new_database())) as there:
+        with there.reading() as connection:
+            assert connection.execute(select(1)).scalar_one() == 1
+        postgres_server.freeze()
+        begun = time.monotonic()
+        try:
+            with pytest.raises(DeskUnavailable, match=r"timeout.*start it or mend the network"), there.reading():
+                pass
+        finally:
+            postgres_server.thaw()
+        assert time.monotonic() - begun < 3 * CONNECT_WITHIN
+        with there.reading() as connection:
+            assert connection.execute(select(1)).scalar_one() == 1
+
+
+def _freeze_and_ask(server, there):
+    with there.reading() as connection:
+        server.freeze()
+        connection.execute(select(1))
+
+
+def test_a_postgresql_that_freezes_in_the_midst_is_given_up_when_it_had_to_give_up_itself(postgres_server, monkeypatch):
+    monkeypatch.setattr(Waiting, "patience", 1.0)
+    with closing(Database(postgres_server.new_database())) as there:
+        try:
+            with pytest.raises(DeskUnavailable, match=r"no answer within 1.0 s; start it"):
+                _freeze_and_ask(postgres_server, there)
+        finally:
+            postgres_server.thaw()
+        with there.reading() as connection:
+            assert connection.execute(select(1)).scalar_one() == 1
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])

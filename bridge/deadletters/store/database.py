@@ -1,15 +1,14 @@
 """The way to the desk's database: opened, migrated, and every error of it with an advice."""
 
 import os
-import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
     DataError,
@@ -20,21 +19,12 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from bridge.deadletters.store import address, migrating
+from bridge.deadletters.store import address, migrating, sqlite
 from bridge.deadletters.store.holding import holder
 from bridge.deadletters.store.requests import Claim
 from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoDatabase, NoSuchStep
 
 __all__ = ["Connection", "Database", "holds", "said"]
-
-#: Seconds to wait for a connection, and for another's write of a SQLite file.
-CONNECT_WITHIN: Final = 5
-LOCKED_FOR: Final = 30
-#: Seconds after which PostgreSQL gives up a statement: a database that hangs must be noticed.
-STATEMENT_WITHIN: Final = 60
-#: Seconds after which PostgreSQL takes a transaction back whose process has gone silent in the midst of it: it may be
-#: frozen, with locks that others wait for. Less than these wait.
-SILENT_FOR: Final = 15
 
 #: Classes of SQLSTATE that are about the values: data, constraints, more than the database's limits take.
 _REFUSALS: Final = ("22", "23", "54")
@@ -233,54 +223,16 @@ def _is_refusal(error: Exception) -> bool:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
-            return _sqlite(url)
-        limits = {"statement": STATEMENT_WITHIN, "lock": LOCKED_FOR, "idle_in_transaction_session": SILENT_FOR}
-        options = " ".join(f"-c {name}_timeout={seconds * 1000}" for name, seconds in limits.items())
-        arguments = {"connect_timeout": CONNECT_WITHIN, "options": options, "application_name": _name()}
-        return _postgresql(create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, connect_args=arguments))
+            return sqlite.engine(url)
+        # psycopg is an extra: who works with a file does without.
+        from bridge.deadletters.store import postgresql
+
+        return postgresql.engine(url)
     except (NoSuchModuleError, ImportError) as error:
         raise DeskUnavailable(
             f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}): "
             "pip install 'celery-kafka-bridge[deadletters,postgresql]'."
         ) from None
-
-
-def _name() -> str:
-    """By which who looks at pg_stat_activity finds the process; PostgreSQL keeps 63 characters."""
-    return f"bridge deadletters, process {os.getpid()} on {socket.gethostname()}"
-
-
-def _postgresql(engine: Engine) -> Engine:
-    # Before SQLAlchemy looks at the server: psycopg gives it bytes where the encoding is SQL_ASCII.
-    @event.listens_for(engine, "connect", insert=True)
-    def connected(connection: Any, _record: Any) -> None:
-        if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
-            raise DeskUnavailable(
-                f"The dead letters' database ({address.shown(engine.url)}, DEADLETTERS_DATABASE_URL) has the encoding "
-                f"{encoding}, in which not every text can be kept: it must be UTF8 (createdb --encoding=UTF8 "
-                "--template=template0)."
-            )
-
-    return engine
-
-
-def _sqlite(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": LOCKED_FOR, "check_same_thread": False})
-
-    @event.listens_for(engine, "connect")
-    def connected(connection: sqlite3.Connection, _record: Any) -> None:
-        # Transactions are begun by us (below): the module begins none before a SELECT or a CREATE.
-        connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"):
-            connection.execute(f"PRAGMA {pragma}").close()
-
-    @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
-        # A transaction that reads first and writes then would fail where another has written between the two.
-        writes = connection.get_execution_options().get("desk_writes", True)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
 
 
 def holds(connection: Connection, name: str, value: str) -> str:
