@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bridge.web import beginning, console, rows, showing, strips
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
-from bridge.web.pages import plan_words
+from bridge.web.pages import plan_figures
 from bridge.web.pages.look import Look, live_look, look, place, snapshot
 
 #: Topics up to which all are listed; of more, those with a problem.
@@ -33,7 +33,7 @@ def shown(request: Request) -> Response:
         "overview.html",
         look=found,
         recorders=asked.recorders(),
-        so_far=plan_words.so_far,
+        so_far=plan_figures.so_far,
         checks=beginning.checks(asked.desk, found.status, found.stats) if is_well and found.stats else [],
         topics=listed,
         well=len(found.topics) - len(listed),

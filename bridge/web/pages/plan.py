@@ -19,7 +19,7 @@ from bridge.web.console import Console
 from bridge.web.differing import Row, rows
 from bridge.web.discarding import check, check_again, too_many, was_applied
 from bridge.web.live import Snapshot
-from bridge.web.pages import meant, plan_words
+from bridge.web.pages import meant, plan_figures, plan_words, previews
 from bridge.web.pages.deciding import WHY, limited, number
 from bridge.web.roles import Role
 
@@ -103,9 +103,9 @@ def _snapshot(here: Console, found: Progress) -> Snapshot:
         "p-state": made.state(found, plan_words),
         "p-since": made.since(found.plan, now),
         "p-waits": made.waits(found, plan_words),
-        "p-sums": made.sums(found, plan_words),
-        "p-left": made.left(found, plan_words),
-        "p-waves": made.waves(found, plan_words, now) if found.waves else "",
+        "p-sums": made.sums(found, plan_words, plan_figures),
+        "p-left": made.left(found, plan_words, plan_figures),
+        "p-waves": made.waves(found, plan_figures, now) if found.waves else "",
         "p-again-list": made.again(found),
         "p-out": made.left_out(found),
         "p-trail": made.trail(found, now),
@@ -170,6 +170,8 @@ def _page(
         was_applied=was_applied(found),
         typed=typed or {},
         words=plan_words,
+        figures=plan_figures,
+        asking=previews,
         meant=meant,
         preview=preview(plan, found.gone),
         differences=_first_changes(request, plan) if plan.counts.edits else (),

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from bridge.deadletters.plan.plan import Plan, State, What
 from bridge.errors import FilterFault
 from bridge.web import asked, console
-from bridge.web.pages import meant, plan_words
+from bridge.web.pages import meant, plan_figures, plan_words
 from bridge.web.pages.deciding import number
 from bridge.web.pages.once import once
 
@@ -33,6 +33,7 @@ def listed(request: Request) -> Response:
         plans=sorted(found, key=_standing),
         heading=_heading(applying, waiting, len(found)),
         words=plan_words,
+        figures=plan_figures,
         meant=meant,
     )
 
