@@ -117,6 +117,35 @@ def test_what_comes_after_a_log_has_lost_its_end_is_handled(
 
 
 @pytest.mark.slow
+def test_what_comes_after_a_bridge_has_seen_the_loss_and_was_restarted_is_handled(
+    mortal_stack: Stack, mortal_kafka: KafkaServer
+):
+    """What was committed before looks whole as soon as as much is there again."""
+    stack = mortal_stack
+    choose(stack, {"orders": {"commit": "completion"}})
+    stack.make_topics("orders")
+    bridge = stack.bridge()
+    stack.worker()
+    stack.produce("orders", *({"old": n} for n in range(10)))
+    stack.produce("orders", *({"old": n} for n in range(10, 15)))
+    eventually(lambda: len(stack.done()) == 15 and stack.committed("orders") == 15)
+    assert bridge.terminate() == 0
+    mortal_kafka.stop()
+    mortal_kafka.cut(stack.topic("orders"), 10)
+    mortal_kafka.start()
+    bridge = stack.bridge()
+    bridge.says("the log went back")
+    bridge.kill()
+    stack.producer = Producer({"bootstrap.servers": stack.kafka})
+    (first, *_) = stack.produce("orders", *({"new": n} for n in range(8)))
+    assert first.endswith("-0-10")
+    stack.bridge()
+    eventually(partial(new_are_done, stack, "orders", 8), 60)
+    eventually(partial(is_committed, stack, "orders", 18))
+    assert audit(stack)["unaccounted"] == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("bridge_runs", [True, False], ids=["under a running bridge", "while none runs"])
 def test_a_ledger_set_back_to_before_kafka_was_restarted_takes_no_log_for_another(
     mortal_stack: Stack, mortal_kafka: KafkaServer, bridge_runs: bool
