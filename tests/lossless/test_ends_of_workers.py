@@ -82,6 +82,7 @@ def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
         os.kill(process, signal.SIGSTOP)
         app.send_task("done", task_id="sent")
         first.says("done[sent] received")
+        wait_until(lambda: app.control.ping(timeout=1), what="its loop has come to what it sends to processes")
         first.signal(signal.SIGTERM)
         first.says("Warm shutdown")
         with ends(broker, tmp_path, transport):
