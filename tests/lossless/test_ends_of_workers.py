@@ -1,10 +1,13 @@
 """Workers that stop, brokers that refuse, and settings that would lose something."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import signal
+import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -72,25 +75,38 @@ def test_on_sigterm_what_runs_has_its_time_and_the_rest_is_given_back_at_once(
     assert [name for _, name, _ in broker.noted("runs")].count("short") == 1
 
 
+def unread(process: int) -> int:
+    """How many bytes lie in the pipes of a process."""
+    found = 0
+    for pipe in Path(f"/proc/{process}/fd").iterdir():
+        if os.readlink(pipe).startswith("pipe:"):
+            end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            found += int.from_bytes(fcntl.ioctl(end, termios.FIONREAD, bytes(4)), sys.byteorder)
+            os.close(end)
+    return found
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
     broker: Broker, tmp_path: Path, transport: str
 ):
     """One that has just started, or has much to do, looks at it when the worker is closed already."""
     with ends(broker, tmp_path, transport) as first, sender(broker) as app:
+        app.send_task("done", task_id="before")  # a process that has just begun is sent nothing yet
+        wait_until(lambda: broker.noted("done") == ["before"])
         (process,) = children(first)
         os.kill(process, signal.SIGSTOP)
         app.send_task("done", task_id="sent")
         first.says("done[sent] received")
-        wait_until(lambda: app.control.ping(timeout=1), what="its loop has come to what it sends to processes")
+        wait_until(lambda: unread(process), what="it is in the pipe of the process")
         first.signal(signal.SIGTERM)
         first.says("Warm shutdown")
         with ends(broker, tmp_path, transport):
             time.sleep(1)  # in which what was given back would run
-            assert broker.noted("done") == []
+            assert broker.noted("done") == ["before"]
             os.kill(process, signal.SIGCONT)
             assert first.ends(10) == 0
-            assert broker.noted("done") == ["sent"]
+            assert broker.noted("done") == ["before", "sent"]
             assert not broker.left()
 
 
