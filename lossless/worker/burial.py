@@ -40,7 +40,7 @@ class Burial(TypedDict):
 
     `headers`: Celery's own and the custom ones. `body`: base64 of the body's bytes, after decompression.
     `raw`: base64 of the entry as it lay in the queue, where it was not even a message; None otherwise.
-    `lost`, `restored`: how many processes, and how many whole workers, went down with it.
+    `lost`, `restored`: how many processes, and how many whole workers, went down after they had begun with it.
     `failed_at`: milliseconds since the epoch. The error is cut to 2,000 characters of message and the last
     16,000 of traceback.
     """
