@@ -126,7 +126,10 @@ def test_a_database_that_hangs_is_said_and_nothing_is_lost(stack: Stack, own_pos
         bury(stack, range(50, 100))
         process.says("nothing is recorded", 40)
         assert not process.ready()
-        assert "has not answered" in process.get("/readyz")[1]
+        why = process.get("/readyz")[1]
+        # What hangs, and then that it was given up.
+        assert "DEADLETTERS_DATABASE_URL" in why
+        assert "has not answered" in why or "timeout expired" in why
         assert process.get("/healthz")[0] == 200
         once = recorder(stack, "--once", wait=False, DEADLETTERS_DATABASE_URL=url)
         assert once.ends(90) == 75
@@ -135,7 +138,7 @@ def test_a_database_that_hangs_is_said_and_nothing_is_lost(stack: Stack, own_pos
     finally:
         own_postgres.thaw()
     once_each(url, 100)
-    process.says("the database answers again")
+    process.says("letters are recorded again")
     eventually(process.ready)
 
 

@@ -35,7 +35,7 @@ PATIENCE: Final = 2.0
 LOOK_EVERY: Final = 10.0
 TELL_EVERY: Final = 1.0
 #: Seconds after which a database that takes what it is given, and says nothing, is held to hang: it may be frozen, or
-#: the network swallow what it says. Nothing is given up for that: what it does not take for long, it refuses itself.
+#: the network swallow what it says. It is said then; when it is given up, store/postgresql.py has.
 HANGS_AFTER: Final = 10.0
 #: Seconds that the last transaction, and leaving the group, may take at the end.
 END_WITHIN: Final = 5.0
@@ -87,8 +87,7 @@ class Recorder:
         self._kafka = Trouble("nothing is read", "Kafka answers again", clock)
         self._beginning = Trouble("where to begin is not known", "where to begin is known", clock)
         self._database = Trouble("nothing is recorded", "letters are recorded again", clock)
-        self._silence = Trouble("nothing is recorded", "the database answers again", clock)
-        self._troubles = (self._kafka, self._beginning, self._database, self._silence)
+        self._troubles = (self._kafka, self._beginning, self._database)
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
         self._duties = Duties(desk, duties)
@@ -248,9 +247,7 @@ class Recorder:
         lasts = self._write.lasts
         if lasts > HANGS_AFTER:
             name = f"The dead letters' database ({self._own.name}, DEADLETTERS_DATABASE_URL)"
-            self._silence.met(DeskUnavailable(f"{name} has not answered for {lasts:.0f} s: see whether it runs."))
-        else:
-            self._silence.over()
+            self._database.met(DeskUnavailable(f"{name} has not answered for {lasts:.0f} s: see whether it runs."))
 
     def _count(self, batch: Batch, written: Written) -> None:
         self.taken.add((read.letter for read in batch.reads), written.counts)
@@ -307,7 +304,7 @@ class Recorder:
         Raises:
             DeskUnavailable, KafkaUnavailable: it does not go on.
         """
-        kinds = (KafkaUnavailable, KafkaUnavailable, DeskUnavailable, DeskUnavailable)
+        kinds = (KafkaUnavailable, KafkaUnavailable, DeskUnavailable)
         for trouble, kind in zip(self._troubles, kinds, strict=True):
             if trouble.lasts > GIVE_UP_AFTER:
                 raise kind(trouble.why)
