@@ -31,10 +31,14 @@ RUN: Final = """async tags => (await axe.run({runOnly: tags, resultTypes: ["viol
   rule => rule.nodes.map(node => `${rule.id} (${rule.impact}): ${node.html.slice(0, 200)} ${node.failureSummary}`))"""
 
 
-#: Panels of which something is cut off, and cannot be scrolled to.
-CUT: Final = """() => [...document.querySelectorAll(".panel")]
-  .filter(each => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX === "clip")
-  .map(each => `cut off by ${each.scrollWidth - each.clientWidth} px: ${each.innerText.slice(0, 60)}`)"""
+#: What is cut off at a panel's edge, and cannot be scrolled to: of a panel that clips no width says how much.
+CUT: Final = """() => [...document.querySelectorAll(".panel *")].filter(each => {
+  const panel = each.closest(".panel"), right = each.getBoundingClientRect().right;
+  if (getComputedStyle(panel).overflowX !== "clip" || right <= panel.getBoundingClientRect().right + 1) return false;
+  for (let over = each.parentElement; over !== panel; over = over.parentElement)
+    if (getComputedStyle(over).overflowX !== "visible") return false;
+  return true;
+}).map(each => `cut off: ${each.outerHTML.slice(0, 120)}`)"""
 
 
 #: Gives the shop's handlers names as long as some are.
