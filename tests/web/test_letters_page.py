@@ -116,6 +116,15 @@ def test_a_filter_that_is_none_is_refused_with_what_is_wrong(browser):
     assert "There is no status" in browser().get("/letters?status=lost").text
 
 
+def test_a_filter_with_a_mistake_keeps_what_was_typed(console, browser):
+    answer = browser().get("/letters?since=yesterdya&key=k7&header=a%3Db&status=any&rows=25")
+    assert answer.status_code == 400
+    assert "&#39;yesterdya&#39; is no time" in answer.text
+    for name, value in {"since": "yesterdya", "key": "k7", "header": "a=b", "rows": "25"}.items():
+        assert re.search(rf'name="{name}" value="{value}"', answer.text), name
+    assert "<option selected>any</option>" in answer.text
+
+
 def test_older_and_newer_pages_lead_over_all_letters_and_back(browser, record):
     record(*(letter(at, failed_at=1_000 + at // 3) for at in range(120)))
     here, seen = browser(), []

@@ -12,7 +12,7 @@ from bridge.errors import EditRefused, NoJson
 #: Most bytes that are edited in a form.
 LARGEST: Final = 400_000
 #: Where else it can be.
-ELSEWHERE: Final = "edit it in a terminal: bridge deadletters edit --file"
+ELSEWHERE: Final = "edit it in a terminal: bridge deadletters edit LETTER --file FILE"
 
 
 class Offered(NamedTuple):

@@ -9,7 +9,7 @@ from celery import Celery
 from bridge.deadletters.actions.holders import holders, too_late
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.mending.by_hand import Offered, offered, typed
+from bridge.deadletters.mending.by_hand import ELSEWHERE, Offered, offered, typed
 from bridge.deadletters.mending.checking import Checked
 from bridge.deadletters.mending.differences import changes, difference
 from bridge.deadletters.mending.patched import Pass
@@ -185,9 +185,7 @@ class Mending:
         """
         letter, _ = self._open(letter_id)
         if not letter.is_kept:
-            raise EditRefused(
-                f"A value of {letter.size:,} bytes is too large for a form: bridge deadletters edit --file."
-            )
+            raise EditRefused(f"A value of {letter.size:,} bytes is too large for a form: {ELSEWHERE}.")
         return offered(letter.value)
 
     def tried(self, letter_id: int, text: str) -> Tried:

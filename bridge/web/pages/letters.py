@@ -1,7 +1,7 @@
 """Letters, by the filter that stands in the address."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -12,6 +12,7 @@ from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
 from bridge.deadletters.letters.letter import REASONS, Status
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.shown import Listed, Page
+from bridge.errors import FilterFault
 from bridge.web import asked, console, exporting
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
@@ -30,8 +31,11 @@ _PAGE: Final = {"before": "", "after": "", "kept": ""}
 def listed(request: Request) -> Response:
     """A page of letters, newest first; without a status in the address, those that are open."""
     here, query = console.of(request), request.query_params
-    given = console.masks(request).check(asked.read(asked.with_status(query)))
-    rows = next((each for each in ROWS if str(each) == query.get("rows")), ROWS[0])
+    try:
+        given = console.masks(request).check(asked.read(asked.with_status(query)))
+    except FilterFault as error:
+        return here.page(request, "letters-refused.html", 400, words=str(error), **_form(request))
+    rows = _rows(query)
     before, after = (Cursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
     page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
     if after and page.next is None and len(page.letters) < rows:
@@ -44,7 +48,6 @@ def listed(request: Request) -> Response:
         not_recorded=here.recorders().said(),
         letters=here.desk.lists(console.masks(request)).lines(page.letters),
         count=here.desk.letters.count(given),
-        query=query,
         given=given,
         fields=asked.fields(asked.with_status(query)),
         newer=newer,
@@ -52,15 +55,23 @@ def listed(request: Request) -> Response:
         live=None if before or after or not page.letters else _live(query, cursor(page.letters[0])),
         kept=asked.address("", asked.with_status(query), rows="", **_PAGE),
         sizes=[(each, asked.address("/letters", query, rows=str(each), **_PAGE)) for each in sorted(ROWS)],
-        rows=rows,
         same=_same(given),
         absence=None if page.letters else _absence(here.desk, given),
-        handlers=sorted(here.desk.routes.handlers) if len(here.desk.routes.handlers) <= PICKED else (),
-        reasons=REASONS,
-        statuses=tuple(Status),
         acts=console.asking(request).role >= Role.OPERATOR,
         command=asked.command("list", asked.with_status(query)),
+        **_form(request),
     )
+
+
+def _form(request: Request) -> dict[str, Any]:
+    """What the filter's form has: what was asked, and what is offered."""
+    handlers, query = console.of(request).desk.routes.handlers, request.query_params
+    offered = sorted(handlers) if len(handlers) <= PICKED else ()
+    return {"query": query, "rows": _rows(query), "handlers": offered, "reasons": REASONS, "statuses": tuple(Status)}
+
+
+def _rows(query: QueryParams) -> int:
+    return next((each for each in ROWS if str(each) == query.get("rows")), ROWS[0])
 
 
 def export(request: Request) -> Response:
