@@ -1,6 +1,7 @@
 """A worker's last seconds: what has not begun is given back at once, what runs has its time, and no more."""
 
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -48,25 +49,36 @@ def _give_back(requests: list[Any]) -> None:
 
 
 def _end(timer: Any, pool: Any) -> None:
-    """Stop what still runs: SIGTERM, then SIGKILL for what takes no notice."""
-    running = [request for request in _running() if not request.acknowledged]
-    if running:
-        logger.warning("The time to finish is over: %d running tasks are given back", len(running))
+    """Stop what still runs, and who has not begun yet: SIGTERM, then SIGKILL for what takes no notice."""
+    running = [request for request in _listed(state.active_requests) if not request.acknowledged]
+    processes = [pid for request in _listed(state.reserved_requests) if (pid := _sent_to(request)) is not None]
+    if running or processes:
+        logger.warning("The time to finish is over: %d running tasks are given back", len(running) + len(processes))
     for request in running:
         request.cancel(pool, emit_retry=False)
-    timer.call_after(KILL_AFTER, _kill, (pool, running))
+    for pid in processes:
+        pool.terminate_job(pid, signal.SIGTERM)
+    timer.call_after(KILL_AFTER, _kill, (pool, [request.worker_pid for request in running] + processes))
 
 
-def _running() -> list[Any]:
-    """The running requests. The timer may fire in another thread than the one that takes requests off."""
+def _sent_to(request: Any) -> int | None:
+    """The process that was sent this and has not said that it has begun: it may be frozen, or late."""
+    job = request._apply_result() if request._apply_result is not None else None
+    process = getattr(job, "_write_to", None)
+    # What is acknowledged as it begins may have begun: it is lost with its process.
+    return process.pid if process is not None and not request.time_start and request.task.acks_late else None
+
+
+def _listed(requests: Iterable[Any]) -> list[Any]:
+    """The timer may fire in another thread than the one that takes requests off."""
     for _ in range(10):
         try:
-            return list(state.active_requests)
+            return list(requests)
         except RuntimeError:
             continue
     return []
 
 
-def _kill(pool: Any, requests: list[Any]) -> None:
-    for request in requests:
-        pool.terminate_job(request.worker_pid, signal.SIGKILL)
+def _kill(pool: Any, processes: list[int]) -> None:
+    for pid in processes:
+        pool.terminate_job(pid, signal.SIGKILL)

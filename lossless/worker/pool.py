@@ -1,10 +1,14 @@
 """What a pool must do so that every end of a task is reported, and which pools can."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from signal import SIGKILL
+from time import monotonic
+from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo
+from billiard.pool import RUN
 from celery import Celery
 from celery.concurrency import asynpool, prefork, solo, thread
 from celery.exceptions import ImproperlyConfigured, WorkerShutdown, WorkerTerminate
@@ -14,6 +18,9 @@ from celery.utils.log import get_logger
 from lossless.worker.along import TRACES, traced
 
 logger = get_logger(__name__)
+
+#: Seconds that processes have to take the rest of a message, of which they were sent a part as the worker closes.
+REST_WITHIN: Final = 2.0
 
 
 class Pool(asynpool.AsynPool):
@@ -50,11 +57,34 @@ class Pool(asynpool.AsynPool):
         sent = [job for job in jobs if not job._accepted and job._write_to is not None]
         for job in sent:
             job._accepted = True
+        if vars(self)["_state"] != RUN:
+            self._send_rest(sent)
         super().flush()
         for job in sent:
             job._accepted = job._worker_pid is not None
             if not job._accepted and not job._write_to._is_alive():
                 job.discard()
+
+    def _send_rest(self, sent: list[Any]) -> None:
+        """Send what is sent in part: a pipe takes 64 KiB. Who does not take it has not begun with it, and is killed.
+
+        Celery sends it only while the pool runs. As the worker ends, the pool is closed before: the word to end got in
+        among the message, for the rest of which the process waited for ever, and the worker for the process.
+        """
+        until, writers = monotonic() + REST_WITHIN, vars(self)["_active_writers"]
+        for job in sent:
+            process, writer = job._write_to, job._writer()
+            while writer in writers and process._is_alive() and monotonic() < until:
+                _, writable, _ = asynpool._select(writers={process.inq._writer}, timeout=0.1)  # type: ignore[attr-defined]
+                if writable:
+                    with suppress(OSError, EOFError):
+                        next(writer, None)
+            if writer in writers and process._is_alive():
+                logger.warning("Process %d takes nothing: it is killed, and what it was sent given back", process.pid)
+                self.terminate_job(process.pid, SIGKILL)
+                process.join()
+        # A closed pool looks for the dead no more; who writes to their full pipes waits for ever.
+        self._join_exited_workers()  # type: ignore[attr-defined]
 
     def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
         """Called for each job whose process has ended, before it is given to another one."""

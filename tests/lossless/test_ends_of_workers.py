@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
 
 from lossless.worker.accused import deaths_with
 from lossless.worker.burial import count_in
@@ -88,19 +89,25 @@ def unread(process: int) -> int:
     return found
 
 
+def frozen_with(broker: Broker, worker: Worker, app: Celery, **options: Any) -> int:
+    """Stop a worker's process, which has task "sent" in its pipe then."""
+    app.send_task("done", task_id="before")  # a process that has just begun is sent nothing yet
+    wait_until(lambda: broker.noted("done") == ["before"])
+    (process,) = children(worker)
+    os.kill(process, signal.SIGSTOP)
+    app.send_task("done", task_id="sent", **options)
+    worker.says("done[sent] received")
+    wait_until(lambda: unread(process), what="it is in the pipe of the process")
+    return process
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
     broker: Broker, tmp_path: Path, transport: str
 ):
     """One that has just started, or has much to do, looks at it when the worker is closed already."""
     with ends(broker, tmp_path, transport) as first, sender(broker) as app:
-        app.send_task("done", task_id="before")  # a process that has just begun is sent nothing yet
-        wait_until(lambda: broker.noted("done") == ["before"])
-        (process,) = children(first)
-        os.kill(process, signal.SIGSTOP)
-        app.send_task("done", task_id="sent")
-        first.says("done[sent] received")
-        wait_until(lambda: unread(process), what="it is in the pipe of the process")
+        process = frozen_with(broker, first, app)
         first.signal(signal.SIGTERM)
         first.says("Warm shutdown")
         with ends(broker, tmp_path, transport):
@@ -110,6 +117,39 @@ def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
             assert first.ends(10) == 0
             assert broker.noted("done") == ["before", "sent"]
             assert not broker.left()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_on_sigterm_a_process_that_does_not_begin_with_what_it_was_sent_has_no_more_time_than_one_that_runs(
+    broker: Broker, tmp_path: Path, transport: str
+):
+    with ends(broker, tmp_path, transport, worker_soft_shutdown_timeout=1) as frozen, sender(broker) as app:
+        frozen_with(broker, frozen, app)
+        frozen.signal(signal.SIGTERM)
+        assert frozen.ends(15) == 0
+    (back,) = broker.queued()
+    assert back["headers"]["id"] == "sent"
+    assert "lost" not in back["headers"]
+    assert broker.noted("done") == ["before"]
+    assert not broker.taken()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("wakes", [True, False])
+def test_on_sigterm_what_a_process_was_sent_in_part_is_sent_whole_or_given_back(
+    broker: Broker, tmp_path: Path, transport: str, wakes: bool
+):
+    """As the worker closes, its pool is closed already: nobody sent the rest, and both waited for ever."""
+    with ends(broker, tmp_path, transport) as first, sender(broker) as app:
+        process = frozen_with(broker, first, app, headers={"larger than a pipe": "x" * 300_000})
+        first.signal(signal.SIGTERM)
+        first.says("Warm shutdown")
+        if wakes:
+            os.kill(process, signal.SIGCONT)
+        assert first.ends(15) == 0
+    assert [message["headers"]["id"] for message in broker.queued()] == ([] if wakes else ["sent"])
+    assert broker.noted("done") == (["before", "sent"] if wakes else ["before"])
+    assert not broker.taken()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
