@@ -6,7 +6,7 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.plan.plan import Options, What
@@ -63,6 +63,17 @@ def test_a_postgresql_that_freezes_in_the_midst_is_given_up_when_it_had_to_give_
             postgres_server.thaw()
         with there.reading() as connection:
             assert connection.execute(select(1)).scalar_one() == 1
+
+
+def test_a_postgresql_that_answers_on_and_on_is_waited_for(postgres_server, monkeypatch):
+    monkeypatch.setattr(Waiting, "patience", 1.0)
+    with closing(Database(postgres_server.new_database())) as there, there.writing() as connection:
+        connection.execute(text("CREATE TABLE slow (number int)"))
+        add = text("INSERT INTO slow SELECT :number FROM (SELECT pg_sleep(0.002)) AS waited")
+        begun = time.monotonic()
+        connection.execute(add, [{"number": number} for number in range(1_500)])
+        assert time.monotonic() - begun > 2
+        assert connection.execute(text("SELECT count(*) FROM slow")).scalar_one() == 1_500
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Any, Final
 
@@ -34,14 +34,25 @@ class Waiting(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait for an answer. Raises psycopg.OperationalError, with the connection closed, where there is none."""
-        limit, begun = self.patience if timeout is None else timeout, monotonic()
+        if self.patience is None or timeout is not None:
+            return super().wait(gen, interval, timeout)
+        return super().wait(self._patiently(gen, self.patience), interval)
+
+    def _patiently(self, gen: Any, patience: float) -> Generator[Any, Any, Any]:
+        """The same, as long as something moves: many rows are one wait, with an answer for each."""
+        moved = monotonic()
         try:
-            return super().wait(gen, interval, limit)
-        except psycopg.OperationalError:
-            if timeout is not None or limit is None or monotonic() - begun < limit:
-                raise
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"the connection gave no answer within {limit} s") from None
+            asked = next(gen)
+            while True:
+                ready = yield asked
+                if ready:
+                    moved = monotonic()
+                elif monotonic() - moved >= patience:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"the connection gave no answer within {patience} s")
+                asked = gen.send(ready)
+        except StopIteration as done:
+            return done.value
 
 
 def engine(url: URL) -> Engine:
