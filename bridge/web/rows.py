@@ -137,8 +137,11 @@ def _state_of_topic(name: str, partitions: Mapping[str, Any] | None, status: Sta
     bridges = status.get("bridges")
     if bridges is None:
         return NOT_KNOWN
-    if not any(name in each.get("topics", ()) for each in bridges.values()):
+    readers = [each for each in bridges.values() if name in each.get("topics", ())]
+    if not readers:
         return State("bad", "off", "no bridge reads it")
+    if all(each.get("obstacles") for each in readers):
+        return State("bad", "off", "nothing is read", "; ".join(sorted({*readers[0]["obstacles"]})))
     if partitions is not None and not partitions:
         return State("warn", "info", "does not exist yet")
     if paused := _paused(name, bridges):
@@ -172,7 +175,7 @@ def _handler(topic: str, handler: Handler, status: Status, letters: Letters | No
         0 if statuses is None else statuses.get("replaying", 0),
         status.get("policies", {}).get(handler.name, ""),
         of_handler(status, topic, handler.name),
-        _state_of_handler(handler, status),
+        _state_of_handler(topic, handler, status),
     )
 
 
@@ -180,15 +183,22 @@ def _held(handler: Handler, workers: Mapping[str, Any]) -> int:
     return round(total(each.get("holds") for each in workers.values()).get(handler.queue, {}).get(handler.name, 0))
 
 
-def _state_of_handler(handler: Handler, status: Status) -> State:
+def _state_of_handler(topic: str, handler: Handler, status: Status) -> State:
+    if topic in status.get("halted", {}):
+        return State("bad", "halt", "halted", f"with {topic}")
     for name, breaker in sorted(status.get("breakers", {}).items()):
         if handler.name in breaker["handlers"]:
             words = f"held by breaker {name}" if breaker["state"] != "ramping" else f"breaker {name} lets it go on"
             return State("warn", "breaker", words, f"since {breaker['since']}: {breaker['why']}")
     if (workers := status.get("workers")) is None:
         return NOT_KNOWN
-    if not any(handler.queue in each["queues"] for each in workers.values()):
+    takers = [each["handlers"] for each in workers.values() if handler.queue in each["queues"]]
+    if not takers:
         return State("bad", "off", "no worker", f"nobody takes queue {handler.queue}")
+    if strangers := sum(handler.name not in known for known in takers):
+        if strangers == len(takers):
+            return State("bad", "off", "no worker knows it", f"of those that take queue {handler.queue}")
+        return State("warn", "info", f"{strangers} of {len(takers)} workers do not know it", f"queue {handler.queue}")
     return RUNS
 
 

@@ -77,6 +77,28 @@ def test_a_topic_that_is_halted_says_so_and_offers_to_resume_it_to_who_may(page)
     assert "/resume" not in page(TOPIC, Role.VIEWER, halted=halted)
 
 
+def test_a_handler_is_halted_with_its_topic(page):
+    halted = {"orders": {"since": SINCE, "by": "ann", "why": "the period is closed"}}
+    assert f"{HANDLER} 2 96 1 s 0 halted with orders" in words(page(TOPIC, halted=halted))
+    assert f"{HANDLER}: halted, " in words(page(ONE, halted=halted))
+
+
+def test_a_handler_that_no_worker_of_its_queue_knows_does_not_run(page):
+    other = {**WORKER, "handlers": ["another"], "holds": {}}
+    assert f"{HANDLER}: no worker knows it" in words(page(ONE, workers={"host:2": other}))
+    assert "no worker knows it of those that take queue q" in words(page(TOPIC, workers={"host:2": other}))
+    some = page(ONE, workers={"host:2": WORKER, "host:3": other, "host:4": {**other, "queues": ["r"]}})
+    assert f"{HANDLER}: 1 of 2 workers do not know it" in words(some)
+
+
+def test_a_topic_of_which_no_bridge_reads_anything_does_not_run(page):
+    away = {**BRIDGE, "obstacles": ["Kafka does not answer: 1/1 brokers are down."]}
+    text = words(page(TOPIC, bridges={"host:1": away}))
+    assert "orders: nothing is read" in text
+    assert "nothing is read Kafka does not answer: 1/1 brokers are down." in text
+    assert "orders: runs" in words(page(TOPIC, bridges={"host:1": away, "host:3": BRIDGE}))
+
+
 def test_what_does_not_answer_takes_its_part_of_the_page_away_and_no_other(page, console):
     text = words(page(TOPIC, topics=None, parked=None, counts=None, unanswered=["Kafka does not answer: no"]))
     assert "Kafka has not said." in text
