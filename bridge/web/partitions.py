@@ -12,7 +12,7 @@ class PartitionRow(NamedTuple):
 
     Attributes:
         committed: `None`: nothing is, or it is not known.
-        bridge: who has it; empty: nobody.
+        bridge: who has it; empty: nobody; `None`: not known.
         paused: why it is; empty: it is not.
         since: since when, ISO 8601; empty: not known.
     """
@@ -21,7 +21,7 @@ class PartitionRow(NamedTuple):
     committed: int | None
     end: int | None
     lag: int | None
-    bridge: str
+    bridge: str | None
     paused: str
     since: str
 
@@ -29,7 +29,7 @@ class PartitionRow(NamedTuple):
 def partitions(topic: str, status: Status) -> list[PartitionRow]:
     """The partitions of a topic, by their numbers; none where Kafka does not answer."""
     found = (status.get("topics") or {}).get(topic) or {}
-    return [_row(topic, int(number), found[number], status.get("bridges") or {}) for number in sorted(found, key=int)]
+    return [_row(topic, int(number), found[number], status.get("bridges")) for number in sorted(found, key=int)]
 
 
 def beside(topic: str, status: Status) -> Sequence[Mapping[str, Any]]:
@@ -38,7 +38,9 @@ def beside(topic: str, status: Status) -> Sequence[Mapping[str, Any]]:
     return sorted(found, key=lambda each: (each["delay"] or 0, each["topic"]))
 
 
-def _row(topic: str, number: int, at: Mapping[str, Any], bridges: Mapping[str, Any]) -> PartitionRow:
+def _row(topic: str, number: int, at: Mapping[str, Any], bridges: Mapping[str, Any] | None) -> PartitionRow:
+    if bridges is None:
+        return PartitionRow(number, at["committed"], at["end"], at["lag"], None, "", "")
     place = f"{topic}-{number}"
     name = next((name for name, each in sorted(bridges.items()) if place in each["assigned"]), "")
     bridge = bridges.get(name, {})

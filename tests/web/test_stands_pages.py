@@ -106,6 +106,12 @@ def test_what_does_not_answer_takes_its_part_of_the_page_away_and_no_other(page,
     assert f"{HANDLER} ? 96 1 s 0 runs" in text
 
 
+def test_where_bridges_are_not_known_no_partition_is_said_to_have_none(page):
+    text = words(page(TOPIC, bridges=None, unanswered=["Redis does not answer: no"]))
+    assert "0 100 307 207 ? not known" in text
+    assert "no bridge has it" not in text
+
+
 def test_a_handler_shows_its_queue_workers_batches_and_groups_with_open_letters(page, record):
     now = int(time.time() * 1000)
     record(letter(1, failed_at=now), letter(2, failed_at=now))
