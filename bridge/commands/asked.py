@@ -41,6 +41,7 @@ class Asked:
 
     facts: Facts
     extents: list[Extent] | None = None
+    knows_parked: bool = False
     mirrored: Mirrored = NOTHING
     policies: Mapping[str, Data] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)

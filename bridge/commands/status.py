@@ -48,8 +48,8 @@ def status(
         what each announces, or `None` without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`:
         per topic and handler the seconds that the oldest delivery has been under way; `halted`: per topic `why` and
         `since`, empty when nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is;
-        `parked`: what waits in retry and replay topics; `policies`: of handlers whose policy is not their code's, by
-        whom and when it was changed, and to what; `counts`: by topic and handler, how many deliveries were handled,
+        `parked`: what waits in retry and replay topics, or `None` if Kafka or Redis does not answer; `policies`: of
+        handlers whose policy is not their code's, by whom and when it was changed, and to what; `counts`: by topic and handler, how many deliveries were handled,
         attempts failed, dead letters written and deliveries replayed in each of the last 60 minutes and 24 hours;
         `unanswered`: what could not be asked, a sentence each.
 
@@ -103,6 +103,7 @@ def _take_in_ledger(
             gone=tuple(look(settings, ledger, catalog)),
             sources={name: each.source for name, each in belongings.items()},
         )
+        asked.knows_parked = True
 
 
 def _oldest(facts: Facts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str, str]) -> dict[tuple[str, str], float]:

@@ -34,7 +34,7 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
             for (topic, handler), seconds in sorted(facts.oldest.items())
         ],
-        "parked": None if asked.extents is None else _parked(facts),
+        "parked": _parked(facts) if asked.knows_parked else None,
         "halted": {topic: shown(halt) for topic, halt in facts.halts.items()},
         "policies": {name: f"{summary(data)}: {words(values(data))}" for name, data in asked.policies.items()},
         "breakers": {each.dependency: _breaker(each) for each in facts.breakers},

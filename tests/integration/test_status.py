@@ -124,7 +124,7 @@ def test_with_redis_away_status_tells_what_kafka_knows(stack: Stack):
     stack.produce("orders", 1, 2)
     found = status(stack, CELERY_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0")
     assert found["topics"][stack.topic("orders")]["0"]["end"] == 2
-    assert found["bridges"] is found["workers"] is found["queues"] is None
+    assert found["bridges"] is found["workers"] is found["queues"] is found["parked"] is None
     assert any("CELERY_BROKER_URL" in problem for problem in found["problems"])
 
 
