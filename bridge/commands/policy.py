@@ -35,16 +35,26 @@ def policies(app: Celery, settings: Settings, routes: Routes, handler: str | Non
         UnknownHandler: no handler has the name, and nothing was changed under it.
         NotDecided: neither Kafka nor Redis can be asked.
     """
-    if handler is not None and not handler.isprintable():
+    if handler is not None:
+        return {handler: one(app, settings, routes, handler)[0]}
+    known = changed_policies(_standing(settings))
+    return {name: shown(app, routes, name, known.get(name)) for name in sorted({*routes.handlers, *known})}
+
+
+def one(app: Celery, settings: Settings, routes: Routes, handler: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A handler's policy, as `policies` has it, and how it came to that, as `history` has it: both of one moment.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    if not handler.isprintable():
         # Of others only Kafka knows whether something was changed under such a name once.
         _refuse_unknown(handler, routes.handlers)
-    with decisions(settings) as group:
-        _say_unknown(group)
-        known = changed_policies(group.standing)
-    if handler is not None:
-        _refuse_unknown(handler, {*routes.handlers, *known})
-    names = [handler] if handler is not None else sorted({*routes.handlers, *known})
-    return {name: shown(app, routes, name, known.get(name)) for name in names}
+    standing = _standing(settings)
+    known = changed_policies(standing)
+    _refuse_unknown(handler, {*routes.handlers, *known})
+    return shown(app, routes, handler, known.get(handler)), _steps(standing.get(policy_key(handler)))
 
 
 def set_policy(
@@ -118,11 +128,20 @@ def history(settings: Settings, routes: Routes, handler: str) -> list[dict[str, 
         UnknownHandler: no handler has the name, and nothing was changed under it.
         NotDecided: neither Kafka nor Redis can be asked.
     """
-    with decisions(settings) as group:
-        _say_unknown(group)
-        decision = group.standing.get(policy_key(handler))
+    decision = _standing(settings).get(policy_key(handler))
     if decision is None:
         _refuse_unknown(handler, routes.handlers)
+    return _steps(decision)
+
+
+def _standing(settings: Settings) -> Mapping[str, Decision]:
+    """What is decided for the group. Raises NotDecided: neither Kafka nor Redis can be asked."""
+    with decisions(settings) as group:
+        _say_unknown(group)
+        return group.standing
+
+
+def _steps(decision: Decision | None) -> list[dict[str, Any]]:
     return [
         {"at": iso(step.at), "by": step.by, "why": step.why, "set": dict(step.set), "unset": list(step.unset)}
         for step in steps(decision)

@@ -79,7 +79,7 @@ def _back(name: str) -> Response:
 def _form(request: Request, status: int, refused: str = "", told: Sequence[str] = ()) -> Response:
     asked, name = console.of(request), request.path_params["name"]
     desk = asked.desk
-    found = commands.policies(desk.app, desk.settings, desk.routes, name)[name]
+    found, history = commands.one(desk.app, desk.settings, desk.routes, name)
     return asked.page(
         request,
         "policy.html",
@@ -88,7 +88,7 @@ def _form(request: Request, status: int, refused: str = "", told: Sequence[str] 
         found=found,
         word=policies.word,
         words=policies.words,
-        history=(history := _history(request)),
+        history=history,
         seen=seen(history),
         quicker=history[0] if status == 409 and history else None,
         refused=refused,
