@@ -49,8 +49,9 @@ def status(
         per topic and handler the seconds that the oldest delivery has been under way; `halted`: per topic `why` and
         `since`, empty when nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is;
         `parked`: what waits in retry and replay topics, or `None` if Kafka or Redis does not answer; `policies`: of
-        handlers whose policy is not their code's, by whom and when it was changed, and to what; `counts`: by topic and handler, how many deliveries were handled,
-        attempts failed, dead letters written and deliveries replayed in each of the last 60 minutes and 24 hours;
+        handlers whose policy is not their code's, by whom and when it was changed, and to what; `counts`: by topic and
+        handler, how many deliveries were handled, attempts failed, dead letters written and deliveries replayed in each
+        of the last 60 minutes and 24 hours;
         `unanswered`: what could not be asked, a sentence each.
 
     Raises:
