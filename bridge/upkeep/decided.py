@@ -267,7 +267,7 @@ class Publishing:
     def _run(self, decision: Decision) -> None:
         try:
             self._outcome = Standing(decision, control.publish(self._settings, decision))
-            logger.info("Kafka has what was decided on %r while it was away.", decision.key)
+            logger.info("Kafka has what was decided on %r, which stood in Redis alone.", decision.key)
         except (KafkaUnavailable, PublishFailed) as error:
             level = logging.DEBUG if self._refused == decision.change.id else logging.WARNING
             self._refused = decision.change.id

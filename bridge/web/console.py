@@ -19,7 +19,6 @@ from bridge.deadletters.desk import Desk
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.recorders import Recorders, recorders
 from bridge.errors import ConsoleRefused
-from bridge.settings.addresses import listed
 from bridge.settings.values import EnvironmentSettings
 from bridge.topics.recent import Recent
 from bridge.web import showing
@@ -32,6 +31,7 @@ from bridge.web.live import Live
 from bridge.web.looking import Looking
 from bridge.web.looking import asked as asked_status
 from bridge.web.masking import Masking
+from bridge.web.origins import names
 from bridge.web.proofs import Proofs
 from bridge.web.proxies import Proxy
 from bridge.web.roles import NOBODY, Role, Who
@@ -131,7 +131,7 @@ class Console:
         self.proxy = Proxy.of(said)
         self.issuer = _issuer(said, lambda: self.clock()) if said.DEADLETTERS_OIDC_ISSUER else None
         self.masking = Masking.of(said, lambda: self.clock())
-        self.hosts = listed(said.DEADLETTERS_CONSOLE_HOSTS)
+        self.hosts = names(said.DEADLETTERS_CONSOLE_HOSTS, said.DEADLETTERS_CONSOLE_URL)
         recent = Recent(self.desk.settings)
         self.looking = Looking(lambda: asked_status(self.desk, recent))
         self.proofs = Proofs(self.desk)

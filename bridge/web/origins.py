@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
+from bridge.settings.addresses import listed
+
 _HERE: Final = "localhost"
 #: With these it would be read as more than a name and a port.
 _NOT_IN_HOSTS: Final = frozenset("@/?#\\ \t\r\n")
@@ -20,6 +22,17 @@ def host_name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
+
+
+def names(said: str, address: str) -> tuple[str, ...]:
+    """By which names the console answers, besides `localhost` and addresses.
+
+    Parameters:
+        said: what is set, with commas between them.
+        address: where browsers find the console, as its messages link to it; empty where it is not set.
+    """
+    own = urlsplit(address).hostname
+    return (*listed(said), own) if own else tuple(listed(said))
 
 
 def answers_to(host: str, names: Iterable[str]) -> bool:

@@ -48,6 +48,15 @@ def test_a_name_that_is_set_is_answered(new_site):
     assert site.browser("https://other.example.com").get("/sign-in").status_code == 200
 
 
+def test_the_name_by_which_messages_link_to_it_is_its_own(new_site):
+    site = new_site(
+        DEADLETTERS_CONSOLE_URL="https://Console.example.com:8443/desk", DEADLETTERS_CONSOLE_HOSTS="b.example"
+    )
+    for name in ("console.example.com", "b.example"):
+        assert site.browser(f"https://{name}").get("/sign-in").status_code == 200, name
+    assert site.browser("https://example.com").get("/sign-in").status_code == 421
+
+
 @pytest.mark.parametrize(
     "sent",
     [
