@@ -94,6 +94,7 @@ def test_what_a_redrive_has_under_way_is_left_out_of_the_replay_of_its_letter(st
         record(stack, here, "blocking", 1)
         assert left_out(here, here.plans.apply(replay(here).id, "bob")) == "plan 1 has it under way"
         go.touch()
+        eventually(lambda: audit(stack, "blocking")["done"] == 1, 40)
         all_settled(stack, "blocking", done=1, letters=1)
     assert runs(stack, "done") == 1
 
