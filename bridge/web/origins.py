@@ -32,7 +32,7 @@ def names(said: str, address: str) -> tuple[str, ...]:
         address: where browsers find the console, as its messages link to it; empty where it is not set.
     """
     own = urlsplit(address).hostname
-    return (*listed(said), own) if own else tuple(listed(said))
+    return (*listed(said), own) if own else listed(said)
 
 
 def answers_to(host: str, names: Iterable[str]) -> bool:

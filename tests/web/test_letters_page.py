@@ -116,7 +116,7 @@ def test_a_filter_that_is_none_is_refused_with_what_is_wrong(browser):
     assert "There is no status" in browser().get("/letters?status=lost").text
 
 
-def test_a_filter_with_a_mistake_keeps_what_was_typed(console, browser):
+def test_a_filter_with_a_mistake_keeps_what_was_typed(browser):
     answer = browser().get("/letters?since=yesterdya&key=k7&header=a%3Db&status=any&rows=25")
     assert answer.status_code == 400
     assert "&#39;yesterdya&#39; is no time" in answer.text

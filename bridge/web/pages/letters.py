@@ -34,8 +34,9 @@ def listed(request: Request) -> Response:
     try:
         given = console.masks(request).check(asked.read(asked.with_status(query)))
     except FilterFault as error:
-        return here.page(request, "letters-refused.html", 400, words=str(error), **_form(request))
-    rows = _rows(query)
+        return here.page(request, "letters-refused.html", 400, words=str(error), **_form(here, query))
+    form = _form(here, query)
+    rows = form["rows"]
     before, after = (Cursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
     page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
     if after and page.next is None and len(page.letters) < rows:
@@ -59,19 +60,16 @@ def listed(request: Request) -> Response:
         absence=None if page.letters else _absence(here.desk, given),
         acts=console.asking(request).role >= Role.OPERATOR,
         command=asked.command("list", asked.with_status(query)),
-        **_form(request),
+        **form,
     )
 
 
-def _form(request: Request) -> dict[str, Any]:
+def _form(here: Console, query: QueryParams) -> dict[str, Any]:
     """What the filter's form has: what was asked, and what is offered."""
-    handlers, query = console.of(request).desk.routes.handlers, request.query_params
+    handlers = here.desk.routes.handlers
     offered = sorted(handlers) if len(handlers) <= PICKED else ()
-    return {"query": query, "rows": _rows(query), "handlers": offered, "reasons": REASONS, "statuses": tuple(Status)}
-
-
-def _rows(query: QueryParams) -> int:
-    return next((each for each in ROWS if str(each) == query.get("rows")), ROWS[0])
+    rows = next((each for each in ROWS if str(each) == query.get("rows")), ROWS[0])
+    return {"query": query, "rows": rows, "handlers": offered, "reasons": REASONS, "statuses": tuple(Status)}
 
 
 def export(request: Request) -> Response:
