@@ -9,46 +9,62 @@ The value goes through the handler's codec, model, function and policy, as it do
 would become of an error, without running the handler:
 
         assert str(outcome_of(charge, TimeoutError(), attempt=13)) == "dead: exhausted"
+
+A failed assertion, `pytest.fail`, `pytest.skip` and Ctrl-C inside the handler end the test, and are no outcome.
 """
 
 import asyncio
 import inspect
+import itertools
+import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic_core import to_json
 
+from bridge import settings
 from bridge.errors import AlreadySettled
 from bridge.records.attempts import Attempts
 from bridge.records.header import HEADER
 from bridge.records.message import Header, Message
+from bridge.records.outgoing import Outgoing
+from bridge.topics.tiers import Waits, possible
 from tasks.handler import HandlerTask
 from tasks.policy import Again, Bury, Decision, Drop, Halt
 from tasks.running import Run
 
+#: Each value is a record of its own: offsets of this process, in a log that no other test run has.
+_OFFSETS: Final = itertools.count()
+_ORIGIN: Final = f"tests tests {uuid.uuid4().hex}"
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What would become of a delivery; its text is one of `done`, `retry in 4 s`, `dead: permanent`, `halt`.
+    """The end of one run of a delivery; its text is one of `done`, `retry in 4 s`, `dead: permanent`, `halt`, `wait`.
 
     Attributes:
-        becomes: "done", "retry", "dead" or "halt".
+        becomes: "done", "retry", "dead" or "halt"; "wait" if the handler's circuit breaker is open: the delivery
+            waits for the dependency and spends no attempt.
         returned: what the handler returned.
-        error: what it raised, or what its value does not decode for.
-        delay: seconds until the retry; where there is jitter, the longest that it may be.
+        error: the exception that the handler raised, or that decoding its value raised.
+        delay: seconds until the retry, as long as it takes in production: a wait that goes through a Kafka retry topic
+            lasts as long as that topic holds it. With jitter it is the longest delay that may be drawn.
         reason: of the dead letter, as in its header `reason`.
         fault: why an answer of the handler's `retry_when` was not taken, so that the options decided; empty if none
             was refused.
+        published: the messages that `message.publish` would send to Kafka: none unless the handler succeeded.
     """
 
-    becomes: Literal["done", "retry", "dead", "halt"]
+    becomes: Literal["done", "retry", "dead", "halt", "wait"]
     returned: Any = None
     error: BaseException | None = None
     delay: float | None = None
     reason: str | None = None
     fault: str = ""
+    published: tuple[Outgoing, ...] = ()
 
     def __str__(self) -> str:
         if self.becomes == "retry":
@@ -64,21 +80,29 @@ def outcome(
     failing_for: float = 0.0,
     key: bytes | None = None,
     headers: tuple[Header, ...] = (),
+    breaker_open: bool = False,
 ) -> Outcome:
-    """Run a handler on one record, and say what would become of the delivery.
+    """Run a handler on one record, and return what would become of the delivery.
 
     Parameters:
         handler: what `@handler` made.
-        value: bytes as they would lie in Kafka; `None` for a tombstone; any other value is written as JSON (as text,
-            where the handler has `codec=str`); or a whole `Message`.
+        value: bytes as they are in Kafka; `None` for a tombstone; any other value is written as JSON (as text, if the
+            handler has `codec=str`); or a whole `Message`. Each value is a record of its own; give one `Message` twice
+            to handle one record twice.
         attempt: which run of the handler it is; all before it have failed, and spent a retry each.
         failing_for: seconds since the first of them, for `give_up_after`.
         key, headers: of the record.
+        breaker_open: whether the dependency that the handler's `breaker` names is down: the handler does not run.
 
     Raises:
-        TypeError: the handler's codec reads bytes, and the value is none.
+        TypeError: the first argument is no handler, or the handler's codec reads bytes and the value is none.
+        ValueError: `breaker_open` is given for a handler without a breaker.
         RuntimeError: the handler is async, and a loop runs here already: call this from a test that is not.
+        AssertionError: an assertion inside the handler failed. `outcome_of` tells what a worker makes of one.
     """
+    _check_handler(handler, breaker_open)
+    if breaker_open:
+        return Outcome("wait")
     if inspect.iscoroutinefunction(handler.run) and _in_loop():
         raise RuntimeError(
             f"{handler.name} is async, and outcome() runs it on a loop of its own, but one runs here already: "
@@ -93,8 +117,13 @@ def outcome(
         except AlreadySettled as error:
             return Outcome("done", error=error)
         except BaseException as error:
+            if _ends_the_test(error):
+                raise
             return _decided(handler, message, error, run.failures, failing_for)
-    return Outcome("done", returned)
+        finally:
+            if isinstance(value, Message):
+                object.__setattr__(value, "outbox", message.outbox)
+    return Outcome("done", returned, published=tuple(message.outbox.messages if message.outbox else ()))
 
 
 def outcome_of(
@@ -106,20 +135,43 @@ def outcome_of(
     failing_for: float = 0.0,
     key: bytes | None = None,
     headers: tuple[Header, ...] = (),
+    breaker_open: bool = False,
 ) -> Outcome:
-    """Say what would become of a delivery whose handler raised this error; the handler does not run.
+    """Return what would become of a delivery whose handler raised this error; the handler does not run.
 
     Parameters:
         error: what the handler would have raised.
         value: of the record, for a `retry_when` that looks at it; as for `outcome`.
+        breaker_open: whether the handler was the trial request of an open circuit breaker.
         handler, attempt, failing_for, key, headers: as for `outcome`.
 
     Raises:
-        TypeError: the handler's codec reads bytes, and the value is none.
+        TypeError: the first argument is no handler, or the handler's codec reads bytes and the value is none.
+        ValueError: `breaker_open` is given for a handler without a breaker.
     """
+    _check_handler(handler, breaker_open)
     message = _message(handler, value, attempt, key, headers)
     with _running(handler, message) as run:
-        return _decided(handler, message, error, run.failures, failing_for)
+        return _decided(handler, message, error, run.failures, failing_for, breaker_open)
+
+
+def _check_handler(handler: Any, breaker_open: bool) -> None:
+    if not isinstance(handler, HandlerTask):
+        name = getattr(handler, "__qualname__", None) or repr(handler)
+        raise TypeError(f'{name} is no handler: put @handler("topic") on the function, and give what that returns.')
+    if breaker_open and handler.breaker is None:
+        raise ValueError(f"{handler.name} has no breaker that could be open: give it one with breaker=.")
+
+
+def _ends_the_test(error: BaseException) -> bool:
+    """Whether an exception is about the test and not about the handler's work.
+
+    `pytest.fail` and `pytest.skip` raise exceptions that are no `Exception`, as Ctrl-C does. A worker retries
+    `SystemExit`, `GeneratorExit` and a cancelled coroutine, so these are outcomes.
+    """
+    if isinstance(error, SystemExit | GeneratorExit | asyncio.CancelledError):
+        return False
+    return isinstance(error, AssertionError) or not isinstance(error, Exception)
 
 
 def _message(
@@ -129,17 +181,34 @@ def _message(
         message = value
     else:
         topic = next(iter(handler.source_topics), "test")
-        message = Message(topic, 0, 0, key=key, value=_bytes(handler, value), headers=headers)
+        body = _bytes(handler, value)
+        message = Message(topic, 0, next(_OFFSETS), key=key, value=body, headers=headers, origin=_ORIGIN)
     delivery = message.delivery or f"{message.coordinates}:{handler.name}"
     return replace(message, attempt=attempt, attempts=Attempts(failed=attempt - 1), delivery=delivery)
 
 
 def _decided(
-    handler: HandlerTask[..., Any], message: Message, error: BaseException, failures: int, age: float
+    handler: HandlerTask[..., Any],
+    message: Message,
+    error: BaseException,
+    failures: int,
+    age: float,
+    breaker_open: bool = False,
 ) -> Outcome:
     faults: list[str] = []
-    decision = handler.policy.decide(error, failures, age, message=message, report=faults.append)
-    return replace(_outcome(decision, error), fault="; ".join(faults))
+    waits = _waits(handler)
+    decision = handler.policy.decide(error, failures, age, real=waits.real, message=message, report=faults.append)
+    fault = "; ".join(faults)
+    if breaker_open and handler.breaker is not None and handler.breaker.says(error, decision) != "nothing":
+        return Outcome("wait", error=error, fault=fault)
+    return replace(_outcome(decision, error, waits), fault=fault)
+
+
+def _waits(handler: HandlerTask[..., Any]) -> Waits:
+    """The waits of a handler's deliveries, by the settings of its app: the shorter are Celery's, the longer Kafka's."""
+    # Addresses may be missing or wrong: nothing here connects.
+    file = settings.read(handler.app, os.environ)[0].file
+    return Waits(file.kafka_park_after, possible(handler.policy.delays, file.kafka_park_after, file.kafka_retry_tiers))
 
 
 def _in_loop() -> bool:
@@ -150,10 +219,10 @@ def _in_loop() -> bool:
     return True
 
 
-def _outcome(decision: Decision, error: BaseException) -> Outcome:
+def _outcome(decision: Decision, error: BaseException, waits: Waits) -> Outcome:
     match decision:
         case Again(delay):
-            return Outcome("retry", error=error, delay=delay)
+            return Outcome("retry", error=error, delay=waits.real(delay))
         case Bury(reason, _):
             return Outcome("dead", error=error, reason=reason)
         case Halt():

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from tasks import Attempts, DeadLetter, Message, RetryLater, StopConsuming
+from tasks import Attempts, Breaker, DeadLetter, Message, RetryLater, StopConsuming
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.testing import outcome, outcome_of
@@ -177,13 +177,86 @@ def test_settle_with_works_and_an_earlier_runs_commit_counts(handler):
             message.settle_with(session)
         return "sold"
 
-    assert outcome(charge, {}).returned == "sold"
-    again = outcome(charge, {})
+    record = Message("orders", 0, 7, value=b"{}")
+    assert outcome(charge, record).returned == "sold"
+    again = outcome(charge, record)
     assert (str(again), again.returned) == ("done", None)
     # By hand, each message is a delivery of its own.
     assert [charge({}, Message("orders", 0, offset)) for offset in (1, 2)] == ["sold", "sold"]
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM sold")).scalar() == 3
+
+
+def test_each_value_is_a_record_of_its_own(handler):
+    """Two orders that settle themselves in the handler's database are two rows."""
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sold (id INTEGER)"))
+
+    @handler("orders")
+    def charge(order: Any, message: Message) -> str:
+        with Session(engine) as session, session.begin():
+            message.settle_with(session)
+            session.execute(text("INSERT INTO sold VALUES (:id)"), {"id": order})
+        return message.coordinates
+
+    assert outcome(charge, 1).returned != outcome(charge, 2).returned
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT id FROM sold")).scalars().all() == [1, 2]
+
+
+@pytest.mark.parametrize("error", [AssertionError("3 != 4"), pytest.fail.Exception("no"), KeyboardInterrupt()])
+def test_a_failed_check_inside_a_handler_fails_the_test(handler, error):
+    @handler("orders")
+    def charge(order: Any) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        outcome(charge, 1)
+    assert str(outcome_of(charge, error)) == "retry in 1 s"
+
+
+def test_what_a_handler_publishes_is_seen_unless_it_fails(handler):
+    @handler("orders", max_retries=1)
+    def charge(order: Any, message: Message) -> None:
+        message.publish("invoices", {"order": order}, key="k")
+        if order == "away":
+            raise ConnectionError
+
+    (sent,) = outcome(charge, 5).published
+    assert (sent.topic, sent.key, sent.value) == ("invoices", b"k", b'{"order":5}')
+    assert outcome(charge, "away").published == ()
+    record = Message("orders", 0, 1, value=b"6")
+    outcome(charge, record)
+    assert [sent.value for sent in record.outbox.messages] == [b'{"order":6}']
+
+
+def test_an_open_circuit_breaker_can_be_asked_for(handler):
+    @handler("orders", breaker=Breaker("bank"), dead_letter_for=(CardDeclined,))
+    def charge(order: Any) -> None:
+        raise RuntimeError("it ran")
+
+    assert str(outcome(charge, 1, breaker_open=True)) == "wait"
+    assert str(outcome_of(charge, ConnectionError(), attempt=13)) == "dead: exhausted"
+    assert str(outcome_of(charge, ConnectionError(), attempt=13, breaker_open=True)) == "wait"
+    assert str(outcome_of(charge, DeadLetter("no"), breaker_open=True)) == "dead: permanent"
+    with pytest.raises(ValueError, match="has no breaker that could be open"):
+        outcome(handler("orders", name="other")(_value), 1, breaker_open=True)
+
+
+@pytest.mark.parametrize("ask", [lambda given: outcome(given, 1), lambda given: outcome_of(given, OSError())])
+def test_a_plain_function_is_refused_with_what_to_do(ask):
+    with pytest.raises(TypeError, match=r'_value is no handler: put @handler\("topic"\) on the function'):
+        ask(_value)
+
+
+@pytest.mark.parametrize(("asked", "real"), [(59, "59"), (60, "60"), (70, "120"), (4000, "21600"), (100_000, "108000")])
+def test_a_long_wait_is_as_long_as_its_retry_topic_makes_it(handler, asked, real):
+    @handler("orders")
+    def charge(order: Any) -> None:
+        raise RetryLater(order)
+
+    assert str(outcome(charge, asked)) == f"retry in {real} s"
 
 
 def test_nothing_is_left_behind(charge):
