@@ -12,7 +12,7 @@ INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
 
-# Real servers are used where they are: with Java and Maven here, `make test` fetches Kafka too.
+# Only `make test` is the same everywhere. The tests that need servers fetch Kafka if Java and Maven are here.
 ifeq ($(KAFKA_LIBS),)
 HAVE_MAVEN := $(shell command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1 && echo yes)
 HAVE_JDK := $(if $(HAVE_MAVEN),$(shell command -v javac >/dev/null 2>&1 && echo yes))
@@ -22,8 +22,10 @@ endif
 .PHONY: help
 help:
 	@echo 'make demo          records, retries and dead letters to look at, on servers that it brings along'
-	@echo 'make test          the tests: unit, contract, integration, acceptance'
-	@echo 'make check         lint, types and tests'
+	@echo 'make test          the tests that need no server but those of the lock file (at most four minutes)'
+	@echo 'make test-servers  the tests with redis-server, Kafka, PostgreSQL, RabbitMQ, Chromium, as far as they are here'
+	@echo 'make test-all      both'
+	@echo 'make check         lint, types and make test'
 	@echo 'make lint types    ruff; mypy'
 	@echo 'make slow          the tests that take their time'
 	@echo 'make chaos         kills, stops and freezes servers and processes for minutes'
@@ -63,13 +65,21 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test lint types check slow chaos chaos-desk compose-test bench kafka foreign screenshots openapi lock clean
+.PHONY: demo test test-servers test-all lint types check slow chaos chaos-desk compose-test bench kafka foreign screenshots openapi lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
-# Two at a time, each with servers of its own: most tests wait most of the time. One at a time: ARGS='-n 0'.
-test: $(INSTALLED) $(REAL_KAFKA)
+# The same on every machine: Redis is Valkey, Kafka the cluster in librdkafka, the database SQLite.
+# Two at a time, each with servers of its own. One at a time: ARGS='-n 0'.
+test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+
+# With this machine's servers: what needs one, and once more what uses a Redis. Most of these tests wait most of the time.
+test-servers: $(INSTALLED) $(REAL_KAFKA)
+	$(BIN)/python -m pytest --redis-server -m '(servers or redis) and not slow and not chaos and not compose' \
+		--numprocesses 3 --dist worksteal $(ARGS)
+
+test-all: test test-servers
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -82,17 +92,17 @@ check: lint types test
 
 # Three at a time: these wait even more.
 slow: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m 'slow and not chaos' --numprocesses 3 --dist worksteal \
+	$(BIN)/python -m pytest --redis-server -m 'slow and not chaos' --numprocesses 3 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # One at a time: what is killed and what is measured has the machine for itself.
 # CHAOS_SEED and CHAOS_MINUTES choose another schedule of faults and a longer one: docs/chaos.md.
 chaos: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m chaos --ignore=tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest --redis-server -m chaos --ignore=tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # The dead-letter desk's own.
 chaos-desk: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest -m chaos tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
+	$(BIN)/python -m pytest --redis-server -m chaos tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 compose-test: $(INSTALLED)
 	$(BIN)/python -m pytest -m compose --timeout=900 -o faulthandler_timeout=890 tests/compose $(ARGS)
@@ -105,7 +115,7 @@ kafka: $(KAFKA)
 foreign: $(FOREIGN)
 
 screenshots: $(INSTALLED) $(REAL_KAFKA)
-	SCREENSHOTS=docs/images $(BIN)/python -m pytest -m slow tests/browser/test_screenshots.py $(ARGS)
+	SCREENSHOTS=docs/images $(BIN)/python -m pytest -m 'servers and slow' tests/browser/test_screenshots.py $(ARGS)
 
 openapi: $(INSTALLED)
 	$(BIN)/python -c 'import json; from bridge.web.api.describing import description; \

@@ -1,6 +1,8 @@
 """Servers for every test: one Kafka and one Redis for the whole run, and own ones for tests that stop them.
 
-A server that cannot be started here skips its tests with the reason; with CI=true it fails them.
+Redis is Valkey, which the lock file brings along; with `--redis-server` it is this machine's own. Tests that take what
+the lock file does not bring along have the marker `servers`, and run when they are selected: a server that cannot be
+started here skips them with the reason; with CI=true it fails them.
 """
 
 import itertools
@@ -26,9 +28,38 @@ from tests.servers.redis import RedisServer
 # Hundreds of processes of the project are started, and each would compile all of it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+#: The fixtures that start what the lock file does not bring along, and those that start a Redis.
+SERVERS = frozenset(
+    {"kafka", "own_kafka", "mortal_kafka", "postgres_server", "foreign_letters", "chromium", "rabbitmq"}
+)
+REDIS = frozenset({"redis_shared", "own_redis", "mortal_redis"})
+
 # No test is timed: other tests run beside it, on a machine that may be shared.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that chooses the Redis of the run."""
+    parser.addoption(
+        "--redis-server", action="store_true", help="the tests' Redis is this machine's redis-server, not Valkey"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the Redis of the run."""
+    redis_server.embedded_only = not config.getoption("--redis-server")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by the servers that its fixtures start, before `-m` selects."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & SERVERS:
+            item.add_marker(pytest.mark.servers)
+        if fixtures & REDIS:
+            item.add_marker(pytest.mark.redis)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

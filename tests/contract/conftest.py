@@ -36,7 +36,7 @@ class AnyKafka:
     limits_records: bool
 
 
-@pytest.fixture(params=["embedded", "real"], scope="session")
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.servers)], scope="session")
 def any_kafka(request: pytest.FixtureRequest):
     if request.param == "real":
         server: KafkaServer = request.getfixturevalue("kafka")
@@ -60,7 +60,7 @@ def any_kafka(request: pytest.FixtureRequest):
         )
 
 
-@pytest.fixture(params=["embedded", "real"], scope="session")
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.servers)], scope="session")
 def any_redis_server(request: pytest.FixtureRequest):
     """The URL of an embedded Valkey and of a real Redis in turn."""
     if request.param == "real":

@@ -17,7 +17,7 @@ from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.servers)])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     user_database._ready.clear()
     user_database._there.clear()

@@ -35,7 +35,7 @@ def sqlite(tmp_path: Path) -> Iterator[Engine]:
     yield from _empty(create_engine(f"sqlite:///{tmp_path}/work.sqlite"))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.servers)])
 def engine(request: pytest.FixtureRequest) -> Engine:
     found: Engine = request.getfixturevalue(request.param)
     return found

@@ -32,7 +32,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite3", "postgresql"])
+@pytest.fixture(params=["sqlite3", pytest.param("postgresql", marks=pytest.mark.servers)])
 def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A connection to a database with a table for work, and one for the marks, as its migrations would make them."""
     engine = request.param

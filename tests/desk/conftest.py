@@ -23,7 +23,7 @@ def migrated(postgres_server: PostgresServer) -> str:
     return "migrated"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.servers)])
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
     """Makes an empty database, or a copy of PostgreSQL's `template`, and gives its URL."""
     if request.param == "sqlite":

@@ -43,7 +43,7 @@ FILTERS = (
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"], scope="module")
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.servers)], scope="module")
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """One that has letters, of each kind; nothing here writes."""
     url = f"sqlite:///{tmp_path_factory.mktemp('scans')}/letters.db"

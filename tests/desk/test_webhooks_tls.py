@@ -1,11 +1,10 @@
 """Webhooks over real TLS: the certificate must be of an authority that the system trusts, and of the name."""
 
-import subprocess
-
 import pytest
 
 from bridge.deadletters.webhooks import addresses, posting
 from bridge.settings.addresses import networks
+from tests.servers.certificate import write_certificate
 from tests.servers.receiver import HERE, receiver
 
 HERE_ALONE = networks(HERE)
@@ -15,13 +14,9 @@ HERE_ALONE = networks(HERE)
 def certificate(tmp_path_factory):
     """A certificate for localhost, with its key, that is its own authority."""
     folder = tmp_path_factory.mktemp("certificate")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=receiver",
-         "-addext", "subjectAltName=DNS:localhost", "-keyout", "both.pem", "-out", "alone.pem"],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-    both = folder / "both.pem"
-    both.write_text(both.read_text() + (folder / "alone.pem").read_text())
+    both, alone = folder / "both.pem", folder / "alone.pem"
+    write_certificate("receiver", alone, both, host="localhost")
+    both.write_text(both.read_text() + alone.read_text())
     return both
 
 

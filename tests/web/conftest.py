@@ -138,7 +138,7 @@ def console_template(postgres_server: PostgresServer) -> str:
     return "console_template"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.servers)])
 def any_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A console on each of the databases."""
     if request.param == "sqlite":
