@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import Consumer, KafkaException, TopicPartition
+from bridge.ledger import KnownLog
 from bridge.loop.log_check import Logs
-from bridge.loop.log_identity import Met, Said
+from bridge.loop.log_identity import Met, Said, Suspected
 from bridge.loop.starts import Committed, Log, Starts
 from bridge.partitions.assignment import Assignment
 from bridge.records.place import Place
@@ -49,6 +50,8 @@ class _Open:
     look: Iterator[int | None] | None = None
     start: int | None = None
     first: int = 0
+    #: The log that the last answers pointed to, if it is not the one that was read before.
+    suspected: KnownLog | None = None
     #: Since when it is known that something is not known, what was missing last, and when that was said.
     waits_since: float | None = None
     why: str = "it was not asked for"
@@ -197,7 +200,12 @@ class Beginnings:
         assert each.log is not None
         if each.look is None:
             said = each.committed.said
-            each.met = self._logs.meet(place, self._catalog.id_of(place[0]), said, each.log.low, each.log.high)
+            topic_id = self._catalog.id_of(place[0])
+            found = self._logs.meet(place, topic_id, said, each.log.low, each.log.high, each.suspected)
+            if isinstance(found, Suspected):
+                self._ask_all_again(place, each, found)
+                return
+            each.met = found
             # A commit on another log says nothing of this one.
             committed = each.committed if each.met.offset == said.offset else Committed(each.met.offset, None, said)
             each.first = self._starts.first(place, committed.offset, each.log)
@@ -208,6 +216,12 @@ class Beginnings:
         except BaseException:
             each.look = None
             raise
+
+    def _ask_all_again(self, place: Place, each: _Open, found: Suspected) -> None:
+        """Ask for the topic's id, the commit and the ends once more: a changed log needs a second, later proof."""
+        each.committed = each.log = each.ends = None
+        each.suspected = found.log
+        self._later(place, f"the log {found.what} by one answer of Kafka's (a second one decides)")
 
     def _begin(self, consumer: Consumer, place: Place, each: _Open) -> bool:
         """Seek there and read; a consumer that has just been given a partition may not be able to yet."""

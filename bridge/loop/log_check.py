@@ -15,7 +15,7 @@ from bridge.kafka import Consumer, KafkaException, Record, TopicPartition
 from bridge.ledger import Account, Accounts, Change, Fate, KnownLog, Ledger, LogBook, Mark
 from bridge.ledger.fates import SETTLED, runs
 from bridge.loop.commits import Commits
-from bridge.loop.log_identity import Met, Said, latest, meet, step
+from bridge.loop.log_identity import Met, Said, Suspected, latest, meet, step
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.parked import ParkedPartition
@@ -35,14 +35,24 @@ class Logs:
         self._ledger, self._assignment, self._commits, self._metrics = ledger, assignment, commits, metrics
         self._book = LogBook(ledger) if ledger is not None else None
 
-    def meet(self, place: Place, topic_id: str, said: Said, low: int, high: int) -> Met:
-        """See at a partition's beginning which log it has.
+    def meet(
+        self, place: Place, topic_id: str, said: Said, low: int, high: int, suspected: KnownLog | None
+    ) -> Met | Suspected:
+        """Decide at a partition's beginning which log it has; another one than before only on two answers.
+
+        One answer may come late, be no answer at all, or mix two moments: an id of before a topic was made again, and
+        ends of after that.
+
+        Parameters:
+            suspected: the log that an earlier answer to all of these questions pointed to; `None`: the known one.
 
         Raises:
             LedgerUnavailable: it is not known.
         """
         noted = self._book.known([place]).get(place) if self._book is not None else None
         log, met, what = meet(latest(noted, self._assignment.logs.get(place)), topic_id, said, low, high)
+        if what is not None and log != suspected:
+            return Suspected(log, what)
         if what is not None:
             self._tell(place, what, met.offset or 0, said.offset or 0)
             if self._book is not None and isinstance(self._assignment.made(place, 0), ParkedPartition):

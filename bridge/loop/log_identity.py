@@ -22,6 +22,18 @@ class Met(NamedTuple):
     back: bool = False
 
 
+class Suspected(NamedTuple):
+    """Another log than the one that was read, by one answer of Kafka's: it is to be asked again.
+
+    Attributes:
+        log: the log that it would be.
+        what: what would have happened to the one that was read.
+    """
+
+    log: KnownLog
+    what: str
+
+
 class Said(NamedTuple):
     """What the group has committed on a partition, as far as it concerns the log.
 

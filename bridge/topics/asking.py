@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final
 
-from bridge.kafka import AdminClient, OffsetSpec, TopicPartition
+from bridge.errors import KafkaUnavailable
+from bridge.kafka import AdminClient, KafkaException, OffsetSpec, TopicPartition
 from bridge.records.place import Place
 from bridge.topics.cluster import ANSWER_WITHIN
+from bridge.topics.offset_answers import listed_offset
 
 #: Of what is asked, the end.
 END: Final = None
@@ -18,6 +21,7 @@ class Asking:
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
         self._asked: dict[TopicPartition, Future[Any]] = {}
+        self._of_times: frozenset[Place] = frozenset()
 
     def ask(self, places: Mapping[Place, float | None]) -> None:
         """Ask, unless an answer is waited for still.
@@ -27,6 +31,7 @@ class Asking:
         """
         if places and not self._asked:
             wanted = {TopicPartition(*place): _spec(at) for place, at in places.items()}
+            self._of_times = frozenset(place for place, at in places.items() if at is not END)
             self._asked = dict(self._admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN))
 
     def told(self) -> dict[Place, int] | None:
@@ -34,11 +39,12 @@ class Asking:
         if not self._asked or not all(future.done() for future in self._asked.values()):
             return None
         asked, self._asked = self._asked, {}
-        return {
-            (partition.topic, partition.partition): int(future.result().offset)
-            for partition, future in asked.items()
-            if not future.exception()
-        }
+        found = {}
+        for partition, future in asked.items():
+            place = (partition.topic, partition.partition)
+            with suppress(KafkaException, KafkaUnavailable):
+                found[place] = listed_offset(future, of_a_time=place in self._of_times)
+        return found
 
 
 def _spec(at: float | None) -> OffsetSpec:

@@ -23,6 +23,7 @@ from bridge.topics.belonging import Belonging, Belongings
 from bridge.topics.cluster import ANSWER_WITHIN, MOCK, Cluster, all_topics, shape_of
 from bridge.topics.making import configs, grow, made_on_first_use, make
 from bridge.topics.names import TopicNames
+from bridge.topics.offset_answers import listed_offset
 from bridge.topics.ours import Kind, Ours, too_short
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Catalog:
         self._ids: dict[str, Future[Any]] = {}
         self._belongings = Belongings(TopicNames.of(settings), self._topics)
         self._listing: Future[Cluster] | None = None
+        self._absent: frozenset[str] = frozenset()
         self.waiting: dict[str, Belonging] = {}
         self.orphans: dict[str, str] = {}
         self.missing: frozenset[str] = frozenset(topics)
@@ -137,15 +139,21 @@ class Catalog:
         return False
 
     def _see(self, known: Mapping[str, Any]) -> None:
-        # One that has no leader for a moment stays what it was.
-        there = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
+        if not known:
+            # A broker that has just started may list nothing at all.
+            return
+        # One that has no leader for a moment stays what it was; and one is gone that two answers in a row leave out.
+        absent = self.waiting.keys() - known.keys()
+        missed_once, self._absent = absent - self._absent, frozenset(absent)
+        listed = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
+        there = [*listed, *sorted(missed_once)]
         self.waiting = self._belongings.of(there)
         self.letters.update(
             (source, [(name, number) for number in known[name].partitions])
             for source, name in self._letters.items()
             if name in known and known[name].error is None
         )
-        named = ((name, self._belongings.source_of(name)) for name in there if name not in self._topics)
+        named = ((name, self._belongings.source_of(name)) for name in listed if name not in self._topics)
         self.orphans = {name: source for name, source in named if source is not None and source not in self._topics}
 
     def identify(self, topics: Collection[str]) -> dict[str, str]:
@@ -235,7 +243,7 @@ class Catalog:
         """
         error = answer.exception()
         if error is None:
-            return int(answer.result().offset)
+            return listed_offset(answer)
         self._learn_anew(error.args[0] if isinstance(error, KafkaException) else None)
         raise KafkaUnavailable(f"Kafka does not say where the partition begins and ends: {error}.")
 
@@ -254,14 +262,18 @@ class Catalog:
         if not self._ends or not all(future.done() for future in self._ends.values()):
             return None
         asked, self._ends = self._ends, {}
-        found = {}
+        found: dict[tuple[str, int], int] = {}
+        failure: Exception | None = None
         for partition, future in asked.items():
-            error = future.exception()
-            if error is None:
-                found[(partition.topic, partition.partition)] = int(future.result().offset)
+            try:
+                found[(partition.topic, partition.partition)] = listed_offset(future)
+            except (KafkaException, KafkaUnavailable) as error:
+                failure = error
         if found:
             return found
-        self._learn_anew(error.args[0] if isinstance(error, KafkaException) else None)
+        if isinstance(failure, KafkaUnavailable):
+            raise failure
+        self._learn_anew(failure.args[0] if failure is not None else None)
         return None
 
     def _learn_anew(self, error: KafkaError | None) -> None:

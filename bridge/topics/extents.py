@@ -10,6 +10,7 @@ from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition, c
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.cluster import all_topics
+from bridge.topics.offset_answers import first_and_end
 
 #: Seconds for one question to Kafka.
 ANSWER_WITHIN: Final = 10.0
@@ -107,8 +108,7 @@ def _watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
     give_up = time.monotonic() + ANSWER_WITHIN
     while True:
         try:
-            found: tuple[int, int] = client.get_watermark_offsets(place, timeout=ANSWER_WITHIN)
-            return found
+            return first_and_end(client.get_watermark_offsets(place, timeout=ANSWER_WITHIN))
         except KafkaException as error:
             if error.args[0].code() not in MOVING or time.monotonic() > give_up:
                 raise

@@ -1,6 +1,7 @@
 """Which offsets a person means: the earliest, the latest, an offset, or a time."""
 
 from collections.abc import Sequence
+from concurrent.futures import wait
 from datetime import datetime
 from typing import Final
 
@@ -8,6 +9,7 @@ from bridge.errors import KafkaUnavailable, NoMoment
 from bridge.kafka import KafkaException, OffsetSpec, TopicPartition, admin_client
 from bridge.settings import Settings
 from bridge.topics.extents import Extent
+from bridge.topics.offset_answers import NO_SUCH_RECORD, listed_offset
 
 #: Seconds for Kafka's answer; its client must live until that is there.
 ANSWER_WITHIN: Final = 10.0
@@ -43,7 +45,9 @@ def _at(settings: Settings, found: Sequence[Extent], moment: str, time: int) -> 
     admin = admin_client(settings.kafka)
     try:
         answers = admin.list_offsets(asked, request_timeout=ANSWER_WITHIN)
-        offsets = {place.partition: int(future.result(ANSWER_WITHIN).offset) for place, future in answers.items()}
-    except (KafkaException, TimeoutError) as error:
+        if wait(answers.values(), ANSWER_WITHIN * 2).not_done:
+            raise KafkaUnavailable(f"no answer within {ANSWER_WITHIN * 2:g} s")
+        offsets = {place.partition: listed_offset(future, of_a_time=True) for place, future in answers.items()}
+    except (KafkaException, KafkaUnavailable) as error:
         raise KafkaUnavailable(f"Kafka does not say which offsets {moment} means: {error}.") from None
-    return {partition: ends[partition] if offset < 0 else offset for partition, offset in offsets.items()}
+    return {partition: ends[partition] if offset == NO_SUCH_RECORD else offset for partition, offset in offsets.items()}

@@ -1,13 +1,16 @@
 """How far dead-letter topics are recorded: changed only by who knows how far they were."""
 
 import threading
+from concurrent.futures import Future
 
 import pytest
 from sqlalchemy import select
 
+from bridge.deadletters.recorder import looking
 from bridge.deadletters.store import positions, schema
 from bridge.deadletters.store.positions import Log, Reached, Step
 from bridge.errors import RecordedByAnother
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
 HERE = Log("bridge", "orders.dlq", "id", 0)
 THERE = Log("bridge", "orders.dlq", "id", 1)
@@ -68,3 +71,41 @@ def test_of_two_who_move_a_log_at_once_one_does(database):
         thread.join()
     assert sorted(won) == list(range(20))
     assert len(lost) == 20
+
+
+def test_one_answer_of_kafka_is_no_proof_that_a_log_lost_something(database, monkeypatch):
+    class Catalog:
+        cluster, low, high = "a-cluster", 0, 20
+
+        def __init__(self, *_: object) -> None: ...
+
+        def prepare(self) -> None: ...
+
+        def identify(self, topics):
+            return {}
+
+        def id_of(self, topic):
+            return "id"
+
+        def ask_log(self, topic, partition):
+            answers: tuple[Future[int], Future[int]] = (Future(), Future())
+            for answer, offset in zip(answers, (Catalog.low, Catalog.high), strict=True):
+                answer.set_result(offset)
+            return answers
+
+        def told(self, answer):
+            return answer.result()
+
+    monkeypatch.setattr(looking, "Catalog", Catalog)
+    move(database, Step(HERE, None, Reached(20, -1)))
+    settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
+    looks, place = looking.Looking(settings, database, ()), ("orders.dlq", 0)
+    for Catalog.low, Catalog.high in ((0, 3), (25, 30)):
+        assert looks.look([place], []).beginnings == []
+        lows = Catalog.low, Catalog.high
+        Catalog.low, Catalog.high = 0, 20
+        assert looks.look([place], []).beginnings[0].at == Reached(20, -1)
+        Catalog.low, Catalog.high = lows
+    # Two say the same.
+    assert "asked again" in looks.look([place], []).untold[0]
+    assert looks.look([place], []).beginnings[0].at == Reached(25, -1)

@@ -1,6 +1,7 @@
 """Where reading begins: what the ledger knows, has forgotten, has lost, or does not say yet."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
@@ -78,11 +79,13 @@ def assignment_of(kafka: Any, fates: Ledger | None, commit: str) -> Assignment:
     return Assignment(settings_of(commit), routes, kafka, fates)
 
 
-def beginnings(kafka: Any, fates: Ledger | None, commit: str = "completion") -> Beginnings:
+def beginnings(
+    kafka: Any, fates: Ledger | None, commit: str = "completion", clock: Callable[[], float] = time.monotonic
+) -> Beginnings:
     assignment = assignment_of(kafka, fates, commit)
     commits: Any = None
     logs = Logs(fates, assignment, commits, BridgeMetrics())
-    return Beginnings(assignment, kafka, logs, Starts(settings_of(commit), assignment, fates, logs))
+    return Beginnings(assignment, kafka, logs, Starts(settings_of(commit), assignment, fates, logs), clock)
 
 
 def start_of(fates: Ledger, kafka: Kafka, commit: str = "completion") -> int:
@@ -143,6 +146,33 @@ def test_a_question_that_kafkas_client_never_answers_is_asked_again_and_each_min
         if list(found.advance(kafka)):
             break
     assert list(found) == []
+
+
+def test_one_answer_of_kafka_is_no_proof_that_a_log_is_another(redis_url: str, caplog: pytest.LogCaptureFixture):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        fates.write([Mark(CHARGE, range(20), Fate.DONE)])
+        accounts, metadata = Accounts(fates), note(fates.state().epoch, "id")
+        accounts.join(CHARGE, 0)
+        accounts.reach({CHARGE: 20})
+        now = [0.0]
+        for lie in ("end", "id"):
+            kafka: Any = Kafka(0, 20, 20, metadata)
+            found = beginnings(kafka, fates, clock=lambda: now[0])
+            found.add([("orders", 0)])
+            kafka.high, kafka.topic_ids = (3, {"orders": "id"}) if lie == "end" else (20, {"orders": "other"})
+            while found._open[("orders", 0)].suspected is None:
+                assert list(found.advance(kafka)) == []
+            kafka.high, kafka.topic_ids = 20, {"orders": "id"}
+            now[0] += 1
+            while not kafka.sought:
+                list(found.advance(kafka))
+            assert kafka.sought == {0: 20}, lie
+        assert "went back" not in caplog.text
+        assert "made again" not in caplog.text
+        # Two say the same.
+        kafka = Kafka(0, 3, 20, metadata)
+        assert start_of(fates, kafka) == 3
+        assert caplog.text.count("the log went back") == 1
 
 
 @pytest.mark.slow

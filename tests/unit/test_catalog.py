@@ -11,8 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from bridge.errors import KafkaUnavailable
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics import catalog
+from bridge.topics.asking import END
 from bridge.topics.catalog import Catalog
 from bridge.topics.cluster import MOCK
+from bridge.topics.offset_answers import first_and_end
 from bridge.topics.ours import Kind, Ours
 
 
@@ -194,3 +196,49 @@ def test_a_client_that_knows_too_old_a_cluster_learns_it_anew(kafka):
     admin.ends = error(KafkaError.FENCED_LEADER_EPOCH)
     assert asked(kafka(admin)).ends() is None
     assert admin.looked == 1
+
+
+def test_a_late_answer_is_no_offset(kafka):
+    admin = Admin(orders=1)
+    found = kafka(admin)
+    # What Kafka's client gives, without an error, once the time for an answer has passed.
+    admin.ends = SimpleNamespace(offset=-1001)
+    for answer in found.ask_log("orders", 0):
+        with pytest.raises(KafkaUnavailable, match="did not answer in time"):
+            found.told(answer)
+    found.ask_ends([TopicPartition("orders", 0)])
+    with pytest.raises(KafkaUnavailable, match="did not answer in time"):
+        found.ends()
+    asking = found.asking()
+    for at, offset, told in (
+        (END, -1001, {}),
+        (END, -1, {}),
+        (END, 7, {("orders", 0): 7}),
+        (1e9, -1001, {}),
+        (1e9, -1, {("orders", 0): -1}),
+    ):
+        admin.ends = SimpleNamespace(offset=offset)
+        asking.ask({("orders", 0): at})
+        assert asking.told() == told
+
+
+@pytest.mark.parametrize("answer", [None, (-1001, -1001), (0, -1001), (-1, 5), (5, 3)])
+def test_watermarks_that_are_no_offsets_are_no_answer(answer):
+    with pytest.raises(KafkaUnavailable, match="did not answer in time"):
+        first_and_end(answer)
+    assert first_and_end((0, 0)) == (0, 0)
+
+
+def test_a_retry_topic_is_gone_once_two_answers_leave_it_out(kafka):
+    admin = Admin(orders=1, **{"orders.retry.5m": 1})
+    found = kafka(admin)
+    found.prepare()
+    listed = admin.topics
+    seen = []
+    # A broker that has just started lists nothing; another one has not heard of all yet.
+    for topics in ({}, {}, {"orders": 1}, listed, {"orders": 1}, {"orders": 1}):
+        admin.topics = topics
+        found.prepare()
+        seen.append(sorted(found.waiting))
+    there = ["orders.retry.5m"]
+    assert seen == [there, there, there, there, there, []]

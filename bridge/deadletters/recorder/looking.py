@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Final, NamedTuple
 
@@ -47,9 +47,12 @@ class Looking:
         self._group, self._database, self._everybodys = settings.group, database, frozenset(everybodys)
         self._catalog = Catalog(settings, ())
         self._prepared = False
+        self._suspected: set[Log] = set()
 
     def look(self, places: Collection[Place], went_back: Collection[Place]) -> Found:
         """Find out where these begin; the database has noted that, when this returns.
+
+        That a log lost something of what was not recorded yet, or is another one, is decided by two answers of Kafka's.
 
         Raises:
             DeskUnavailable, KafkaUnavailable: nothing is known of any.
@@ -67,12 +70,13 @@ class Looking:
                 else begin(log, known, low, high)
                 for log, (low, high) in extents.items()
             ]  # fmt: skip
+            found, doubted = self._split_off_suspected(found, went_back)
             positions.move(connection, [each.step for each in found if each.step], time.time_ns() // 1_000_000)
             topics = positions.topics(connection, self._group)
         for each in found:
             if each.words:
                 logger.error("%s", each.words)
-        return Found(topics, found, [*untold.values(), *unknown])
+        return Found(topics, found, [*untold.values(), *unknown, *doubted])
 
     def answers(self) -> bool:
         """Whether Kafka has answered since it was asked the last time; it is asked again."""
@@ -94,6 +98,21 @@ class Looking:
         with self._database.reading() as connection:
             known = positions.known(connection, {self._group, ""}, {log.topic for log in logs})
         return {(log.topic, log.partition) for log, end in logs.items() if log in known and known[log].next >= end}
+
+    def _split_off_suspected(
+        self, found: Sequence[Beginning], went_back: Collection[Place]
+    ) -> tuple[list[Beginning], list[str]]:
+        """Return what is proven, and of what only one answer of Kafka's says, a sentence each: it is asked again."""
+        proven, doubted = [], []
+        for each in found:
+            # What the client has read from the log proves by itself that it went back.
+            if each.words and (each.log.topic, each.log.partition) not in went_back and each.log not in self._suspected:
+                self._suspected.add(each.log)
+                doubted.append(f"{each.words} Kafka is asked again before that is believed.")
+            else:
+                self._suspected.discard(each.log)
+                proven.append(each)
+        return proven, doubted
 
     def _prepare(self) -> None:
         """The tables are made where they are not, and the database is of this Kafka."""
