@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
 from tasks.errors import HandlerError, RetryLater, Undecodable
@@ -61,6 +61,11 @@ def steps(codec: Codec, annotation: Any = None, upgrade: Any = None) -> Steps:
     read = _reader(codec)
     if not validates:
         return Steps(read, None, read)
+    if codec in (bytes, str) and upgrade is None and not _may_take_text(annotation):
+        raise HandlerError(
+            f"codec={codec.__name__} leaves the value as it is, and its annotation {_shown(annotation)} takes no "
+            f"{codec.__name__}: leave codec out for JSON, or give a function from bytes to what the annotation takes."
+        )
     adapter = TypeAdapter[Any](_validatable(annotation))
     if codec is None:
         return Steps(read, _as_json(adapter), adapter.validate_json, upgrade)
@@ -181,6 +186,29 @@ def _validates(annotation: Any) -> bool:
     if is_typeddict(annotation):
         return True
     return any(_validates(part) for part in typing.get_args(annotation))
+
+
+def _may_take_text(annotation: Any) -> bool:
+    """Whether an annotation that validates may accept plain bytes or text; in doubt it does."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (types.UnionType, typing.Union):
+        return any(part is not type(None) and _may_take_text(part) for part in parts)
+    if origin is typing.Annotated or is_typeddict(annotation):
+        return origin is typing.Annotated
+    kind = origin or annotation
+    if not isinstance(kind, type):
+        return True
+    if issubclass(kind, list | tuple | set | frozenset | dict):
+        return False
+    if issubclass(kind, RootModel) or not (issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind)):
+        return True
+    # A validator that runs before the model's own may make a model of anything.
+    decorators = getattr(kind, "__pydantic_decorators__", None)
+    return decorators is not None and any(each.info.mode != "after" for each in decorators.model_validators.values())
+
+
+def _shown(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _validatable(annotation: Any) -> Any:

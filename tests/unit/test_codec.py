@@ -9,7 +9,7 @@ import pytest
 import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel, model_validator
 
 from tasks.codec import decoder
 from tasks.errors import HandlerError, RetryLater, Undecodable
@@ -47,6 +47,15 @@ class Colour(enum.Enum):
 @dataclasses.dataclass
 class Painted:
     colour: Colour
+
+
+class FromBytes(BaseModel):
+    raw: bytes
+
+    @model_validator(mode="before")
+    @classmethod
+    def wrap(cls, value: typing.Any) -> typing.Any:
+        return {"raw": value}
 
 
 json_values = st.recursive(
@@ -101,7 +110,7 @@ def test_each_codec_and_annotation_gives_its_value(codec, annotation, raw, value
 
 @pytest.mark.parametrize(
     ("codec", "annotation"),
-    [(None, None), (bytes, None), (str, None), (bytes.hex, None), (None, Order), (bytes, Order), (None, Typed)],
+    [(None, None), (bytes, None), (str, None), (bytes.hex, None), (None, Order), (bytes, FromBytes), (None, Typed)],
 )
 def test_a_tombstone_is_none_whatever_the_codec(codec, annotation):
     assert decoder(codec, annotation)(None) is None
@@ -189,3 +198,15 @@ def test_what_json_reads_is_read_and_what_it_does_not_read_is_not(value: bytes) 
             decoder(None)(value)
     else:
         assert repr(decoder(None)(value)) == repr(wanted)
+
+
+@pytest.mark.parametrize("codec", [bytes, str])
+@pytest.mark.parametrize("annotation", [Order, Plain, Typed, list[Order], Order | None])
+def test_a_model_that_no_value_of_the_codec_could_become_is_refused_at_import(codec, annotation):
+    with pytest.raises(HandlerError, match="leave codec out for JSON"):
+        decoder(codec, annotation)
+
+
+@pytest.mark.parametrize("annotation", [FromBytes, bytes | Order, RootModel[bytes]])
+def test_a_model_that_takes_bytes_is_accepted_with_codec_bytes(annotation):
+    assert decoder(bytes, annotation)(b"x") is not None
