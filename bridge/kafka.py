@@ -173,10 +173,10 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
     )
 
 
-def admin_client(properties: Mapping[str, Any]) -> AdminClient:
+def admin_client(properties: Mapping[str, Any], **callbacks: Any) -> AdminClient:
     """A client that reads metadata and creates topics."""
     _debug(properties)
-    return AdminClient(_shared(properties), logger=librdkafka)
+    return AdminClient({**_shared(properties), **callbacks}, logger=librdkafka)
 
 
 class Fatal:

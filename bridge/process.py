@@ -113,6 +113,8 @@ def _say_what_runs(settings: Settings, routes: Routes, port: int | None) -> None
         settings.kafka["bootstrap.servers"],
         hide_password(settings.broker_url),
     )
+    if settings.config_file:
+        logger.info("settings from %s", settings.config_file)
     say_misspelt(settings)
     for handler in routes:
         logger.info("%s → %s (queue %r)", ", ".join(handler.topics), handler.name, handler.queue)

@@ -125,6 +125,8 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
     chosen, routes = found.settings, found.routes
     metrics.expect((handler.name for handler in routes), chosen.group)
     metrics.serve(chosen.environment.WORKER_METRICS_PORT)
+    if chosen.config_file:
+        logger.info("settings from %s", chosen.config_file)
     for text in chosen.misspelt:
         logger.warning("%s", text)
     if (ledger := Ledger.of(chosen)) is not None:

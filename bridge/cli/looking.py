@@ -29,7 +29,7 @@ def check(
     Example: bridge check --json
     """
     try:
-        found = findings(find_celery_app(context.obj))
+        found = findings(find_celery_app(context.obj), name=context.obj)
     except AppNotFound as error:
         found = [Finding("fault", str(error))]
     found += desk_findings()

@@ -1,8 +1,9 @@
 """`bridge check`: everything that is wrong, at once, with what to do about it."""
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from celery import Celery
@@ -16,7 +17,7 @@ from bridge.handoff.broker import broker_fault, connection_to
 from bridge.kafka import AdminClient, KafkaException, admin_client, client_fault, consumer_client
 from bridge.ledger import Ledger
 from bridge.records.policies import changed_policies
-from bridge.settings import Settings, hide_password, is_redis
+from bridge.settings import OWN_APP, Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
 from bridge.topics.belonging import ambiguities
 from bridge.topics.control import published
@@ -26,6 +27,8 @@ from bridge.topics.survey import Seen, survey
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import risks
 
+#: librdkafka's reports of a connection that is open and of another kind than the listener.
+_LOGIN: Final = re.compile(r"security\.protocol|SSL|SASL|[Aa]uthenticat|listener\?")
 #: Seconds for each connection.
 ANSWER_WITHIN: Final = 5.0
 
@@ -43,9 +46,14 @@ class Finding:
         return {"level": self.level, "text": str(self.text)}
 
 
-def check(app: Celery, environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Import the handlers; check settings, handlers and connections. A fault of one does not hide those of another."""
+def check(app: Celery, environ: Mapping[str, str] = os.environ, name: str = OWN_APP) -> list[Finding]:
+    """Import the handlers; check settings, handlers and connections. A fault of one does not hide those of another.
+
+    Parameters:
+        name: the app as `-A` names it, for advice.
+    """
     chosen, routes, faults, _ = setting_up(app, environ)
+    chosen = replace(chosen, app=name)
     found = [Finding("fault", fault) for fault in faults]
     found.extend(_settings(chosen, routes))
     if not any(fault.startswith("KAFKA_") for fault in faults):
@@ -83,6 +91,8 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
 def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
     for handler in routes:
         yield Finding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
+    if chosen.config_file:
+        yield Finding("ok", f"settings are read from {chosen.config_file}.")
     if chosen.ignored:
         yield Finding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
     yield from (Finding("warning", text) for text in chosen.misspelt)
@@ -92,16 +102,37 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
 
 def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
     place = chosen.kafka["bootstrap.servers"]
+    said: list[str] = []
+    admin: AdminClient | None = None
     try:
         # Some properties are only read when a client is made: a certificate's file, for instance.
         consumer_client(chosen.kafka, chosen.group).close()
-        admin = admin_client(chosen.kafka)
+        admin = admin_client(chosen.kafka, error_cb=lambda error: said.append(str(error.str())))
         admin.list_topics(timeout=ANSWER_WITHIN)
     except (KafkaException, KafkaUnavailable) as error:
-        yield Finding("fault", f"Kafka at {place}: {_words(error)}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?")
+        if admin is not None:
+            # So that what librdkafka has reported is heard.
+            admin.poll(0)
+        yield Finding("fault", unreachable(place, _words(error), said))
         return
     yield Finding("ok", f"Kafka at {place} answers.")
     yield from _topics(app, admin, chosen, routes)
+
+
+def unreachable(place: str, words: str, said: Iterable[str]) -> str:
+    """Return a sentence on why Kafka cannot be asked, with the variables that are probably wrong (pure).
+
+    Parameters:
+        words: the error of the call.
+        said: what librdkafka has reported meanwhile: it knows more of logins than the call's own error tells.
+    """
+    login = next((text for text in said if _LOGIN.search(text)), "")
+    if not login:
+        return f"Kafka at {place}: {words}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?"
+    return (
+        f"Kafka at {place} ends the connection: {login.rstrip('. ')}. Are KAFKA_SECURITY_PROTOCOL and the variables "
+        "KAFKA_SASL_… and KAFKA_SSL_… as this listener wants them?"
+    )
 
 
 def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ With the file and the line that are wrong: the user's own, where one is on the w
 import os
 import sys
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
@@ -39,6 +40,7 @@ def find_celery_app(name: str) -> Celery:
     try:
         app = find_app(name)
         _refuse_shadow(name)
+        _refuse_hidden_packages()
     except AppNotFound:
         raise
     except Exception as error:
@@ -80,6 +82,29 @@ def _told(error: BaseException) -> str:
     place = next(reversed(own or theirs), None)
     where = f" ({place.filename}, line {place.lineno})" if place else ""
     return f"{type(error).__name__}: {str(error).rstrip('.')}{where}"
+
+
+def config_file(app: Celery, environ: Mapping[str, str]) -> str:
+    """Return the path of the celeryconfig that this project's own app reads; empty if it reads none, or is another."""
+    name = environ.get("CELERY_CONFIG_MODULE") or "celeryconfig"
+    if app.main != OWN_APP:
+        return ""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        # Celery's own error names the module.
+        return ""
+    return str(spec.origin) if spec is not None and spec.origin else ""
+
+
+def foreign_config(path: str, environ: Mapping[str, str]) -> str:
+    """Return a warning if a celeryconfig was found that nobody named and that is not in the working directory."""
+    if not path or environ.get("CELERY_CONFIG_MODULE") or Path(path).resolve().is_relative_to(Path.cwd().resolve()):
+        return ""
+    return (
+        f"celeryconfig is read from {path}, which is on the import path and not in {Path.cwd()}: it may be another "
+        "project's. Start in the folder that has yours, or name the module in CELERY_CONFIG_MODULE."
+    )
 
 
 def no_handler(app: Celery, environ: Mapping[str, str]) -> str:
@@ -135,6 +160,22 @@ def _refuse_shadow(name: str) -> None:
             f"`tasks` is {place}, which hides this project's package of that name: rename it "
             "(handlers may live in any other module; name it in HANDLERS or `imports`)."
         )
+
+
+def _refuse_hidden_packages() -> None:
+    """The script `bridge` has imported this project's packages already; `python -m bridge` takes the folder's first."""
+    for package in ("bridge", "lossless", "tasks"):
+        spec = PathFinder.find_spec(package, [os.getcwd()])
+        places = [spec.origin] if spec and spec.origin else [*(spec.submodule_search_locations or ())] if spec else []
+        loaded = getattr(sys.modules.get(package), "__file__", None)
+        if loaded is None or not places:
+            continue
+        # A folder without __init__.py hides nothing: Python goes on to a package that has one.
+        if spec is not None and spec.origin and not Path(spec.origin).samefile(loaded):
+            raise AppNotFound(
+                f"{spec.origin} hides this project's package `{package}` from `python -m bridge` and "
+                f"`celery -A tasks worker`, which are started in this folder: rename it."
+            )
 
 
 def _not_found(name: str, error: Exception) -> str:

@@ -1,12 +1,13 @@
 """Settings, read from celeryconfig and the environment; what is wrong is said all at once (faults.py)."""
 
 from collections.abc import Mapping
+from inspect import ismodule
 
 from celery import Celery
 from pydantic import ValidationError
 
 from bridge.errors import SettingsError
-from bridge.settings import faults, slips
+from bridge.settings import faults, modules, slips
 from bridge.settings.values import EnvironmentSettings, FileSettings, Settings
 
 
@@ -27,12 +28,16 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
     file, in_file = _file_settings(app)
     environment, in_environment = _environment(environ)
     kafka, ignored, in_kafka = _kafka_properties(environ)
+    config_file = modules.config_file(app, environ)
+    warnings = filter(None, [modules.foreign_config(config_file, environ)])
     settings = Settings(
         *(file, environment, str(app.conf.broker_url or ""), kafka, tuple(ignored)),
-        unread=tuple(slips.of_others(environ)),
+        unread=(*warnings, *slips.of_others(environ), *slips.of_celery(_theirs(app))),
         unread_by_desk=tuple(slips.of_desk(environ)),
+        config_file=config_file,
     )
     wrong = [
+        *slips.padded({name: environ[name] for name in slips.READ if name in environ}),
         *in_file,
         *in_environment,
         *in_kafka,
@@ -59,10 +64,21 @@ def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:
 
 def _own_names(app: Celery) -> list[str]:
     """Ours among the names of an app's settings; in a Django project they are written CELERY_KAFKA_TOPICS."""
-    namespace: str = getattr(app, "namespace", None) or ""
-    prefix = f"{namespace.rstrip('_')}_" if namespace else ""
+    prefix = _prefix(app)
     bare = (str(name).removeprefix(prefix) for name in app.conf if str(name).startswith((prefix, "kafka_")))
     return sorted({name.lower() for name in bare if name.lower().startswith("kafka_")})
+
+
+def _theirs(app: Celery) -> set[str]:
+    """The names in an app's configuration that may be settings of Celery: values, and no functions or modules."""
+    prefix = _prefix(app)
+    names = {str(name).removeprefix(prefix): app.conf.get(name) for name in app.conf if str(name).startswith(prefix)}
+    return {name for name, value in names.items() if not (name.startswith("_") or callable(value) or ismodule(value))}
+
+
+def _prefix(app: Celery) -> str:
+    namespace: str = getattr(app, "namespace", None) or ""
+    return f"{namespace.rstrip('_')}_" if namespace else ""
 
 
 def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
@@ -87,5 +103,6 @@ def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[
         elif fault:
             wrong.append(fault)
         else:
+            wrong.extend(slips.padded({variable: environ[variable]} if variable not in slips.READ else {}))
             properties[name] = environ[variable]
     return properties, ignored, wrong

@@ -1,12 +1,14 @@
-"""Variables of the environment that nothing reads, and that somebody has probably set for us."""
+"""Settings that nothing reads and that somebody has probably set for us, and values with white space around them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
+from celery.app.defaults import _OLD_SETTING_KEYS, SETTING_KEYS
+
 from bridge.settings.properties import meant
-from bridge.settings.values import EnvironmentSettings
+from bridge.settings.values import EnvironmentSettings, FileSettings
 
 #: What variables of the desk begin with: there all that are not read are told.
 DESK: Final = "DEADLETTERS_"
@@ -18,9 +20,14 @@ READ: Final = (
 )
 #: How alike two names must be, of 1: a letter more or less is, and CELERY_BROKER_READ_URL, which is Celery's, is not.
 ALIKE: Final = 0.88
+#: Settings of celeryconfig that are read: Celery's, under both of its spellings, and ours.
+_IN_FILE: Final = frozenset({*SETTING_KEYS, *map(str.lower, _OLD_SETTING_KEYS), *FileSettings.model_fields})
+#: Lists with commas: white space around their items means nothing.
+_LISTS: Final = ("HANDLERS", "DEADLETTERS_CONSOLE_HOSTS", "DEADLETTERS_WEBHOOK_NETWORKS", "DEADLETTERS_TRUSTED_PROXY")
 #: What Kubernetes sets for a service called `deadletters…`.
 _OF_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_[A-Z]+(_.*)?)?)")
 _LINK: Final = "tcp://"
+_SECRET: Final = re.compile("PASSWORD|SECRET|TOKEN")
 
 
 def of_desk(environ: Mapping[str, str]) -> Iterator[str]:
@@ -47,3 +54,35 @@ def of_others(environ: Mapping[str, str]) -> Iterator[str]:
             continue
         if near := get_close_matches(name, READ, n=1, cutoff=ALIKE):
             yield f"environment: nothing reads {name}. Did you mean {near[0]}?"
+
+
+def of_celery(names: Iterable[str]) -> Iterator[str]:
+    """Settings of celeryconfig that Celery does not know and that look like one that it knows, a sentence each.
+
+    >>> [*of_celery(["worker_prefech_multiplier", "my_own_setting"])]
+    ['celeryconfig: nothing reads worker_prefech_multiplier. Did you mean worker_prefetch_multiplier?']
+    """
+    for name in sorted(names):
+        # Ours that there are not are faults.
+        known = name.lower() in _IN_FILE or name.lower().startswith("kafka_")
+        if not known and (near := get_close_matches(name.lower(), _IN_FILE, n=1, cutoff=ALIKE)):
+            yield f"celeryconfig: nothing reads {name}. Did you mean {near[0]}?"
+
+
+def padded(environ: Mapping[str, str]) -> Iterator[str]:
+    """Of these variables those whose value begins or ends with white space, as a file with Windows line ends leaves it.
+
+    >>> [*padded({"LEDGER_URL": "redis://localhost/0\\r"})]
+    ["LEDGER_URL ends with '\\\\r': remove it (a file with Windows line ends, or a copied space)."]
+    """
+    for name in sorted(environ):
+        value = environ[name]
+        if name in _LISTS or name.endswith("_PEM") or value.strip() in ("", value):
+            continue
+        place, space = "begins", value[: len(value) - len(value.lstrip())]
+        if value.rstrip() != value:
+            place, space = "ends", value[len(value.rstrip()) :]
+        # Of a secret a space may be a part; a line end is none.
+        if _SECRET.search(name) and not {"\r", "\n"} & set(space):
+            continue
+        yield f"{name} {place} with {space!r}: remove it (a file with Windows line ends, or a copied space)."

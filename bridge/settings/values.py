@@ -126,6 +126,7 @@ class Settings:
         ignored: names of KAFKA_ variables that librdkafka does not know and that are left out.
         unread: of variables that nothing reads, those that look like one of ours, a sentence each.
         unread_by_desk: those that begin like one of the desk's, a sentence each: faults where the desk is opened.
+        config_file: the path of the celeryconfig that was read; empty with an app of the user's own.
         app: the Celery app as `-A` names it, for advice.
     """
 
@@ -137,6 +138,7 @@ class Settings:
     app: str = "tasks"
     unread: tuple[str, ...] = ()
     unread_by_desk: tuple[str, ...] = ()
+    config_file: str = ""
 
     @property
     def misspelt(self) -> list[str]:

@@ -39,7 +39,7 @@ def checks(desk: Desk, status: Mapping[str, Any], stats: Counted) -> list[Check]
             f"takes {', '.join(desk.routes.queues)}",
             bool(workers),
             f"{_alive(len(workers))}, {processes} processes",
-            "`celery -A tasks worker`",
+            f"`celery -A {desk.settings.app} worker`",
         ),
         Check(
             "The recorder",

@@ -10,7 +10,7 @@ from celery import Celery
 from bridge.errors import SettingsError
 from bridge.handlers import Handler, Routes
 from bridge.kafka import property_fault
-from bridge.settings import OWN_APP, Settings, hide_password, is_redis, load, properties, sequence_faults
+from bridge.settings import OWN_APP, Settings, hide_password, is_redis, load, properties, sequence_faults, slips
 from bridge.settings import read as read_settings
 from bridge.topics.names import TopicNames, name_faults
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
@@ -151,6 +151,48 @@ def test_a_variable_of_the_desk_that_there_is_not_is_told_and_stops_nothing_that
     (text,) = read(**{given: SECRET}).misspelt
     assert advice in text
     assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("worker_prefech_multiplier", ["Did you mean worker_prefetch_multiplier?"]),
+        ("task_soft_time_limits", ["Did you mean task_soft_time_limit?"]),
+        ("worker_prefetch_multiplier", []),
+        ("CELERYD_CONCURRENCY", []),
+        ("my_own_setting", []),
+    ],
+)
+def test_a_misspelt_setting_of_celery_is_told_what_it_was_meant_to_be(given, said):
+    found = [*slips.of_celery([given])]
+    assert len(found) == len(said)
+    assert all(words in sentence and given in sentence for words, sentence in zip(said, found, strict=True))
+
+
+def test_a_misspelt_setting_in_celeryconfig_is_a_warning(read):
+    assert "nothing reads task_time_limits" in " ".join(read({"task_time_limits": 5}).misspelt)
+    assert read({"task_time_limit": 5, "helper": lambda: None}).misspelt == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("CELERY_BROKER_URL", "redis://localhost:6379/0\r", "ends with '\\r'"),
+        ("LEDGER_URL", "redis://localhost:6379/0 ", "ends with ' '"),
+        ("KAFKA_BOOTSTRAP_SERVERS", " localhost:9092", "begins with ' '"),
+        ("BRIDGE_GROUP", "shop\r", "ends with '\\r'"),
+        ("KAFKA_CLIENT_ID", "shop\r", "ends with '\\r'"),
+        ("KAFKA_SASL_PASSWORD", "hunter2\r\n", "ends with"),
+    ],
+)
+def test_white_space_around_a_value_is_a_fault_that_names_it(read, variable, value, shown):
+    found = [fault for fault in faults(read, **{variable: value}) if fault.startswith(f"{variable} ")]
+    assert shown in found[0]
+    assert not any("hunter2" in fault for fault in found)
+
+
+def test_white_space_that_means_something_or_nothing_is_taken(read):
+    read(KAFKA_SASL_PASSWORD="ends with a space ", HANDLERS="shop.handlers, shop.others \r\n", KAFKA_SSL_CA_PEM="---\n")
 
 
 def test_what_others_read_is_not_taken_for_a_slip(read):
