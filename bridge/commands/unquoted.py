@@ -37,5 +37,5 @@ def _waiting(found: Iterable[Waiting]) -> tuple[Waiting, ...]:
 
 def _decision(halt: Decision) -> Decision:
     data = unquoted_halt(halt.data or {})
-    why = data.pop("why", halt.why)
+    why = str(data.pop("why", halt.why))
     return replace(halt, change=halt.change._replace(data=data, why=why))

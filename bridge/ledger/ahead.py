@@ -2,12 +2,16 @@
 it. What each has put into the queues of what was parked, for one: together they keep its share.
 """
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Final
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
+from bridge.records.untrusted_json import name_skipped
+
+logger = logging.getLogger(__name__)
 
 #: Seconds for which it holds what a bridge said.
 HOLDS: Final = 5.0
@@ -42,9 +46,13 @@ class Ahead:
     def _sum(self, found: Mapping[bytes, bytes], now: float) -> tuple[int, int]:
         messages = deliveries = 0
         for member, said in found.items():
-            count, carried, at = said.decode().split()
-            if member.decode() != self._member and abs(now - float(at)) < HOLDS:
-                messages, deliveries = messages + int(count), deliveries + int(carried)
+            try:
+                count, carried, at = said.decode().split()
+                of_another, passed = member.decode() != self._member, abs(now - float(at))
+                if of_another and passed < HOLDS:
+                    messages, deliveries = messages + int(count), deliveries + int(carried)
+            except ValueError:
+                name_skipped(logger, f"{member!r} of {self._key('')} in Redis", "it is no count that a bridge said")
         return messages, deliveries
 
     def _key(self, queue: str) -> str:

@@ -8,13 +8,16 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
 from bridge.ledger.script import BREAKER
 from bridge.records.gates import again_gate, needs_gate
+from bridge.records.untrusted_json import is_time, name_skipped
 from lossless.transport.gates import Gates
+
+logger = logging.getLogger(__name__)
 
 State = Literal["closed", "open", "probing", "ramping"]
 #: Seconds from opening to the first probe; the pause doubles from there to the term's.
@@ -215,21 +218,40 @@ def keys_of(group: str, name: str) -> list[str]:
 
 
 def known_of(answer: Sequence[Any]) -> Known:
-    """What the script answered."""
-    before, state, since, opened, until, probe, why, granted, allowed, tried, lease, silent = map(_text, answer)
-    times = (float(since), float(opened), float(until), float(probe))
-    of_probes = (float(tried), float(lease), int(silent))
-    return Known(_state(before), _state(state), *times, why, granted == "1", int(allowed), *of_probes)
+    """Return what the script answered; a breaker whose hash another program has written over is closed."""
+    try:
+        before, state, since, opened, until, probe, why, granted, allowed, tried, lease, silent = map(_text, answer)
+        times = (_moment(since), _moment(opened), _moment(until), _moment(probe))
+        of_probes = (_moment(tried), _moment(lease), int(silent))
+        return Known(_state(before), _state(state), *times, why, granted == "1", int(allowed), *of_probes)
+    except Exception as error:
+        return _unreadable(error)
 
 
 def _known(row: Sequence[bytes | None]) -> Known:
-    state, since, opened, until, probe, why, tried, lease, silent = [_text(each or b"") for each in row]
-    times = (float(since or 0), float(opened or 0), float(until or 0), float(probe or 0))
-    known = Known(_state(state), _state(state), *times, why)
-    return known._replace(tried=float(tried or 0), lease=float(lease or 0), silent=int(silent or 0))
+    try:
+        state, since, opened, until, probe, why, tried, lease, silent = [_text(each or b"") for each in row]
+        times = (_moment(since), _moment(opened), _moment(until), _moment(probe))
+        known = Known(_state(state), _state(state), *times, why)
+        return known._replace(tried=_moment(tried), lease=_moment(lease), silent=int(silent or 0))
+    except Exception as error:
+        return _unreadable(error)
+
+
+def _unreadable(error: Exception) -> Known:
+    name_skipped(logger, "the state of a circuit breaker in Redis", type(error).__name__)
+    return Known()
+
+
+def _moment(said: str) -> float:
+    if not is_time(at := float(said or 0)):
+        raise ValueError("it is no time")
+    return at
 
 
 def _state(written: str) -> State:
+    if written and written not in get_args(State):
+        raise ValueError("it is no state")
     return cast(State, written or "closed")
 
 

@@ -5,6 +5,7 @@ not take lies here alone, until a bridge has published it. Nothing here is keyed
 while Kafka is away.
 """
 
+import logging
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,9 @@ from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
 from bridge.ledger.script import CONTROL
 from bridge.records.control import Decision, Standing, in_force, read
+from bridge.records.untrusted_json import LARGEST, name_skipped
+
+logger = logging.getLogger(__name__)
 
 _IS: Final = "is "
 _WANTS: Final = "wants "
@@ -85,20 +89,30 @@ class Mirror:
 
 
 def _read(fields: Mapping[str, str]) -> Mirrored:
-    """What the fields say; what is no decision is left out, whoever wrote it."""
+    """Return what the fields say; one that holds no decision is left out, and logged once."""
     published: dict[str, Standing] = {}
     unpublished: dict[str, Decision] = {}
     for name, value in fields.items():
         if name.startswith(_IS):
             offset, _, rest = value.partition(" ")
             decision = _decision(name.removeprefix(_IS), rest)
-            if decision is not None and offset.removeprefix("-").isdecimal():
+            if decision is not None and _is_offset(offset):
                 published[decision.key] = Standing(decision, int(offset))
+                continue
         elif name.startswith(_WANTS):
             decision = _decision(name.removeprefix(_WANTS), value)
             if decision is not None:
                 unpublished[decision.key] = decision
+                continue
+        else:
+            continue
+        name_skipped(logger, f"field {name!r} of the decisions in Redis", "it holds no decision of this version")
     return Mirrored(fields.get("version", ""), published, unpublished, "whole" in fields)
+
+
+def _is_offset(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) < len(str(LARGEST))
 
 
 def _decision(name: str, value: str) -> Decision | None:

@@ -5,6 +5,7 @@ last offset handed in it. What is stuck (stuck.py) and what has been under way l
 in its steps; an offset that was handed again counts in the later one.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -12,6 +13,9 @@ from bridge.ledger.client import Ledger
 from bridge.ledger.fates import Fate
 from bridge.ledger.pages import Account
 from bridge.ledger.script import NARROW
+from bridge.records.untrusted_json import name_skipped
+
+logger = logging.getLogger(__name__)
 
 #: Seconds per step, as in write.lua.
 STEP: Final = 10
@@ -48,8 +52,14 @@ class Look(NamedTuple):
 
 
 def steps_of(fields: Mapping[bytes, bytes]) -> list[Step]:
-    """The steps of an index, as Redis answers, the oldest first."""
-    return sorted(Step(int(field) * STEP, _span(value)) for field, value in fields.items())
+    """Return the steps of an index, as Redis answers, the oldest first; what is no step is skipped."""
+    steps = []
+    for field, value in fields.items():
+        try:
+            steps.append(Step(int(field) * STEP, _span(value)))
+        except ValueError:
+            name_skipped(logger, f"{field!r} of an index of hand-offs in Redis", "it is no step of ten seconds")
+    return sorted(steps)
 
 
 def looks(ledger: Ledger, account: Account, steps: Sequence[Step]) -> Iterator[Look]:

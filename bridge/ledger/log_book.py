@@ -1,13 +1,19 @@
 """Which log in Kafka each partition has, and what has happened to it: noted for the next bridge, and for who asks."""
 
 import json
+import logging
 import time
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.pages import key
+from bridge.records.untrusted_json import is_time, name_skipped, parse_json
+
+logger = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
 
 #: How many changes are kept, the latest.
 CHANGES: Final = 200
@@ -82,8 +88,7 @@ class LogBook:
         with self._ledger.asking("read which logs are known") as pipe:
             pipe.hgetall(self._known)
             (found,) = pipe.execute()
-            parts = ((name.decode().split(":")[1:], raw) for name, raw in found.items())
-            return {(unquote(topic, errors="surrogatepass"), int(number)): _log(raw) for (topic, number), raw in parts}
+            return {_place(name): _log(raw) for name, raw in found.items()}
 
     def forget(self, topic: str) -> None:
         """Forget a topic that is gone, and its logs: nothing of it is missed."""
@@ -111,7 +116,7 @@ class LogBook:
         with self._ledger.asking("read which topics are gone") as pipe:
             pipe.hgetall(self._gone)
             (found,) = pipe.execute()
-        return {topic.decode(errors="surrogatepass"): float(at) for topic, at in found.items()}
+        return dict(_readable("a topic that is gone", found.items(), lambda name, at: (name.decode(), _moment(at))))
 
     def log_id(self, topic: str, topic_id: str, partition: int) -> str:
         """Return the id of a partition's log as it is now: what its accounts have."""
@@ -145,16 +150,53 @@ class LogBook:
         with self._ledger.asking("read what happened to logs") as pipe:
             pipe.lrange(self._changes, 0, -1)
             (found,) = pipe.execute()
-        return [Change(**json.loads(raw)) for raw in found]
+        return list(_readable("a change of a log", enumerate(found), lambda _, raw: _change(raw)))
+
+
+def _readable(what: str, noted: Iterable[tuple[Any, Any]], read: Callable[[Any, Any], Read]) -> Iterable[Read]:
+    """Yield what can be read of some notes; one that another program has written over is left out, and logged once."""
+    for name, raw in noted:
+        try:
+            found = read(name, raw)
+        except Exception as error:
+            name_skipped(logger, f"{what}, noted in Redis as {name!r},", type(error).__name__)
+        else:
+            yield found
+
+
+def _place(name: bytes) -> tuple[str, int]:
+    _, topic, number = name.decode().split(":")
+    return unquote(topic, errors="surrogatepass"), int(number)
+
+
+def _moment(raw: bytes) -> float:
+    if not is_time(at := float(raw)):
+        raise ValueError("it is no time")
+    return at
 
 
 def _log(raw: bytes) -> KnownLog:
-    """A log as it was noted.
+    """A log as it was noted. It is not skipped if it cannot be read: it says which fates a record has.
 
     Raises:
         ValueError: it is none: another program has written it.
     """
     try:
-        return KnownLog(**json.loads(raw))
-    except (TypeError, RecursionError) as error:
+        log = KnownLog(**parse_json(raw))
+    except TypeError as error:
         raise ValueError("it is no log") from error
+    if not (_are(str, log.topic_id) and _are(int, log.turn, log.epoch)):
+        raise ValueError("it is no log")
+    return log
+
+
+def _change(raw: bytes) -> Change:
+    change = Change(**parse_json(raw))
+    texts, numbers = (change.topic, change.what), (change.partition, change.first, change.end, change.lost)
+    if not (_are(str, *texts) and _are(int, *numbers) and is_time(change.at)):
+        raise TypeError("it is no change of a log")
+    return change
+
+
+def _are(kind: type, *values: object) -> bool:
+    return all(isinstance(value, kind) for value in values)

@@ -4,16 +4,19 @@ Nothing here is keyed by the Kafka cluster: what Redis knows can be told while K
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from bridge.ledger.client import Ledger
 from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
 from bridge.ledger.script import ANNOUNCE
+from bridge.records.member_state import Kind, read_state
+from bridge.records.untrusted_json import UnreadableJson, name_skipped
 
-Kind = Literal["bridges", "workers", "recorders"]
+logger = logging.getLogger(__name__)
 
 #: Seconds between two announcements, and for which one holds.
 ANNOUNCE_EVERY: Final = 2.0
@@ -66,7 +69,7 @@ class Members:
             if gone:
                 pipe.srem(self._key("all"), *gone)
                 pipe.execute()
-        found = {name: said(state, self._kind) for name, state in states.items() if state is not None}
+        found = {name: said(state, self._kind, name) for name, state in states.items() if state is not None}
         return {name: state for name, state in found.items() if state is not None}
 
     def last_seen(self) -> dict[str, float]:
@@ -94,7 +97,8 @@ class Members:
             pipe.hget(self._key("ended"), name)
             pipe.hget(self._key("seen"), name)
             ended, seen = pipe.execute()
-        return ended is None or (seen is not None and float(seen) > float(ended))
+        said_at, seen_at = (None if at is None else _moment(at) for at in (ended, seen))
+        return said_at is None or (seen_at is not None and seen_at > said_at)
 
     def _key(self, *more: str) -> str:
         return key(*self._name, *more)
@@ -116,18 +120,20 @@ def _moment(said: bytes) -> float | None:
     return at if isfinite(at) else None
 
 
-def said(answer: Any, kind: Kind) -> Mapping[str, Any] | None:
-    """What an answer of Redis's to GET says of a member; `None`: it is no announcement, or a key of another type.
+def said(answer: Any, kind: Kind, member: str = "") -> Mapping[str, Any] | None:
+    """Return the announcement in an answer of Redis's to GET; `None` if it is none: that is logged once.
 
-    A worker's names the queues that it consumes.
+    A worker's names the queues that it consumes. A field of a wrong type is left out.
     """
+    announcement = f"the announcement of {member!r} in Redis, one of the group's {kind},"
     if is_of_another_type(answer):
+        name_skipped(logger, announcement, "its key is of another type")
         return None
     try:
-        state = json.loads(raised(answer))
-    except ValueError:
+        state = read_state(raised(answer), kind)
+    except UnreadableJson as error:
+        name_skipped(logger, announcement, str(error))
         return None
-    if not isinstance(state, dict):
-        return None
-    queues = state.get("queues", None if kind == "workers" else [])
-    return state if isinstance(queues, list) and all(isinstance(name, str) for name in queues) else None
+    if state.wrong:
+        name_skipped(logger, f"{', '.join(state.wrong)} in {announcement}", "of another type than it is announced with")
+    return state.fields

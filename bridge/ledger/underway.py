@@ -48,7 +48,8 @@ def oldest(ledger: Ledger, account: Account) -> Oldest | None:
         pipe.zrange(_waits_key(ledger, account), 0, -1, withscores=True)
         (seconds, micros), fields, noted = pipe.execute()
     now = seconds + micros / 1e6
-    waits = {int(offset): due for offset, due in noted}
+    # What is no offset another program has put there: nothing is decided by these notes.
+    waits = {int(offset): due for offset, due in noted if offset.isdigit()}
     found = _late(ledger, account, waits, now)
     first = _first(ledger, account, fields, waits, now)
     if first is not None:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from bridge.records.untrusted_json import encodable, is_time, parse_json
+
 #: How many earlier decisions of its key one carries.
 HISTORY: Final = 20
 #: The offset of a decision that Kafka does not have yet.
@@ -42,7 +44,7 @@ def policy_handler(key: str) -> str | None:
 def halt(before: "Decision | None", at: float, **cause: str) -> dict[str, Any]:
     """The data of a halt: since when nothing is consumed, and what caused it; one halted before goes on being so."""
     since = before.data.get("since") if before is not None and before.data is not None else None
-    return {"since": since if isinstance(since, int | float) else at, **cause}
+    return {"since": since if is_time(since) else at, **cause}
 
 
 class Change(NamedTuple):
@@ -94,7 +96,7 @@ class Decision:
     def since(self) -> float:
         """Since when it has been so (Unix time): a topic that was halted once more has been halted for longer."""
         since = (self.data or {}).get("since")
-        return float(since) if isinstance(since, int | float) else self.at
+        return float(since) if since is not None and is_time(since) else self.at
 
     def follows(self, other: "Decision") -> bool:
         """Whether it was made by who knew of the other."""
@@ -135,16 +137,20 @@ def change(data: Mapping[str, Any] | None, by: str, at: float, why: str) -> Chan
 
 
 def read(key: str, value: str | bytes | None) -> Decision | None:
-    """The decision in a record or a field of Redis; `None`: it is none, or one that this version cannot read.
+    """Return the decision in a record or a field of Redis; `None`: it is none, or one that this version cannot read.
 
     A record without a value takes away what stood: nobody of ours writes it, a person's tool may.
     """
+    # A key that is no UTF-8 could be written neither to Kafka nor to Redis again.
+    if encodable(key) != key:
+        return None
     if value is None:
         return Decision(key, Change("", None, "", 0.0, ""))
     try:
-        found = json.loads(value)
-        return Decision(key, _heard(found), tuple(_heard(each) for each in found.get("history", ())))
-    except (AttributeError, KeyError, TypeError, ValueError):
+        found = parse_json(value)
+        return Decision(key, _heard(found), tuple(_heard(each) for each in found.get("history", ())[:HISTORY]))
+    except Exception:
+        # Anybody who may write to the topic or to Redis has written it: no error of theirs stops a bridge.
         return None
 
 
@@ -180,4 +186,6 @@ def _heard(found: Mapping[str, Any]) -> Change:
     data = found["data"]
     if data is not None and not isinstance(data, dict):
         raise TypeError("no object")
+    if not is_time(found["at"]):
+        raise ValueError("no time")
     return Change(str(found["id"]), data, str(found["by"]), float(found["at"]), str(found["why"]))

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.kafka import Record, headers_of
-from bridge.records.added import RecordHeaders, added, number
+from bridge.records.added import RecordHeaders, added, needed, number
 from bridge.records.attempts import Attempts
 from bridge.records.failure import Failure, cut
 from bridge.records.message import Dead, Delivery
+from bridge.records.origin import OFFSETS, PARTITIONS
+from bridge.records.untrusted_json import is_time
 
 #: Without these a record is no dead letter of ours.
 _NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler", "bridge_group")
@@ -125,9 +127,12 @@ def read(record: Record) -> DeadLetter | None:
     if any(name not in found for name in _NEEDED):
         return None
     try:
-        place = (int(found["origin_partition"]), int(found["origin_offset"]), found["handler"])
+        place = (needed(found, "origin_partition"), needed(found, "origin_offset"), found["handler"])
     except ValueError:
         return None
+    if place[0] >= PARTITIONS or place[1] >= OFFSETS:
+        return None
+    failed_at = number(found, "failed_at") / 1000
     topic_id, timestamp = found.get("origin_topic_id", ""), found.get("origin_timestamp", "")
     which = (number(found, "attempts_replayed"), found.get("replay_again", ""))
     return DeadLetter(
@@ -139,7 +144,7 @@ def read(record: Record) -> DeadLetter | None:
         attempts=attempts_read(found) if "attempts_failed" in found else None,
         reason=found.get("reason", ""),
         error=f"{found.get('error_class', '')}: {found.get('error_message', '')}".rstrip(": "),
-        failed_at=number(found, "failed_at") / 1000,
+        failed_at=failed_at if is_time(failed_at) else 0.0,
     )
 
 

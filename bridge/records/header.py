@@ -32,7 +32,7 @@ _COLUMNS: Final = ("columns", "again_columns")
 #: Names of lists that have an item for each delivery: one of them is in each header.
 LISTS: Final = ("timestamps", *_ROWS)
 #: What another's header, or a broken one, makes the readers raise.
-_BROKEN: Final = (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError)
+_BROKEN: Final = Exception
 
 _Json: TypeAlias = dict[str, Any]
 

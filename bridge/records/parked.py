@@ -129,6 +129,8 @@ def origin_of(record: Record) -> Origin | None:
         found: Any = dict(headers_of(record))
         topic, handler, group = (found[name].decode("ascii") for name in ("origin_topic", "handler", "bridge_group"))
         place = (int(found["origin_partition"]), int(found["origin_offset"]))
+        if not (0 <= place[0] < PARTITIONS and 0 <= place[1] < OFFSETS):
+            return None
         return Origin(topic, (found.get("origin_topic_id") or b"").decode("ascii"), *place, handler, group)
     except Exception:
         # Another client's, which Python's cannot read; or one that lacks what ours have.

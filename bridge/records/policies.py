@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from bridge.records.control import HISTORY, Change, Decision, policy_handler
 from bridge.records.times import iso
+from bridge.records.untrusted_json import is_time
 
 Data = Mapping[str, Any] | None
 
@@ -43,7 +44,7 @@ def changed_options(data: Data) -> dict[str, Changed]:
     for option, said in (data or {}).items():
         if isinstance(said, Mapping) and "is" in said:
             at = said.get("at")
-            at = float(at) if isinstance(at, int | float) else 0.0
+            at = float(at) if at is not None and is_time(at) else 0.0
             found[str(option)] = Changed(said["is"], str(said.get("by", "")), at, str(said.get("why", "")))
     return found
 

@@ -4,6 +4,7 @@ Compacted, so that it is never longer than what was decided; a Kafka that compac
 record of a key counts.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -21,11 +22,14 @@ from bridge.kafka import (
     producer_client,
 )
 from bridge.records.control import Decision, Standing, newest, read
+from bridge.records.untrusted_json import name_skipped
 from bridge.settings import Settings
 from bridge.topics.cluster import ANSWER_WITHIN, all_topics
 from bridge.topics.making import make_control
 from bridge.topics.names import TopicNames
 from bridge.topics.readback import records
+
+logger = logging.getLogger(__name__)
 
 #: All decisions lie in one partition, so that their offsets tell which is the newest.
 PARTITION: Final = 0
@@ -128,11 +132,15 @@ def last_of(found: Iterable[Record]) -> dict[str, Standing]:
 
 
 def of_record(record: Record) -> Standing | None:
-    """The decision in a record; `None`: it is none."""
+    """Return the decision in a record; `None` if it is none: that is logged, and the decisions before it stand."""
     key = record.key()
     name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
     decision = read(name, record.value()) if name else None
-    return None if decision is None else Standing(decision, record.offset() or 0)
+    if decision is None:
+        place = f"record {record.offset()} of the control topic {record.topic()!r}"
+        name_skipped(logger, place, "it holds no decision of this version; the decision before it stands")
+        return None
+    return Standing(decision, record.offset() or 0)
 
 
 class Follower:

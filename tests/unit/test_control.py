@@ -51,7 +51,8 @@ def test_no_more_than_the_latest_decisions_travel():
 
 
 TEXT = st.text(max_size=8)
-DATA = st.none() | st.dictionaries(TEXT, st.none() | st.integers() | TEXT | st.booleans(), max_size=3)
+VALUES = st.none() | st.integers(-(2**63) + 1, 2**63 - 1) | TEXT | st.booleans()
+DATA = st.none() | st.dictionaries(TEXT, VALUES, max_size=3)
 CHANGES = st.builds(Change, TEXT, DATA, TEXT, st.floats(0, 1e11), TEXT)
 
 

@@ -1,0 +1,274 @@
+"""Whatever bytes another program has written, each reader of them answers, and what it read can be shown and kept."""
+
+import json
+import logging
+from contextlib import suppress
+from io import StringIO
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from bridge.commands.asked import Asked
+from bridge.commands.halt import shown
+from bridge.commands.standing import halted
+from bridge.commands.status_data import as_data
+from bridge.commands.tables import print_status
+from bridge.commands.unquoted import unquoted
+from bridge.errors import MalformedDelivery
+from bridge.ledger import control as mirror
+from bridge.ledger.breakers import _known, known_of
+from bridge.ledger.handed import steps_of
+from bridge.ledger.log_book import _change, _moment, _readable
+from bridge.ledger.members import said
+from bridge.records import control, dead_letter, foreign, header, letter, parked
+from bridge.records.policies import changed_options, changed_policies, steps, summary, values, words
+from bridge.records.times import iso
+from bridge.records.untrusted_json import name_skipped
+from bridge.topics.control import last_of
+from bridge.upkeep.backlog import total
+from bridge.upkeep.facts import Facts, HandlerFacts
+from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
+
+_HUGE = "9" * 400
+_DEEP = "[" * 100_000 + "]" * 100_000
+_ODD = [b"", b"\xff", b"null", b"7", b"[]", b"{}", b'"\\ud800"', _HUGE.encode(), _DEEP.encode(), b"NaN", b"-Infinity"]
+#: In the place of one value of a good text.
+_WRONG = [
+    _HUGE,
+    f"-{_HUGE}",
+    "1e999",
+    "NaN",
+    "1e300",
+    "-1",
+    "{}",
+    "[]",
+    "null",
+    "true",
+    '"x"',
+    '"\\ud800"',
+    _DEEP,
+    "[7]",
+]
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(each for name, inner in inside for each in _places(inner, (*path, name)))]
+
+
+def _spoilt(good: Any, path: tuple[Any, ...], wrong: str) -> bytes:
+    """A good text of which one value is another."""
+    mark = "\0here"
+    made = json.loads(json.dumps(good))
+    if not path:
+        return wrong.encode()
+    inner = made
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = mark
+    return json.dumps(made).replace(json.dumps(mark), wrong).encode()
+
+
+def spoilt(good: Any) -> st.SearchStrategy[bytes]:
+    """Bytes of anybody, and good texts with something wrong in any place."""
+    places = st.builds(_spoilt, st.just(good), st.sampled_from(_places(good)), st.sampled_from(_WRONG))
+    return st.sampled_from(_ODD) | st.binary(max_size=40) | places
+
+
+class Record:
+    """A record of Kafka's, as its client gives it."""
+
+    def __init__(self, key: Any, value: bytes | None, headers: Any = None) -> None:
+        self._parts = (key, value, headers)
+
+    def key(self) -> Any:
+        return self._parts[0]
+
+    def value(self) -> bytes | None:
+        return self._parts[1]
+
+    def headers(self) -> Any:
+        return self._parts[2]
+
+    def topic(self) -> str:
+        return "bridge.control"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 5
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 7
+
+
+_CHANGE = {"id": "a", "data": {"since": 5.5, "max_retries": {"is": [1], "by": "ann", "at": 7, "why": "w"}}}
+_DECISION = {**_CHANGE, "by": "ann", "at": 9.5, "why": "the bank is closed"}
+DECISIONS = spoilt({**_DECISION, "history": [_DECISION]})
+KEYS = st.sampled_from([b"halt:orders", b"policy:orders.handlers.charge", b"halt:\xff"])
+
+
+@settings(max_examples=150)
+@given(KEYS, DECISIONS)
+@example(b"halt:orders", _spoilt(_DECISION, ("data", "since"), _HUGE))
+@example(b"halt:orders", _spoilt(_DECISION, ("data",), _DEEP))
+def test_whatever_lies_in_the_control_topic_or_its_mirror_is_read_shown_and_written_again(key: bytes, value: bytes):
+    found = last_of([Record(key, value)])  # type: ignore[list-item]
+    fields = {f"is {key.decode(errors='replace')}": f"5 id {value.decode(errors='surrogateescape')}"}
+    mirrored = mirror._read(fields)
+    standing = [each.decision for each in (*found.values(), *mirrored.published.values())]
+    for decision in standing:
+        again = control.read(decision.key, decision.to_value().encode())
+        assert again == decision, "it can be published again"
+        f"{iso(decision.at)} {iso(decision.since)} {summary(decision.data)} {words(values(decision.data))}".encode()
+        json.dumps([shown(decision), *(each.by for each in steps(decision))], allow_nan=False)
+        assert len(changed_policies({decision.key: decision})) <= len(changed_options(decision.data))
+    halts = {f"orders{at}": each for at, each in enumerate(standing) if each.data is not None}
+    for facts in (Facts(10.0, "bridge", halts=halts), unquoted(Facts(10.0, "bridge", halts=halts))):
+        "".join(map(str, halted(facts))).encode()
+
+
+def test_a_record_that_is_no_decision_is_named_once_and_the_one_before_it_stands(caplog: pytest.LogCaptureFixture):
+    name_skipped.cache_clear()
+    made = control.decided("halt:skipped", None, control.change({"since": 5.0}, "ann", 5.0, "w"))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            good, bad = Record(b"halt:skipped", made.to_value().encode()), Record(b"halt:skipped", _DEEP.encode())
+            found = last_of([good, bad])  # type: ignore[list-item]
+    assert found["halt:skipped"].decision == made
+    assert caplog.text.count("record 5 of the control topic 'bridge.control' cannot be read") == 1
+
+
+_PLACE = {"topic": "orders", "partition": 3, "handler": "orders.handlers.charge"}
+_MEMBER = {
+    "group": "bridge",
+    "versions": {"celery-kafka-bridge": "1"},
+    "started": 5.5,
+    "since": 5.5,
+    "queues": ["bridge"],
+    "handlers": ["orders.handlers.charge"],
+    "handler_versions": {"orders.handlers.charge": "1"},
+    "processes": 2,
+    "holds": {"bridge": {"orders.handlers.charge": 4}},
+    "due": {"bridge": {"orders.handlers.charge": 4}},
+    "routes": {"orders": ["orders.handlers.charge"]},
+    "assigned": ["orders-3"],
+    "paused": {"orders-3": "halted"},
+    "paused_since": {"orders-3": 5.5},
+    "obstacles": ["Kafka does not answer"],
+    "obstacles_since": [5.5],
+    "waiting": [{**_PLACE, "offset": 5, "seconds": 1.5}],
+    "batches": {"orders.handlers.charge": {"size": 5, "why": "w"}},
+    "behind": [{"topic": "orders", "partition": 3, "count": 5, "since": 5.5}],
+    "unaccounted": [{**_PLACE, "count": 5, "since": 5.5}],
+    "oldest": [{"topic": "orders", "handler": "orders.handlers.charge", "seconds": 5.5}],
+    "backlog": {"bridge": {"ready": {"deliveries": 5, "seconds": None}}},
+    "of a newer version": {"at": [1]},
+}
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(["bridges", "workers", "recorders"]), spoilt(_MEMBER))
+def test_whatever_a_member_announces_the_status_and_its_sentences_can_be_made(kind: Any, raw: bytes):
+    state = said(raw, kind, "here")
+    if state is None:
+        return
+    there = {"here": state}
+    facts = Facts(
+        10.0,
+        "bridge",
+        [HandlerFacts("orders.handlers.charge", ("orders",), "bridge")],
+        bridges=there if kind == "bridges" else {},
+        workers=there if kind == "workers" else {},
+        queues={"bridge": 5},
+    )
+    made = as_data(Asked(facts), ["orders"])
+    found = {**unconsumed_queues(facts), **unknown_handlers(facts), **divided_topics(facts)}
+    totals = total([state.get("holds"), state.get("due")])
+    assert json.dumps([made, {name: str(each) for name, each in found.items()}, totals], allow_nan=False).encode()
+    print_status(Console(file=StringIO(), width=200), made)
+
+
+NUMBERS = st.sampled_from([b"", b"0", b"-5", b"7.5", b"inf", b"nan", b"1e300", _HUGE.encode(), b"x", b"\xff", b"open"])
+
+
+@given(st.lists(NUMBERS, min_size=12, max_size=12))
+def test_whatever_redis_has_of_a_breaker_it_is_known_and_told(row: list[bytes]):
+    for known in (known_of(row), _known(row[:9])):
+        assert known.state in ("closed", "open", "probing", "ramping")
+        words = known.words("bank")
+        assert isinstance(words, tuple | None)
+        iso(known.since), iso(known.tried), iso(known.next)
+
+
+_LOG_CHANGE = {"topic": "orders", "partition": 3, "what": "went back", "first": 1, "end": 2, "lost": 0, "at": 5.5}
+
+
+@given(spoilt(_LOG_CHANGE), NUMBERS)
+def test_whatever_redis_has_of_logs_and_hand_offs_is_read_or_skipped(change: bytes, number: bytes):
+    changes = list(_readable("a change", enumerate([change]), lambda _, raw: _change(raw)))
+    moments = list(_readable("a moment", [("x", number)], lambda _, raw: _moment(raw)))
+    json.dumps([[*each, iso(each.at)] for each in changes] + list(map(iso, moments)), allow_nan=False)
+    assert isinstance(steps_of({number: b"5-7", b"1": number}), list)
+
+
+_OURS = {
+    "origin_topic": b"orders",
+    "origin_partition": b"3",
+    "origin_offset": b"5",
+    "origin_timestamp": b"7",
+    "handler": b"orders.handlers.charge",
+    "bridge_group": b"bridge",
+    "attempts": b"3",
+    "attempts_failed": b"3",
+    "retry_timestamp": b"7",
+    "retry_until": b"8",
+    "failed_at": b"7",
+    "first_failed_at": b"7",
+    "kafka_dlt-original-partition": b"\0\0\0\1",
+    "kafka_dlt-original-offset": b"\0\0\0\1",
+}
+_NUMBERS_IN_HEADERS = [_HUGE.encode(), b"9" * 19, b"-1", b"\xff", b"", None, "٣".encode(), b"9" * 5_000]
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(_OURS)), st.sampled_from(_NUMBERS_IN_HEADERS), st.sampled_from([None, 5, [("a",)]]))
+def test_whatever_the_headers_of_a_record_say_it_is_read_or_none_of_ours(name: str, wrong: Any, odd: Any):
+    for headers in ([*{**_OURS, name: wrong}.items()], odd):
+        record: Any = Record(b"k", b"v", headers)
+        found = dead_letter.read(record)
+        assert found is None or iso(found.failed_at)
+        origin = parked.origin_of(record)
+        assert origin is None or origin.offset < 2**63
+        held = parked.read(record, "cluster", "id")
+        assert held is None or held.delivery.message.offset < 2**63
+        dead = letter.letter(record)
+        assert dead is None or dead.origin.offset < 2**63
+    foreign.read([*{**_OURS, name: wrong}.items()])
+
+
+_BATCH = {
+    "topic": "orders",
+    "partition": 3,
+    "cluster": "c",
+    "group": "bridge",
+    "topic_id": "id",
+    "messages": [[5, 7, "aw==", "dg==", [["a", "Yg=="]], {"attempts": 1, "number": 2, "dead": {"reason": "r"}}]],
+}
+
+
+@settings(max_examples=150)
+@given(spoilt(_BATCH))
+def test_whatever_the_header_of_a_celery_message_holds_is_a_batch_or_malformed(raw: bytes):
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError):
+        return
+    with suppress(MalformedDelivery):
+        assert header.from_header("orders.handlers.charge", data).deliveries
+    found = header.Contents.of({"kafka": data})
+    assert found is None or len(list(found.tell())) == len(found.offsets)
