@@ -67,6 +67,10 @@ class LedgerCannotFsync(BridgeError):
     """The ledger's Redis can never say that its append-only file is on disk."""
 
 
+class EvictingRedis(BridgeError):
+    """The ledger's Redis drops keys when it is full, fates among them."""
+
+
 class CannotSettle(BridgeError):
     """A delivery's mark cannot be written with the handler's work in one transaction; nothing was written."""
 

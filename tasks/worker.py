@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from celery.signals import (
@@ -20,8 +20,9 @@ from celery.signals import (
 )
 
 from bridge import settings
-from bridge.errors import SettingsError
+from bridge.errors import EvictingRedis, LedgerUnavailable, SettingsError
 from bridge.ledger import Ledger, riding
+from bridge.ledger.health import check_evicts_nothing
 from bridge.settings import Together, is_redis
 from bridge.settings.modules import import_each
 from lossless.transport import risks
@@ -32,6 +33,9 @@ from tasks.notes import notes
 from tasks.using import current
 
 logger = logging.getLogger(__name__)
+
+#: Seconds that Redis may take to say whether it evicts keys.
+ANSWER_WITHIN: Final = 2.0
 
 _announcing: list[Announcing] = []
 
@@ -98,6 +102,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
         # Of another app, which has handlers imported for something else than to run them.
         return
     chosen = _refuse_faults(app).settings
+    _refuse_eviction(chosen)
     app.conf.unknown_for = chosen.file.kafka_unknown_for
     if chosen.one_redis and app.conf.broker_read_url == chosen.broker_url:
         # The ledger's look comes with the taking, its mark with the acknowledgement.
@@ -105,6 +110,21 @@ def check_and_count(sender: Any, **_: Any) -> None:
     metrics.collect_in_files()
     progress.keep_notes()
     _look_up_versions(app)
+
+
+def _refuse_eviction(chosen: settings.Settings) -> None:
+    """End the worker if the ledger's Redis may drop fates; one that does not answer is waited for later."""
+    if (ledger := Ledger.once(chosen, ANSWER_WITHIN)) is None:
+        return
+    try:
+        check_evicts_nothing(ledger)
+    except EvictingRedis as error:
+        print(f"The worker does not start: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except LedgerUnavailable as error:
+        logger.debug("%s", error)
+    finally:
+        ledger.close()
 
 
 def _look_up_versions(app: Celery) -> None:

@@ -12,6 +12,7 @@ from bridge.commands.reset import reset as reset_of
 from bridge.errors import (
     CannotReset,
     ConsumerFailed,
+    EvictingRedis,
     KafkaUnavailable,
     LedgerCannotFsync,
     LedgerUnavailable,
@@ -43,7 +44,7 @@ def run_bridge(name: str, level: Level, form: LogFormat, *, recording: bool = Fa
     found = loaded(name, desk=recording)
     try:
         process.run(*found, beside(*found) if recording else None)
-    except (LedgerCannotFsync, UnfitTopic) as error:
+    except (EvictingRedis, LedgerCannotFsync, UnfitTopic) as error:
         fail(str(error), FAULTS)
     except ConsumerFailed as error:
         fail(str(error), AGAIN)

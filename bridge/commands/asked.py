@@ -93,7 +93,7 @@ def _members(asked: Asked, ledger: Ledger) -> None:
             where = (each["topic"], each["handler"])
             ages[where] = max(ages.get(where, 0.0), each["seconds"])
     found = health(ledger)
-    memory = (Memory(ledger.where, found.used, found.allowed, found.disk),)
+    memory = (Memory(ledger.where, *found),)
     seen = {**bridges.last_seen(), **workers.last_seen()}
     asked.mirrored = Mirror(ledger).read()
     asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)

@@ -64,7 +64,7 @@ class LogChange:
 
 
 #: What is counted of each handler and partition.
-COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired")
+COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired", "evicted")
 
 
 @dataclass
@@ -84,10 +84,10 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is unaccounted for, forgotten or taken unread, and every dead letter lies where it should."""
+        """Whether nothing is missing or was taken unread, and every dead letter lies where it should."""
         if any(change.lost for change in self.log_changes) or any(tier.unaccounted for tier in self.tiers):
             return False
-        return not any(line.unaccounted or line.forgotten or line.letters_missing for line in self.lines)
+        return not any(line.missing or line.letters_missing for line in self.lines)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON-able data, the totals at the top."""

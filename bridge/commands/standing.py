@@ -28,7 +28,7 @@ _ADVICE: Final = {
 
 
 def memory(facts: Facts) -> Iterator[Problem]:
-    """Each Redis that is full, or does not bring its data to disk."""
+    """Each Redis that is full, evicts, or does not bring its data to disk."""
     for redis in facts.memory:
         yield from of_redis(redis)
 
@@ -54,6 +54,19 @@ def of_redis(redis: Memory) -> Iterator[Problem]:
             many=redis.used,
             of="bytes",
             do="raise its maxmemory",
+        )
+    if redis.evicts or redis.evicted:
+        policy = redis.evicts or "noeviction by now"
+        begin = f"Redis at {redis.where} evicts keys when it is full"
+        yield Problem(
+            f"{begin} (maxmemory-policy {policy}), fates among them: {redis.evicted:,} keys are gone since its start. "
+            "What was done may run again, what was queued may be lost. Set maxmemory-policy noeviction, then "
+            "`bridge audit TOPIC` counts what was evicted.",
+            "redis",
+            begin,
+            many=redis.evicted,
+            of="keys",
+            do="set maxmemory-policy noeviction",
         )
     if redis.disk:
         yield Problem(

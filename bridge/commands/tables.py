@@ -88,6 +88,13 @@ def _print_line(console: Console, place: str, line: Line) -> None:
             "what was not settled by then is lost, unless `bridge reset` reads it again",
             "red",
         )
+    if line.evicted:
+        say(
+            console,
+            f"{place}: evicted: Redis dropped the pages of {line.evicted:,} offsets before they could expire; what was "
+            "done there may run again, what was in flight may be lost. Set maxmemory-policy noeviction",
+            "red",
+        )
     if line.unaccounted:
         begin = f", from {_shown(line.unaccounted_at)}" if line.unaccounted_at else ""
         say(console, f"{place}: unaccounted for: {line.unaccounted:,}{begin}", "red")

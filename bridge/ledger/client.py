@@ -218,6 +218,23 @@ class Ledger:
                     total[fate] += number
         return Count(total, max(0, last - first + 1) - seen)
 
+    def evicted(self, account: Account, first: int, last: int) -> Iterator[tuple[range, bool]]:
+        """Yield the offsets from `first` to `last` whose page Redis dropped before it could expire, page by page.
+
+        Each comes with whether the page is still missing: one that was written again knows new fates alone.
+        """
+        notes, spans = key(self.cluster, self.group, "pages", *account), by_page(first, last)
+        while some := list(islice(spans, _PAGES_AT_ONCE)):
+            with self.asking("read which pages were evicted") as pipe:
+                pipe.time()
+                pipe.hmget(notes, [name for page, _, _ in some for name in (f"{page}", f"!{page}")])
+                for page, _, _ in some:
+                    pipe.exists(self._key(account, page))
+                (now, _), noted, *there = pipe.execute()
+            for (page, start, end), due, again, exists in zip(some, noted[::2], noted[1::2], there, strict=True):
+                if again is not None or (not exists and int(due or 0) > now):
+                    yield range(page * PAGE + start, page * PAGE + end + 1), not exists
+
     def state(self) -> State:
         """Return the ledger's state, to compare with an earlier one (State.doubt); a new data set is given an
         epoch.

@@ -1,16 +1,24 @@
-"""Whether the ledger's Redis has memory left, and brings its data to disk."""
+"""Whether the ledger's Redis has memory left, keeps what it has, and brings it to disk."""
 
 from typing import NamedTuple
 
+from bridge.errors import EvictingRedis
 from bridge.ledger.client import Ledger
 
 
 class Health(NamedTuple):
-    """Bytes used and allowed (0: without limit), and why data do not come to disk."""
+    """Bytes used and allowed (0: without limit), why data do not come to disk, and what Redis drops when it is full.
+
+    Attributes:
+        evicts: the maxmemory-policy, if it is one that evicts.
+        evicted: keys of any kind that this server has evicted since its start.
+    """
 
     used: int
     allowed: int
     disk: str | None
+    evicts: str | None = None
+    evicted: int = 0
 
 
 def health(ledger: Ledger) -> Health:
@@ -22,10 +30,33 @@ def health(ledger: Ledger) -> Health:
     with ledger.asking("say how it is") as pipe:
         pipe.info("memory")
         pipe.info("persistence")
-        memory, persistence = pipe.execute()
+        pipe.info("stats")
+        memory, persistence, stats = pipe.execute()
     failed = [
         f"{name} is {persistence[name]!r}"
         for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
         if persistence.get(name, "ok") != "ok"
     ]
-    return Health(int(memory["used_memory"]), int(memory.get("maxmemory", 0)), ", ".join(failed) or None)
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    return Health(
+        int(memory["used_memory"]),
+        int(memory.get("maxmemory", 0)),
+        ", ".join(failed) or None,
+        policy if policy != "noeviction" else None,
+        int(stats.get("evicted_keys", 0)),
+    )
+
+
+def check_evicts_nothing(ledger: Ledger) -> None:
+    """Raise if Redis may drop fates to make room.
+
+    Raises:
+        EvictingRedis: its maxmemory-policy is another than noeviction.
+        LedgerUnavailable: Redis did not answer, or refuses INFO.
+    """
+    if policy := health(ledger).evicts:
+        raise EvictingRedis(
+            f"Redis at {ledger.where} evicts keys when it is full (maxmemory-policy {policy}), the ledger's pages "
+            "first: what was done would run again, and what was queued would be lost. Set maxmemory-policy noeviction "
+            "there (in the parameter group of a managed Redis)."
+        )

@@ -12,7 +12,7 @@ from bridge.topics.extents import Extent
 
 #: How many offsets of each kind a report names.
 NAMED: Final = 10
-_SHOWN: Final = ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired")
+_SHOWN: Final = ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired", "evicted")
 
 
 @dataclass
@@ -29,6 +29,8 @@ class Line:
         expired: committed offsets, from `joined` on, without a page: it has expired, or nothing lay there. No fault.
         forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
             settled: they may be lost.
+        evicted: offsets, from `joined` on, whose page Redis evicted before it could expire. How many of them had a fate
+            is not known: what was done may run again, what was handed off and committed may be lost.
         unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
         oldest: the oldest offsets in flight, and `oldest_since`, about when the first of these was handed off
             (ISO 8601; up to ten seconds early).
@@ -53,6 +55,7 @@ class Line:
     gaps: int = 0
     expired: int = 0
     forgotten: int = 0
+    evicted: int = 0
     unaccounted: int = 0
     unaccounted_at: list[int] = field(default_factory=list)
     oldest: list[int] = field(default_factory=list)
@@ -68,7 +71,7 @@ class Line:
     @property
     def missing(self) -> int:
         """How many committed offsets nobody can account for: must be 0."""
-        return self.unaccounted + self.forgotten
+        return self.unaccounted + self.forgotten + self.evicted
 
 
 def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0) -> Line:
@@ -89,22 +92,31 @@ def line(ledger: Ledger, account: Account, extent: Extent, imported: bool = True
     made.done, made.handed, made.parked = (count.fates[fate] for fate in (Fate.DONE, Fate.HANDED, Fate.PARKED))
     made.dead, made.discarded = count.fates[Fate.DEAD], count.fates[Fate.DISCARDED]
     made.gaps = count.fates[Fate.GAP]
-    asked = count if imported else ledger.count(account, first, min(last, (committed or 0) - 1))
+    asked_to = min(last, (committed or 0) - 1)
+    asked = count if imported else ledger.count(account, first, asked_to)
     made.open = asked.fates[Fate.OPEN] + asked.pageless
+    lost_below = min(committed or 0, max(known.lost or 0, wiped_below if imported else 0))
+    evicted = list(ledger.evicted(account, max(first, lost_below, known.joined or 0), last if imported else asked_to))
+    made.evicted = sum(len(offsets) for offsets, _ in evicted)
     if committed is not None:
-        lost_below = min(committed, max(known.lost or 0, wiped_below if imported else 0))
         gone = ledger.count(account, first, lost_below - 1)
         made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
         # Of a handler that never began here nothing has expired: others got what was committed.
         begun = committed if known.joined is None else known.joined
-        made.expired = ledger.count(account, max(first, lost_below, begun), committed - 1).pageless
-        made.open -= made.forgotten + made.expired
+        below = range(max(first, lost_below, begun), committed)
+        still_missing = sum(len(_common(offsets, below)) for offsets, missing in evicted if missing)
+        made.expired = ledger.count(account, below.start, below.stop - 1).pageless - still_missing
+        made.open -= made.forgotten + made.expired + still_missing
     if committed is not None and known.joined is not None:
         lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))
         made.unaccounted = sum(map(len, lost))
         made.unaccounted_at = _some(lost)
     made.oldest = _some(ledger.runs(account, {Fate.HANDED}, first, last))
     return made
+
+
+def _common(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))
 
 
 def _some(runs: Iterable[range]) -> list[int]:

@@ -8,9 +8,10 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.errors import KafkaUnavailable, UnfitTopic
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
 from bridge.handlers import Routes
 from bridge.ledger import Ledger
+from bridge.ledger.health import check_evicts_nothing
 from bridge.loop.parts import Before
 from bridge.loop.turn import Loop
 from bridge.settings import Settings
@@ -40,6 +41,8 @@ class Bridge:
         self.metrics, self._clock = before.metrics, clock
         # Kafka may be away at the start too: which cluster it is need not be known for this.
         here = Ledger.of(settings)
+        #: The ledger, until it has said that it evicts nothing.
+        self._unchecked = here
         self._announcement = Announcement(here, settings.app, routes, self.metrics) if here else None
         self._stopping = threading.Event()
         self._loop: Loop | None = None
@@ -90,9 +93,11 @@ class Bridge:
 
         Raises:
             LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+            EvictingRedis: the ledger's Redis drops keys when it is full.
             ConsumerFailed: Kafka's client cannot go on.
             UnfitTopic: a retry topic would drop records before they are due.
         """
+        self._check_eviction()
         self._wait_for_kafka()
         if self._stopping.is_set():
             if self._announcement is not None:
@@ -104,11 +109,24 @@ class Bridge:
         try:
             while not self._stopping.is_set():
                 self._turned = self._clock()
+                if self._unchecked is not None and loop.parts.timetable.due("eviction", TELL_EVERY):
+                    self._check_eviction()
                 loop.turn()
                 self._show_ready(loop)
                 self._tell(loop)
         finally:
             self._leave(loop)
+
+    def _check_eviction(self) -> None:
+        """Refuse a Redis that evicts; one that does not answer yet is asked again, before each turn a second apart."""
+        if self._unchecked is None:
+            return
+        try:
+            check_evicts_nothing(self._unchecked)
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
+        else:
+            self._unchecked = None
 
     def _wait_for_kafka(self) -> None:
         """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""

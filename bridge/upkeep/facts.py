@@ -39,12 +39,19 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How a Redis is: bytes used and allowed (0: no limit), and why it does not bring its data to disk."""
+    """How a Redis is: bytes used and allowed (0: no limit), and why it does not bring its data to disk.
+
+    Attributes:
+        evicts: its maxmemory-policy, if that evicts.
+        evicted: keys that it has evicted since its start.
+    """
 
     where: str
     used: int = 0
     allowed: int = 0
     disk: str | None = None
+    evicts: str | None = None
+    evicted: int = 0
 
     @property
     def full(self) -> bool:

@@ -79,8 +79,8 @@ class Gauges:
         for each in lines:
             self._metrics.show_fates(place, each.handler, each.fates, each.missing)
         lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
-        # What is forgotten has no page to find its first by: all of this range is counted again.
-        lost += [first for each in lines if each.forgotten]
+        # What is forgotten or evicted has no page to find its first by: all of this range is counted again.
+        lost += [first for each in lines if each.forgotten or each.evicted]
         self._audited[place] = min(lost, default=committed or 0)
         counts = {(*place, each.handler): each.missing for each in lines}
         return {which: count for which, count in counts.items() if count}

@@ -38,7 +38,7 @@ from lossless.transport.working import follow_worker
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
 kombu_redis: Any = _kombu_redis
 
-__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport", "risks", "use"]
+__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport", "eviction_risk", "risks", "use"]
 
 
 def use() -> None:
@@ -69,15 +69,33 @@ def risks(connection: Any) -> list[str]:
     Raises redis-py's errors where Redis cannot be reached; a server that hides its settings has none.
     """
     found: list[str] = []
-    try:
-        settings = connection.default_channel.client.config_get("appendonly", "maxmemory-policy")
-    except redis.ResponseError:
-        return found
-    if settings.get("appendonly") == "no":
+    if _info(connection, "persistence").get("aof_enabled") == 0:
         found.append("appendonly is no: a restart of Redis loses every queued, taken and waiting message")
-    policy = settings.get("maxmemory-policy", "noeviction")
-    if policy != "noeviction":
-        found.append(f"maxmemory-policy is {policy}: a full Redis throws queues away (set noeviction)")
+    if eviction := eviction_risk(connection):
+        found.append(eviction)
+    return found
+
+
+def eviction_risk(connection: Any) -> str | None:
+    """Return that a broker's Redis drops messages when it is full, a sentence; None where it does not, or hides it.
+
+    Raises redis-py's errors where Redis cannot be reached.
+    """
+    policy = _info(connection, "memory").get("maxmemory_policy", "noeviction")
+    if policy == "noeviction":
+        return None
+    return (
+        f"maxmemory-policy is {policy}: a full Redis throws away what must be kept, queues or the notes of what "
+        "was done (set noeviction, in the parameter group of a managed Redis)"
+    )
+
+
+def _info(connection: Any, section: str) -> dict[str, Any]:
+    """Return a section of INFO, which managed services allow where they forbid CONFIG; nothing where it is refused."""
+    try:
+        found: dict[str, Any] = connection.default_channel.client.info(section)
+    except redis.ResponseError:
+        return {}
     return found
 
 

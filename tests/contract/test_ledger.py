@@ -11,7 +11,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger.accounts import Accounts, Known
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
-from bridge.ledger.pages import PAGE, Account
+from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.writes import Mark, Push
 from tests.memory_ledger import MemoryLedger
 
@@ -42,6 +42,7 @@ class Kept:
         else:
             with redis.Redis.from_url(self._url) as client:
                 client.delete(self.ledger.page_key(account, page))
+                client.delete(key("cluster", "bridge", "pages", *account))  # it was due
 
     def clear(self) -> None:
         if isinstance(self.ledger, MemoryLedger):

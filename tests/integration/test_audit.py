@@ -26,6 +26,7 @@ NAMES = {
     "imported",
     "forgotten",
     "expired",
+    "evicted",
     "oldest",
     "oldest_since",
     "letters_missing",

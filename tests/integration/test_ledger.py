@@ -8,14 +8,19 @@ import pytest
 import redis
 
 from bridge.errors import LedgerCannotFsync, LedgerUnavailable
+from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
 from bridge.ledger.handed import STEP
+from bridge.ledger.health import health
 from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.stuck import stuck
+from bridge.ledger.tally import line
 from bridge.ledger.underway import note_waiting, oldest
 from bridge.ledger.writes import Mark, Push
+from bridge.topics.extents import Extent
+from tests.processes import eventually
 from tests.servers.missing import need
 from tests.servers.redis import RedisServer, waits_for_the_disk
 from tests.servers.redis import valkey as valkey_program
@@ -72,6 +77,58 @@ def test_a_page_lives_some_days_from_its_last_write(redis_url: str, client: redi
     for name in client.scan_iter("ledger:*:fates:*"):
         assert client.ttl(name) > 0
     ledger.close()
+
+
+def _fill_until_evicted(client: redis.Redis, *names: str) -> None:
+    """Let Redis drop these keys as the first that have a time to live, and nothing else."""
+    client.config_set("maxmemory-policy", "volatile-ttl")
+    for name in names:
+        client.expire(name, 3_600)
+    client.config_set("maxmemory", client.info("memory")["used_memory"])
+    client.config_set("maxmemory-samples", 64)
+    for number in range(1_000):
+        if not client.exists(*names):
+            break
+        client.set(f"other-{number}", b"x" * 1_000)
+    client.config_set("maxmemory", 0)
+
+
+def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() -> None:
+    with RedisServer() as server, closing(Ledger(server.url, "cluster", "bridge")) as ledger, server.client() as client:
+        Accounts(ledger).join(CHARGE, 0)
+        offsets = range(2 * PAGE + 200)
+        ledger.write([Mark(CHARGE, offsets, Fate.HANDED)])
+        ledger.write([Mark(CHARGE, offsets, Fate.DONE)])
+        Accounts(ledger).reach({CHARGE: 2 * PAGE + 200})
+        extent = Extent("orders", 0, 0, 2 * PAGE + 200, 2 * PAGE + 200)
+        whole = line(ledger, CHARGE, extent)
+        assert (whole.done, whole.evicted, whole.missing) == (2 * PAGE + 200, 0, 0)
+        _fill_until_evicted(client, ledger.page_key(CHARGE, 2), ledger.page_key(CHARGE, 0))
+        assert list(ledger.evicted(CHARGE, 0, 3 * PAGE)) == [
+            (range(PAGE), True),
+            (range(2 * PAGE, 3 * PAGE), True),
+        ]
+        gone = line(ledger, CHARGE, extent)
+        assert (gone.done, gone.evicted, gone.expired, gone.open, gone.missing) == (
+            PAGE,
+            PAGE + 200,
+            0,
+            0,
+            PAGE + 200,
+        )
+        ledger.write([Mark(CHARGE, range(2 * PAGE + 150, 2 * PAGE + 210), Fate.DONE)])
+        again = line(ledger, CHARGE, extent)
+        assert (again.evicted, again.missing) == (PAGE + 200, PAGE + 200)
+        assert (health(ledger).evicts, health(ledger).evicted >= 2) == ("volatile-ttl", True)
+
+
+def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis) -> None:
+    with closing(Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge", keep=1 / 86_400)) as ledger:
+        ledger.write([Mark(CHARGE, [1], Fate.HANDED)])
+        eventually(lambda: not client.exists(_page(0)), 5)
+        ledger.write([Mark(CHARGE, [PAGE + 1], Fate.HANDED)])
+        assert list(ledger.evicted(CHARGE, 0, PAGE - 1)) == []
+        assert client.hkeys(key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE)) == [b"1"]
 
 
 def test_seven_days_unless_set(ledger: Ledger, client: redis.Redis) -> None:

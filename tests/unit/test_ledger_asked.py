@@ -66,19 +66,29 @@ def of(*answers: Any, handed: Sequence[int] = ()) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("memory", "persistence", "found"),
+    ("memory", "persistence", "stats", "found"),
     [
-        ({"used_memory": 10}, {}, Health(10, 0, None)),
-        ({"used_memory": "10", "maxmemory": "20"}, {"aof_last_write_status": "ok"}, Health(10, 20, None)),
+        ({"used_memory": 10}, {}, {}, Health(10, 0, None)),
+        ({"used_memory": "10", "maxmemory": "20"}, {"aof_last_write_status": "ok"}, {}, Health(10, 20, None)),
         (
             {"used_memory": 1},
             {"aof_last_write_status": "err", "rdb_last_bgsave_status": "err"},
+            {},
             Health(1, 0, "aof_last_write_status is 'err', rdb_last_bgsave_status is 'err'"),
         ),
+        (
+            {"used_memory": 1, "maxmemory_policy": "volatile-lru"},
+            {},
+            {"evicted_keys": "3"},
+            Health(1, 0, None, "volatile-lru", 3),
+        ),
+        ({"used_memory": 1, "maxmemory_policy": "noeviction"}, {}, {"evicted_keys": 3}, Health(1, 0, None, None, 3)),
     ],
 )
-def test_health_is_memory_and_what_does_not_come_to_disk(memory: Any, persistence: Any, found: Health):
-    assert health(of(memory, persistence)) == found
+def test_health_is_memory_what_does_not_come_to_disk_and_what_is_evicted(
+    memory: Any, persistence: Any, stats: Any, found: Health
+):
+    assert health(of(memory, persistence, stats)) == found
 
 
 SERVER, REPLICATION = {"run_id": "r", "uptime_in_seconds": 60}, {"master_replid": "h"}

@@ -232,6 +232,8 @@ def test_what_is_not_known_is_no_problem():
         ),
         ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
         ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
+        ({"memory": [Memory("r:6379", 1, 0, None, "volatile-lru", 3)]}, ["volatile-lru", "3 keys", "noeviction"]),
+        ({"memory": [Memory("r:6379", 1, 0, None, None, 3)]}, ["3 keys are gone", "noeviction by now"]),
         ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,

@@ -63,11 +63,30 @@ local function lengthen(key, size)
   if #old < size then call('SET', key, old .. rep('\0', room - #old)) end
 end
 
+-- The notes of an account's pages, a hash that never expires: <page> is when (Unix time) the page may expire at the
+-- earliest, !<page> the same of one that was evicted (or deleted) before that and is written again.
+local function notes_of(key)
+  local group, account, page = string.match(key, '^(ledger:[^:]*:[^:]*:)fates:(.*):(%d+)$')
+  return group .. 'pages:' .. account, page, account
+end
+
+local function note_page(key, new)
+  local notes, page = notes_of(key)
+  local now = tonumber(call('TIME')[1])
+  call('HSET', notes, page, now + keep)
+  if not new then return end
+  local known = call('HGETALL', notes)
+  for i = 1, #known, 2 do
+    if tonumber(known[i + 1]) <= now then call('HDEL', notes, known[i]) end
+  end
+end
+
 -- A page that expired and is written again knows nothing of what was committed before: those offsets are no open
 -- deliveries, and none that anybody lost. They become gaps, over which everything may be written.
 local function refill(key)
-  if call('EXISTS', key) == 1 then return false end
-  local account, page = string.match(key, '^ledger:[^:]*:[^:]*:fates:(.*):(%d+)$')
+  local notes, page, account = notes_of(key)
+  local due = tonumber(call('HGET', notes, page) or nil)
+  if due and due > tonumber(call('TIME')[1]) then call('HSET', notes, '!' .. page, due) end
   local joined = tonumber(call('HGET', KEYS[2], 'ledger:' .. account) or nil)
   local reached = tonumber(call('HGET', KEYS[3], 'ledger:' .. account) or nil)
   if not joined or not reached then return false end
@@ -119,6 +138,7 @@ local function note_time(key, low, high)
     call('HSET', key, bucket, value)
     call('EXPIRE', key, keep)
   end
+  return not known
 end
 
 local function item()
@@ -136,7 +156,8 @@ local function item()
     at = at + 3
     local size = #s.mask
     s.old = call('GETRANGE', s.key, s.first, s.first + size - 1)
-    if #s.old == 0 and refill(s.key) then s.old = call('GETRANGE', s.key, s.first, s.first + size - 1) end
+    s.missing = #s.old == 0 and call('EXISTS', s.key) == 0
+    if s.missing and refill(s.key) then s.old = call('GETRANGE', s.key, s.first, s.first + size - 1) end
     s.short = #s.old < size
     if s.short then s.old = s.old .. rep('\0', size - #s.old) end
     local all
@@ -159,7 +180,10 @@ local function item()
       changed = true
     end
   end
-  if changed and index then note_time(index, low, high) end
+  local noted = changed and index and note_time(index, low, high)
+  for _, s in ipairs(stretches) do
+    if s.new ~= s.old and (s.missing or s.short or noted) then note_page(s.key, s.missing) end
+  end
   changed_any = changed_any or changed
   return olds
 end
