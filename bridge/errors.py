@@ -288,3 +288,12 @@ class RequestRefused(BridgeError):
     def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> None:
         self.name, self.headers, self.more = name, dict(headers or {}), more
         super().__init__(detail)
+
+
+def how_to_install(*extras: str) -> str:
+    """Return the command that installs extras: from a clone, as no package index has the project.
+
+    >>> how_to_install("console")
+    "in a clone of the project's repository: pip install '.[console]'"
+    """
+    return f"in a clone of the project's repository: pip install '.[{','.join(extras)}]'"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from celery.app.defaults import _OLD_SETTING_KEYS, SETTING_KEYS
+from celery.app.defaults import _OLD_SETTING_KEYS, SETTING_KEYS  # type: ignore[attr-defined]
 
 from bridge.settings.properties import meant
 from bridge.settings.values import EnvironmentSettings, FileSettings

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.recorders import Recorders, recorders
-from bridge.errors import ConsoleRefused
+from bridge.errors import ConsoleRefused, how_to_install
 from bridge.settings.values import EnvironmentSettings
 from bridge.topics.recent import Recent
 from bridge.web import showing
@@ -175,9 +175,7 @@ def _issuer(said: EnvironmentSettings, clock: Callable[[], int]) -> "SigningIn":
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("cryptography", "httpx2", "joserfc"):
             raise
-        raise ConsoleRefused(
-            f"DEADLETTERS_OIDC_ISSUER needs {error.name}: pip install 'celery-kafka-bridge[oidc]'."
-        ) from None
+        raise ConsoleRefused(f"DEADLETTERS_OIDC_ISSUER needs {error.name}; {how_to_install('oidc')}.") from None
     return SigningIn.of(said, clock)
 
 

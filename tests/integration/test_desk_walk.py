@@ -126,7 +126,7 @@ def test_letters_are_looked_at_in_their_topics_without_a_database_or_its_librari
     stack.environ["PYTHONPATH"] = f"{stack.folder}:{ROOT}:{around}"
 
     refused = desk.run("list", code=NOT_FOUND)
-    assert "pip install 'celery-kafka-bridge[deadletters]'" in refused
+    assert "pip install '.[deadletters]'" in refused
     found = desk.given("list", "--from-topic", "--key", "4711", "--limit", 1)
     assert [(each["offset"], each["id"], each["handler"]) for each in found] == [(1, None, "odd")]
     theirs = desk.given("list", "--from-topic", "--topics", stack.topic("payments.DLT"))

@@ -26,7 +26,7 @@ def test_a_desk_command_without_its_extra_says_in_a_line_what_to_install(library
     ended = ran(WITHOUT.format(library=library))
     assert ended.returncode == NOT_FOUND
     assert ended.stderr.splitlines() == [
-        f"the dead-letter desk needs {library}: pip install 'celery-kafka-bridge[deadletters]'."
+        f"the dead-letter desk needs {library}; in a clone of the project's repository: pip install '.[deadletters]'."
     ]
 
 
@@ -55,7 +55,7 @@ def test_commands_without_the_extra_end_before_they_connect_to_anything(argument
     ended = ran(COMMAND.format(arguments=arguments.split()))
     assert ended.returncode == NOT_FOUND, ended.stderr
     assert ended.stderr.splitlines()[-1] == (
-        "the dead-letter desk needs sqlalchemy: pip install 'celery-kafka-bridge[deadletters]'."
+        "the dead-letter desk needs sqlalchemy; in a clone of the project's repository: pip install '.[deadletters]'."
     )
     assert "Traceback" not in ended.stderr
 

@@ -29,6 +29,7 @@ from bridge.errors import (
     UnknownHandler,
     UserRefused,
     WebhookRefused,
+    how_to_install,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def need_extra() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
-        fail(f"the dead-letter desk needs {error.name}: pip install 'celery-kafka-bridge[deadletters]'.", NOT_FOUND)
+        fail(f"the dead-letter desk needs {error.name}; {how_to_install('deadletters')}.", NOT_FOUND)
 
 
 def need_console() -> None:
@@ -98,4 +99,4 @@ def need_console() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in CONSOLE:
             raise
-        fail(f"the console needs {error.name}: pip install 'celery-kafka-bridge[console]'.", NOT_FOUND)
+        fail(f"the console needs {error.name}; {how_to_install('console')}.", NOT_FOUND)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from bridge.cli.deadletters.opening import EXTRA
 from bridge.commands.check import Finding
+from bridge.errors import how_to_install
 from bridge.handlers import Routes
 from bridge.settings import Settings
 from bridge.upkeep.problem import Problem
@@ -31,6 +32,6 @@ def desk_findings(environ: Mapping[str, str] = os.environ) -> list[Finding]:
         if (library := (error.name or "").partition(".")[0]) not in EXTRA:
             raise
         needs = f"DEADLETTERS_DATABASE_URL is set, and the desk needs {library}"
-        return [Finding("warning", f"{needs}: pip install 'celery-kafka-bridge[deadletters]'.")]
+        return [Finding("warning", f"{needs}; {how_to_install('deadletters')}.")]
     found = reached(url)
     return [Finding(found.level, found.text)]

@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 from bridge.deadletters.store import address, migrating, sqlite
 from bridge.deadletters.store.holding import holder
 from bridge.deadletters.store.requests import Claim
-from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoDatabase, NoSuchStep
+from bridge.errors import DeskDatabaseNewer, DeskRefused, DeskUnavailable, NoDatabase, NoSuchStep, how_to_install
 
 __all__ = ["Connection", "Database", "holds", "said"]
 
@@ -230,8 +230,8 @@ def _engine(url: URL) -> Engine:
         return postgresql.engine(url)
     except (NoSuchModuleError, ImportError) as error:
         raise DeskUnavailable(
-            f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}): "
-            "pip install 'celery-kafka-bridge[deadletters,postgresql]'."
+            f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}); "
+            f"{how_to_install('deadletters', 'postgresql')}."
         ) from None
 
 
