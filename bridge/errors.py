@@ -227,6 +227,10 @@ class ConsoleRefused(BridgeError):
     """The console cannot be served so: why, and what to do."""
 
 
+class AnswerTimeout(BridgeError):
+    """The console gave up waiting for an answer of its own; what was asked may still be done."""
+
+
 class ProxyRefused(BridgeError):
     """What a request to the console says of who sends it is not believed: why, and what to do."""
 

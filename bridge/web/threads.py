@@ -1,18 +1,25 @@
 """In which threads requests are answered: what waits for other servers has its own, and takes none of the others."""
 
+import asyncio
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
+
+from bridge.errors import AnswerTimeout
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 #: Threads of each but the database's, which has those of Starlette.
 THREADS: Final = 20
+#: Seconds after which a page, or an answer of the API, is given up: more than servers that are silent take.
+WITHIN: Final = 60.0
+#: Work that goes on: an event loop keeps tasks by weak references alone.
+_RUNNING: Final[set[asyncio.Future[Any]]] = set()
 
 
 class Waits(StrEnum):
@@ -31,8 +38,31 @@ _LIMITS: Final[RunVar[dict[Waits, CapacityLimiter]]] = RunVar("bridge.web.thread
 
 
 async def run(waits: Waits, work: Callable[Given, Found], *args: Given.args, **named: Given.kwargs) -> Found:
-    """Do it in a thread, when there is one for what it waits for."""
-    return await run_sync(lambda: work(*args, **named), limiter=_limit(waits))
+    """Do it in a thread, when there is one for what it waits for.
+
+    A thread cannot be ended: one that takes too long keeps its place among the threads until it has ended by itself.
+
+    Raises:
+        AnswerTimeout: no thread came free, or the work did not end, within `WITHIN`.
+    """
+    task = asyncio.ensure_future(run_sync(lambda: work(*args, **named), limiter=_limit(waits)))
+    _RUNNING.add(task)
+    task.add_done_callback(_ended)
+    done, _ = await asyncio.wait({task}, timeout=WITHIN)
+    if not done:
+        raise AnswerTimeout(
+            f"The console has no answer after {WITHIN:.0f} seconds. What was asked may still be done: look at the "
+            "audit log before you ask for it again. If pages stay slow, see what the console's processor, its database "
+            "and Kafka do."
+        )
+    return task.result()
+
+
+def _ended(task: asyncio.Future[Any]) -> None:
+    _RUNNING.discard(task)
+    if not task.cancelled():
+        # Nobody waits any more for what took too long: asyncio would log its error as never retrieved.
+        task.exception()
 
 
 def _limit(waits: Waits) -> CapacityLimiter | None:

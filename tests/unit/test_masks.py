@@ -1,6 +1,9 @@
 """What is promised of masks: nothing of a masked field is in what is shown, and all else is as it was."""
 
 import json
+import random
+import string
+import time
 from urllib.parse import quote
 
 import pytest
@@ -9,8 +12,8 @@ from hypothesis import strategies as st
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.masking.hidden import MASK, hidden, masked
-from bridge.deadletters.masking.masks import Masks, quoted
-from bridge.deadletters.masking.quotes import MOST, NOT_SHOWN, quotes
+from bridge.deadletters.masking.masks import Masks, key, quoted
+from bridge.deadletters.masking.quotes import LONGEST_TEXT, MOST, NOT_SHOWN, quotes
 from bridge.deadletters.masking.tokens import with_tokens, without_tokens
 from bridge.deadletters.mending import json_text
 from bridge.errors import EditRefused, FilterFault
@@ -211,6 +214,25 @@ def test_what_is_masked_and_long_enough_is_in_no_text(secret, before, after):
 @pytest.mark.parametrize(("secret", "kept"), [("42", True), ("422", False), ("eur", False)])
 def test_short_ones_are_masked_as_words_of_their_own_and_the_shortest_are_not(secret, kept):
     assert (secret in quotes([secret]).masked(f"it is {secret}, x{secret}x").replace(f"x{secret}x", "")) is kept
+
+
+@pytest.mark.parametrize("length", [3, 5, 7, 8, 100])
+def test_looking_for_what_is_masked_takes_time_for_the_text_alone(length):
+    rng = random.Random(length)
+    secrets = ["".join(rng.choices(string.ascii_lowercase, k=length)) for _ in range(30_000 // length)]
+    text = " ".join("".join(rng.choices(string.ascii_lowercase, k=9)) for _ in range(3_000))
+    began = time.process_time()
+    found = quotes(secrets).masked(f"{text} {secrets[-1]}")
+    assert time.process_time() - began < 0.5
+    assert found.endswith(f" {MASK}")
+
+
+def test_a_text_too_long_to_be_searched_and_the_key_beside_too_much_that_is_masked_are_not_shown():
+    assert quotes(["ann@a.org"]).masked("x" * (LONGEST_TEXT + 1)) == NOT_SHOWN
+    assert quotes([]).masked("x" * (LONGEST_TEXT + 1)) != NOT_SHOWN
+    fields = rules("*: email").of("orders")
+    known = quoted(fields, [hidden(b'{"email":"ann@a.org"}', fields)], None, (), most=5)
+    assert key(b"ann@a.org", fields, known) == NOT_SHOWN.encode()
 
 
 def test_where_it_is_not_known_what_is_masked_no_text_is_shown():

@@ -125,8 +125,17 @@ def test_what_somebody_else_decided_meanwhile_is_not_undone_unseen(ann, desk):
     answer = ann.post(f"/topics/{topic}/halt", data={**token, "seen": ""})
     assert answer.status_code == 409
     assert "Somebody was quicker" in answer.text
-    assert 'value="mine"' in answer.text
+    # Who wanted a stop is not offered its end, least of all with the reason of the stop in it.
+    assert f'action="/topics/{topic}/halt"' in answer.text
+    assert f'action="/topics/{topic}/resume"' not in answer.text
+    assert 'name="why" value=""' in answer.text
+    assert "You had written: mine" in words(answer.text)
     assert topics(desk)[topic]["by"] == "bob"
+    # Neither is who comes too late to the form.
+    assert f'action="/topics/{topic}/halt"' in ann.get(f"/topics/{topic}/halt").text
+    assert send(ann, f"/topics/{topic}/halt", why="it burns at my place, too").status_code == 303
+    assert topics(desk)[topic]["by"] == "ann"
+    halt(*by_bob, "it burns", "bob")
 
     page = ann.get(f"/topics/{topic}/resume").text
     seen = unescape(re.search(r'name="seen" value="([^"]*)"', page)[1])  # type: ignore[index]
@@ -136,7 +145,11 @@ def test_what_somebody_else_decided_meanwhile_is_not_undone_unseen(ann, desk):
     assert "full of water" in words(answer.text)
     assert topic in topics(desk)
     resume(*by_bob, "", "bob")
-    assert ann.post(f"/topics/{topic}/resume", data={**token, "seen": seen}).status_code == 409
+    answer = ann.post(f"/topics/{topic}/resume", data={**token, "seen": seen})
+    assert answer.status_code == 409
+    assert f'action="/topics/{topic}/resume"' in answer.text
+    assert send(ann, f"/topics/{topic}/resume", why="it is out").status_code == 303
+    assert [each.by for each in desk.trail.page(what=("resume",)).entries] == []
 
 
 def test_a_topic_that_nobody_names_is_not_halted(ann, desk):

@@ -6,7 +6,7 @@ import threading
 import httpx2
 import pytest
 
-from bridge.web import looking
+from bridge.web import looking, threads
 from bridge.web.app import application
 from bridge.web.console import Console
 from bridge.web.cookies import COOKIE
@@ -17,12 +17,21 @@ from tests.web.site import session
 MANY = 150
 
 
+class Answers(threading.Event):
+    """Set: the servers answer; `asked` are the threads that have asked them."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+
 @pytest.fixture
 def silent(monkeypatch):
     """Kafka, the ledger, and whoever says how the group stands: none answers before this is set."""
-    answers = threading.Event()
+    answers = Answers()
 
     def waits(*_, **__):
+        answers.asked.append(threading.get_ident())
         answers.wait(60)
         raise RuntimeError("silent")
 
@@ -59,3 +68,27 @@ async def _asked(console, silent, address, said):
         finally:
             silent.set()
             await asyncio.gather(*others, return_exceptions=True)
+
+
+@pytest.mark.parametrize("address", ["/find?q=orders-0-1", "/api/v1/find?q=orders-0-1"])
+def test_an_answer_that_takes_too_long_is_given_up_and_keeps_its_thread(desk, silent, monkeypatch, address):
+    monkeypatch.setattr("bridge.web.threads.WITHIN", 0.2)
+    console = Console(desk, "shop @ localhost:1")
+    said = {
+        "cookie": f"{COOKIE}={session(console, 'ann', Role.VIEWER)}",
+        "authorization": f"Bearer {desk.tokens.make('nightly', Role.VIEWER, 'ann')[1]}",
+    }
+    statuses, text, waiting = asyncio.run(_given_up(console, silent, address, said))
+    assert set(statuses) == {503}
+    assert "may still be done" in text
+    assert 0 < waiting <= threads.THREADS
+
+
+async def _given_up(console, silent, address, said):
+    transport = httpx2.ASGITransport(application(console), raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="https://localhost", headers=said) as client:
+        try:
+            answers = await asyncio.gather(*(client.get(address) for _ in range(3 * threads.THREADS)))
+            return [each.status_code for each in answers], answers[0].text, len(silent.asked)
+        finally:
+            silent.set()

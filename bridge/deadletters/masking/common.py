@@ -9,7 +9,7 @@ from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.masking.hidden import hidden
 from bridge.deadletters.masking.masks import Masks, quoted
-from bridge.deadletters.masking.quotes import Quotes
+from bridge.deadletters.masking.quotes import MOST, Quotes
 from bridge.deadletters.mending import json_text
 from bridge.deadletters.questions.groups import Grouped
 from bridge.deadletters.store import pages, standing
@@ -26,6 +26,8 @@ LARGEST: Final = 16_384
 #: Headers and fields of one letter that are compared, and characters of what they say.
 WIDEST: Final = 100
 LONGEST: Final = 100
+#: Characters of hidden texts that are looked for in the letters of one side; of those behind them, nothing is told.
+MOST_COMPARED: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,13 @@ class Common:
 
     def _side(self, ids: Sequence[int], fields: Sequence[Fields]) -> Side:
         found: list[Traits] = []
-        unread = 0
+        unread, left = 0, MOST_COMPARED
         for at in range(0, len(ids), _AT_ONCE):
             with self.database.reading() as connection:
                 some = contents(connection, ids[at : at + _AT_ONCE], LARGEST)
             for each in some.values():
-                known = _known(each, self.masks.of(each.topic))
+                known = _known(each, self.masks.of(each.topic), min(left, MOST))
+                left -= known.size
                 if not known.unknown:
                     tree = _tree(each.value)
                     unread += tree is None
@@ -75,9 +78,10 @@ def _traits(letter: Contents, tree: dict[str, Any] | None, fields: Sequence[Fiel
     return dict(_seen(said, known))
 
 
-def _known(letter: Contents, fields: Fields) -> Quotes:
+def _known(letter: Contents, fields: Fields, most: int) -> Quotes:
     """What of it may be quoted in what is shown."""
-    return quoted(fields, [hidden(letter.value, fields)], letter.key, letter.headers, whole=letter.is_whole)
+    values = [hidden(letter.value, fields)]
+    return quoted(fields, values, letter.key, letter.headers, whole=letter.is_whole, most=most)
 
 
 def _tree(value: bytes | None) -> dict[str, Any] | None:

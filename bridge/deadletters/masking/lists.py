@@ -9,7 +9,7 @@ from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.masking.hidden import MASK, hidden
 from bridge.deadletters.masking.masks import Masks, line, quoted
 from bridge.deadletters.masking.masks import key as masked_key
-from bridge.deadletters.masking.quotes import NOTHING, UNKNOWN, Quotes
+from bridge.deadletters.masking.quotes import MOST, NOTHING, UNKNOWN, Quotes
 from bridge.deadletters.plan.plan import Counts, Plan
 from bridge.deadletters.questions.progress import Progress, Standing
 from bridge.deadletters.questions.shown import Listed
@@ -20,6 +20,8 @@ from bridge.settings.masks import Fields
 
 #: Bytes of a value up to which it is parsed for a list; the error of a letter with a larger one is shown on its page.
 LARGEST: Final = 65_536
+#: Characters of hidden texts that are looked for in all lines of a list; the other errors are shown on their pages.
+MOST_OF_A_LIST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,11 @@ class Lists:
             return {}
         with self.database.reading() as connection:
             found = contents(connection, wanted, LARGEST)
-        return {id_: _known(fields, found.get(id_)) for id_, fields in wanted.items()}
+        known, left = {}, MOST_OF_A_LIST
+        for id_, fields in wanted.items():
+            known[id_] = _known(fields, found.get(id_), min(left, MOST))
+            left -= known[id_].size
+        return known
 
 
 def _ours(why: str) -> str:
@@ -112,9 +118,9 @@ def _ours(why: str) -> str:
     return why.partition(": ")[0]
 
 
-def _known(fields: Fields, found: Contents | None) -> Quotes:
+def _known(fields: Fields, found: Contents | None, most: int = MOST) -> Quotes:
     if found is None:
         # It was cleaned up this moment.
         return UNKNOWN
     values = [hidden(found.value, fields)]
-    return quoted(fields, values, found.key, found.headers, whole=found.is_whole)
+    return quoted(fields, values, found.key, found.headers, whole=found.is_whole, most=most)

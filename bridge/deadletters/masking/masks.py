@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.masking.hidden import MASK, Hidden, hidden, masked
-from bridge.deadletters.masking.quotes import NOTHING, UNKNOWN, Quotes, quotes
+from bridge.deadletters.masking.quotes import MOST, NOTHING, UNKNOWN, Quotes, quotes
 from bridge.deadletters.questions.shown import Act, Failed, Listed, Shown
 from bridge.errors import FilterFault
 from bridge.records.message import Headers
@@ -138,7 +138,13 @@ def headers(found: Headers, fields: Fields, known: Quotes) -> Headers:
 
 
 def quoted(
-    fields: Fields, values: Iterable[Hidden], data: bytes | None, found: Headers, *, whole: bool = True
+    fields: Fields,
+    values: Iterable[Hidden],
+    data: bytes | None,
+    found: Headers,
+    *,
+    whole: bool = True,
+    most: int = MOST,
 ) -> Quotes:
     """What texts of a letter may quote of what is hidden.
 
@@ -146,6 +152,7 @@ def quoted(
         values: that it has, or had.
         data: its key.
         whole: whether these are all values that it had.
+        most: characters of hidden texts that are looked for.
     """
     some = list(values)
     if fields.of_value and not (whole and all(each.readable for each in some)):
@@ -153,7 +160,7 @@ def quoted(
     said = [data] if fields.key else []
     said += [value for name, value in found if fields.has_header(name)]
     of_bytes = (each.decode("utf-8", "surrogateescape") for each in said if each is not None)
-    return quotes(chain(_texts(some), of_bytes))
+    return quotes(chain(_texts(some), of_bytes), most)
 
 
 def _texts(some: Iterable[Hidden]) -> Iterator[str]:
@@ -183,6 +190,6 @@ def _edit(each: Act, fields: Fields) -> Act:
 
 def _data(data: bytes | None, known: Quotes) -> bytes | None:
     """A key or a header that is not masked, and may have what is."""
-    if data is None or known.unknown:
+    if data is None or (known.unknown and not known.too_much):
         return data
     return known.masked(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

@@ -4,7 +4,6 @@ It is found as it was written, whole or cut, in either case, and as JSON, Python
 of it (a hash, a sum, base64) is not known for that, nor is what is shorter than `SHORTEST`.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
@@ -20,32 +19,59 @@ ANYWHERE: Final = 6
 PART: Final = 8
 #: Most characters of hidden texts that are looked for; of a letter with more, no error text is shown.
 MOST: Final = 200_000
+#: Characters of a text in which they are looked for; a longer one is not shown.
+LONGEST_TEXT: Final = 200_000
 #: In the place of a text that cannot be gone through.
 NOT_SHOWN: Final = "[masked: this text may quote what your role does not see]"
+#: Lengths of the hidden texts that have no part.
+_SHORT: Final = tuple(range(PART - 1, SHORTEST - 1, -1))
 
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """What is looked for.
+    """The hidden texts that are looked for, in time that grows with the length of the text and with nothing else.
 
     Attributes:
+        words: hidden texts shorter than `PART`, in lower case.
+        parts: each `PART` characters of the longer ones, in lower case.
         unknown: whether what is hidden is not known, or is too much: then no text is shown.
+        too_much: whether it is known, and too much to be looked for.
+        size: how many characters of hidden texts these are.
     """
 
-    words: re.Pattern[str] | None
+    words: frozenset[str]
     parts: frozenset[str]
     unknown: bool = False
+    too_much: bool = False
+    size: int = 0
 
     def masked(self, text: str) -> str:
-        """A text without what is hidden."""
-        if not text:
+        """A text without what is hidden; one that is too long to be searched is not shown."""
+        if not text or not (self.words or self.parts or self.unknown):
             return text
-        if self.unknown:
+        if self.unknown or len(text) > LONGEST_TEXT:
             return NOT_SHOWN
         return "".join(self._without_words(part) if not cut else MASK for part, cut in self._runs(text))
 
     def _without_words(self, text: str) -> str:
-        return text if self.words is None else self.words.sub(MASK, text)
+        """The text without the short ones: at each place the longest that begins there."""
+        if not self.words:
+            return text
+        small, shown, begins, at = _lower(text), list[str](), 0, 0
+        while at <= len(small) - SHORTEST:
+            length = next((size for size in _SHORT if self._has_word(small, at, at + size)), 0)
+            if not length:
+                at += 1
+                continue
+            shown += (text[begins:at], MASK)
+            begins = at = at + length
+        return "".join((*shown, text[begins:]))
+
+    def _has_word(self, small: str, begins: int, ends: int) -> bool:
+        return small[begins:ends] in self.words and (
+            ends - begins >= ANYWHERE
+            or not (_is_of_word(small[begins - 1 : begins]) or _is_of_word(small[ends : ends + 1]))
+        )
 
     def _runs(self, text: str) -> Iterator[tuple[str, bool]]:
         """The text in runs: what has a part of something hidden in it, and what has not."""
@@ -68,23 +94,30 @@ class Quotes:
 
 
 #: Nothing is looked for.
-NOTHING: Final = Quotes(None, frozenset())
-UNKNOWN: Final = Quotes(None, frozenset(), unknown=True)
+NOTHING: Final = Quotes(frozenset(), frozenset())
+UNKNOWN: Final = Quotes(frozenset(), frozenset(), unknown=True)
+TOO_MUCH: Final = Quotes(frozenset(), frozenset(), unknown=True, too_much=True)
 
 
-def quotes(hidden: Iterable[str]) -> Quotes:
-    """What to look for, of what is hidden."""
-    wanted = {_lower(way) for text in dict.fromkeys(hidden) if len(text) >= SHORTEST for way in _ways(text)}
-    if sum(map(len, wanted)) > MOST:
-        return UNKNOWN
-    if not wanted:
-        return NOTHING
-    longest = sorted(wanted, key=len, reverse=True)
-    words = "|".join(
-        re.escape(each) if len(each) >= ANYWHERE else rf"(?<!\w){re.escape(each)}(?!\w)" for each in longest
-    )
+def quotes(hidden: Iterable[str], most: int = MOST) -> Quotes:
+    """The quotes to look for, of hidden texts.
+
+    Parameters:
+        most: characters of hidden texts, in all the ways in which they may be written; of more, no text is shown.
+    """
+    wanted: set[str] = set()
+    size = 0
+    for text in hidden:
+        if len(text) > most:
+            return TOO_MUCH
+        new = {_lower(way) for way in _ways(text)} - wanted if len(text) >= SHORTEST else set()
+        size += sum(map(len, new))
+        if size > most:
+            return TOO_MUCH
+        wanted |= new
+    words = frozenset(each for each in wanted if len(each) < PART)
     parts = frozenset(each[at : at + PART] for each in wanted for at in range(len(each) - PART + 1))
-    return Quotes(re.compile(words, re.IGNORECASE), parts)
+    return Quotes(words, parts, size=size)
 
 
 def _ways(text: str) -> Iterator[str]:
@@ -106,3 +139,7 @@ def _lower(text: str) -> str:
     if len(small) == len(text):
         return small
     return "".join(low if len(low := each.lower()) == 1 else each for each in text)
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

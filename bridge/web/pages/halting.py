@@ -20,7 +20,7 @@ WITHIN = 0.5
 
 
 def form(request: Request) -> Response:
-    """How the topic stands, and the form that halts it, or resumes it where it is halted."""
+    """How the topic stands, and the form that does what the address says: it never turns into the other one."""
     halt = commands.halted(console.of(request).desk.settings).get(request.path_params["topic"])
     return _form(request, 200, halt, typed=console.typed(request).get("why", ""))
 
@@ -52,9 +52,11 @@ def _decide(request: Request, said: str, act: Callable[[str, str], dict[str, Any
     if form.get("seen", "") != _seen(stands):
         if _is_mine(request, stands):
             return _there(topic, stands is not None)
-        return _form(request, 409, stands, typed=form.get("why", ""))
+        # The reason is asked again: what was typed is no answer to what somebody else has decided.
+        return _form(request, 409, stands, unsent=form.get("why", ""))
     found = act(topic, console.asking(request).name)["topics"][topic]
-    decided(request, "halt" if found["halted"] else "resume", said)
+    if found.get("changed", True):
+        decided(request, "halt" if found["halted"] else "resume", said)
     if told := unsafe(found):
         return _form(request, 200, found if found["halted"] else None, typed=form.get("why", ""), told=told)
     return _there(topic, found["halted"])
@@ -63,7 +65,7 @@ def _decide(request: Request, said: str, act: Callable[[str, str], dict[str, Any
 def _is_mine(request: Request, stands: Mapping[str, Any] | None) -> bool:
     """Whether the topic stands as this form wants it, by who has sent it: it was sent twice."""
     topic, who, said = request.path_params["topic"], console.asking(request).name, why(request)
-    if request.url.path.endswith("/halt"):
+    if _halts(request):
         return stands is not None and (stands["by"], stands["why"]) == (who, said)
     last = _resumed(request, topic)
     return stands is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {said}")
@@ -79,8 +81,18 @@ def _there(topic: str, halted: bool) -> Response:
     return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if halted else 'halt'}", 303)
 
 
+def _halts(request: Request) -> bool:
+    """Whether this address halts the topic; else it resumes it."""
+    return request.url.path.endswith("/halt")
+
+
 def _form(
-    request: Request, status: int, halt: Mapping[str, Any] | None, typed: str = "", told: Sequence[str] = ()
+    request: Request,
+    status: int,
+    halt: Mapping[str, Any] | None,
+    typed: str = "",
+    told: Sequence[str] = (),
+    unsent: str = "",
 ) -> Response:
     asked, topic = console.of(request), request.path_params["topic"]
     if halt is None and topic not in asked.desk.routes.topics:
@@ -93,7 +105,9 @@ def _form(
         status,
         topic=topic,
         halt=unquoted_halt(halt) if halt is not None and console.masks(request).of(topic) else halt,
+        halts=_halts(request),
         seen=_seen(halt),
+        unsent=unsent,
         typed=typed,
         quicker=status == 409,
         resumed=_resumed(request, topic) if status == 409 and halt is None else None,
