@@ -9,6 +9,8 @@ from bridge.settings import Settings
 #: Longest name that Kafka takes for a topic (org.apache.kafka.common.internals.Topic).
 MAX_TOPIC_NAME = 249
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TOPIC_NAME}}}")
+#: What is filled in for a name of a pattern, besides what any topic or group may be called.
+_FILLED = {"delay": r"\d+[smh]"}
 _UNITS = (("h", 3600), ("m", 60), ("s", 1))
 
 
@@ -98,6 +100,9 @@ class TopicNames:
         return None
 
 
+_DEFAULTS = TopicNames("")
+
+
 def name_faults(settings: Settings, topics: Collection[str]) -> list[str]:
     """What is wrong with the names of the topics that handlers have, and of those that `kafka_topics` has besides."""
     others = [topic for topic in settings.file.kafka_topics if topic not in topics]
@@ -117,6 +122,35 @@ def topic_fault(name: str) -> str | None:
         f"{name!r} is no name of a topic: Kafka takes 1 to {MAX_TOPIC_NAME} letters of A-Z, a-z, 0-9, '.', '_' "
         f"and '-'.{pattern}"
     )
+
+
+def is_internal(name: str) -> bool:
+    """Whether Kafka, or what is built on it, keeps its own state in a topic of this name."""
+    return name.startswith("__")
+
+
+def role_for_any_group(name: str, names: TopicNames) -> str:
+    """Return what a topic of this name is to some consumer group of this project, by its name alone; "": nothing.
+
+    What is written there acts: a control topic halts and resumes, retry and replay topics are handled. Groups are told
+    by the default patterns and by the patterns of these settings.
+    """
+    for role, patterns in (
+        ("control", (_DEFAULTS.control_pattern, names.control_pattern)),
+        ("replay", (_DEFAULTS.replay_pattern, names.replay_pattern)),
+        ("retry", (_DEFAULTS.retry_pattern, names.retry_pattern)),
+    ):
+        if any(_matches(name, pattern) for pattern in patterns):
+            return role
+    return ""
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # A pattern without a word of its own would be every name.
+    if not re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", pattern)):
+        return False
+    anything = re.sub(r"\\\{(\w+)\\\}", lambda each: _FILLED.get(each[1], ".+"), re.escape(pattern))
+    return re.fullmatch(anything, name) is not None
 
 
 def tier(seconds: int) -> str:

@@ -17,6 +17,11 @@ HERE: Final = "bridge"
 #: While somebody signs in by an issuer (bridge.web.oidc).
 BEGUN: Final = "__Host-bridge-begun"
 BEGUN_HERE: Final = "bridge-begun"
+#: By which a browser proves that a user has signed in with it before.
+DEVICE: Final = "__Host-bridge-device"
+DEVICE_HERE: Final = "bridge-device"
+#: Seconds for which a device is known.
+KNOWN: Final = 90 * 86_400
 
 
 def given(request: Request) -> str | None:
@@ -35,6 +40,27 @@ def take(request: Request, answer: Response) -> None:
     """Have a browser forget it."""
     secure = _secure(request)
     answer.delete_cookie(COOKIE if secure else HERE, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def device(request: Request, name: str, password: str | None) -> str:
+    """The proof that the user of this name and hash has signed in with this browser before; "": it has none."""
+    known = request.cookies.get(DEVICE if _secure(request) else DEVICE_HERE, "")
+    return known if password and hmac.compare_digest(known.encode(), _device(name, password).encode()) else ""
+
+
+def keep_device(request: Request, answer: Response, user: str, password: str) -> None:
+    """Have a browser keep that; another password makes it worth nothing."""
+    secure = _secure(request)
+    name = DEVICE if secure else DEVICE_HERE
+    answer.set_cookie(
+        name,
+        _device(user, password),
+        max_age=KNOWN,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="lax",
+    )
 
 
 def begun(request: Request) -> str:
@@ -63,6 +89,11 @@ def digest(cookie: str) -> bytes:
 def token(cookie: str) -> str:
     """What a form of this session must bring along; the cookie does not follow from it."""
     return hmac.digest(cookie.encode(), b"form", "sha256").hex()
+
+
+def _device(name: str, password: str) -> str:
+    # The hash of a password follows from nothing that a browser has.
+    return hmac.digest(password.encode(), f"device of {name}".encode(), "sha256").hex()
 
 
 def _secure(request: Request) -> bool:

@@ -1,10 +1,15 @@
-"""How often somebody may guess a password: wrong ones are counted by name and by address, and cost waiting."""
+"""How often somebody may guess a password: wrong ones count by name at an address and by address, and cost waiting.
+
+A name that is guessed at one address waits at that address alone, so nobody locks another person out of the console. A
+browser in which the user has signed in before (a known device) has a count of its own, whatever its address.
+"""
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Final, NamedTuple, TypeVar
 
 #: Wrong ones in a row that cost nothing yet.
 NAME_FREE: Final = 5
@@ -19,8 +24,12 @@ FORGOTTEN: Final = 3_600
 COUNTED: Final = 10_000
 
 
+#: What a count is of.
+Counted = TypeVar("Counted", str, tuple[str, str])
+
+
 class Count(NamedTuple):
-    """Of a name, or of an address.
+    """Of a name at an address, of a name on a known device, or of an address.
 
     Attributes:
         wrong: in a row.
@@ -36,7 +45,7 @@ class Guess(NamedTuple):
     """What is answered before a password is tried.
 
     Attributes:
-        waits: what has to wait, "name" or "address"; "": it may be tried.
+        waits: what has to wait, "name" (at this address) or "address"; "": it may be tried.
         left: ms that it waits still.
         warning: what the next wrong one costs, should this one be wrong.
     """
@@ -83,43 +92,70 @@ class Guesses:
     """
 
     clock: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
-    _names: dict[str, Count] = field(default_factory=dict, repr=False)
+    _names: dict[tuple[str, str], Count] = field(default_factory=dict, repr=False)
     _addresses: dict[str, Count] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def guess(self, name: str, address: str) -> Guess:
-        """Somebody tries a password. It counts as wrong until it was right: many at once are no way round."""
-        now = self.clock()
+    def guess(self, name: str, address: str, device: str = "") -> Guess:
+        """Somebody tries a password. It counts as wrong until it was right: many at once are no way round.
+
+        Parameters:
+            device: by which the browser proves that this user has signed in with it before; "": it does not.
+        """
+        now, address = self.clock(), source(address)
         with self._lock:
-            of_name, of_address = self._names.get(name, Count()), self._addresses.get(address, Count())
+            of_name = self._names.get(_key(name, address, device), Count())
+            # A known device waits for nobody else's wrong ones at its address.
+            of_address = Count() if device else self._addresses.get(address, Count())
             for what, count in (("name", of_name), ("address", of_address)):
                 if now < count.until:
                     return Guess(what, count.until - now)
             of_name, of_address = after(of_name, NAME_FREE, now), after(of_address, ADDRESS_FREE, now)
-            _keep(self._names, name, of_name)
-            _keep(self._addresses, address, of_address)
+            _keep(self._names, _key(name, address, device), of_name)
+            if not device:
+                _keep(self._addresses, address, of_address)
             return Guess(warning=warning(of_name, of_address))
 
-    def right(self, name: str, address: str) -> None:
-        """It was right: the name begins anew, of the address this one does not count."""
+    def right(self, name: str, address: str, device: str = "") -> None:
+        """It was right: the name begins anew here, of the address this one does not count."""
+        address = source(address)
         with self._lock:
-            self._names.pop(name, None)
+            self._names.pop(_key(name, address, device), None)
+            if device:
+                return
             count = self._addresses.get(address, Count())
             self._addresses[address] = count._replace(wrong=max(0, count.wrong - 1), until=0)
 
     def waits(self, address: str) -> int:
         """For how many ms nothing of an address is tried; 0: it may be."""
         with self._lock:
-            until = self._addresses.get(address, Count()).until
+            until = self._addresses.get(source(address), Count()).until
         return max(0, until - self.clock())
 
     def wrong(self, address: str) -> None:
         """What an address gave was wrong, and belongs to no name."""
+        address = source(address)
         with self._lock:
             _keep(self._addresses, address, after(self._addresses.get(address, Count()), ADDRESS_FREE, self.clock()))
 
 
-def _keep(counts: dict[str, Count], of: str, count: Count) -> None:
+def source(address: str) -> str:
+    """The address as it is counted (pure): of IPv6 its /64, of which one machine has all addresses."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    return str(found.ipv4_mapped or IPv6Network((int(found), 64), strict=False))
+
+
+def _key(name: str, address: str, device: str) -> tuple[str, str]:
+    # No address begins so.
+    return name, f"device {device}" if device else address
+
+
+def _keep(counts: dict[Counted, Count], of: Counted, count: Count) -> None:
     counts.pop(of, None)
     counts[of] = count
     if len(counts) > COUNTED:

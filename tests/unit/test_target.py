@@ -2,8 +2,10 @@
 
 import pytest
 
+from bridge.deadletters.copying.copying import check_topic
 from bridge.deadletters.copying.target import Target
 from bridge.errors import CopyRefused
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
 SECRET = {"TARGET_KAFKA_SASL_PASSWORD": "s3cret", "TARGET_KAFKA_SASL_USERNAME": "me"}
 
@@ -54,3 +56,33 @@ def test_a_file_that_says_nothing_of_use_is_refused_by_name_and_line_and_no_valu
 def test_a_file_that_is_not_there_where_a_plan_is_taken_up_is_named(tmp_path):
     with pytest.raises(CopyRefused, match="cannot be read here"):
         Target(file=str(tmp_path / "gone.properties")).properties({})
+
+
+@pytest.mark.parametrize("control", ["{group}.control", "decided-{group}"])
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [
+        ("__consumer_offsets", "internal topic"),
+        ("__transaction_state", "internal topic"),
+        ("others.control", "control topic"),
+        ("bridge.control", "control topic"),
+        ("others.orders.replay", "replay topic"),
+        ("orders.retry.5m", "retry topic"),
+        ("orders.retry.3600s", "retry topic"),
+    ],
+)
+def test_no_letter_is_copied_to_where_a_record_acts_on_kafka_or_on_any_group(topic, why, control):
+    settings = Settings(FileSettings(kafka_control_topic=control), EnvironmentSettings(), "", {})
+    with pytest.raises(CopyRefused, match=why):
+        check_topic(settings, topic)
+
+
+@pytest.mark.parametrize("topic", ["orders", "orders.copies", "orders.dlq", "control", "orders.retry", "replay.orders"])
+def test_a_topic_of_any_other_name_may_have_copies(topic):
+    check_topic(Settings(FileSettings(kafka_control_topic="{group}"), EnvironmentSettings(), "", {}), topic)
+
+
+def test_a_pattern_of_the_settings_names_such_topics_too():
+    settings = Settings(FileSettings(kafka_control_topic="decided-{group}"), EnvironmentSettings(), "", {})
+    with pytest.raises(CopyRefused, match="control topic"):
+        check_topic(settings, "decided-others")

@@ -54,9 +54,36 @@ def test_a_name_waits_longer_with_each_wrong_one_more_and_fifteen_minutes_at_mos
         assert refused.waits == "name"
         waited.append(refused.left // 1_000)
         clock.now += refused.left
-        # Behind another address, which has not tried yet: the name waits, wherever it is tried from.
-        assert counts.guess("ann", f"10.0.1.{len(waited)}").waits == ""
+        assert counts.guess("ann", "10.0.0.1").waits == ""
+        counts._addresses.clear()
     assert waited == [60, 120, 240, 480, 900, 900, 900]
+
+
+def test_nobody_locks_a_name_out_at_another_address_or_on_a_known_device(counts):
+    wrong(counts, 5)
+    assert counts.guess("ann", "10.0.0.1").waits == "name"
+    for number in range(15):
+        counts.guess(f"user{number}", "10.0.0.1")
+    assert counts.guess("bob", "10.0.0.1").waits == "address"
+    assert counts.guess("ann", "10.0.0.2").waits == ""
+    tried = [counts.guess("ann", "10.0.0.1", "proof") for _ in range(6)]
+    assert [each.waits for each in tried] == [""] * 5 + ["name"]
+    counts.right("ann", "10.0.0.1", "proof")
+    assert counts.guess("ann", "10.0.0.1", "proof").waits == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("a socket", "a socket"),
+    ],
+)
+def test_of_ipv6_a_network_is_counted(address, counted):
+    assert guesses.source(address) == counted
 
 
 def test_an_address_waits_that_tries_many_names(counts):
@@ -78,7 +105,7 @@ def test_who_knows_one_password_guesses_no_faster_by_it(counts):
         counts.guess("ann", "10.0.0.1")
         counts.guess("mine", "10.0.0.1")
         counts.right("mine", "10.0.0.1")
-    assert counts.guess("ann", "10.0.0.9").waits == "name"
+    assert counts.guess("ann", "10.0.0.1").waits == "name"
 
 
 def test_wrong_ones_are_forgotten_after_an_hour(counts, clock):

@@ -17,7 +17,7 @@ WRONG = "Name or password is wrong. After 4 more wrong ones this name waits a mi
 
 
 def cookie_of(answer):
-    return answer.headers["set-cookie"]
+    return answer.headers.get_list("set-cookie")[0]
 
 
 def is_signed_in(browser):
@@ -116,10 +116,24 @@ def test_after_five_wrong_ones_not_even_the_right_one_is_tried(site):
         assert sign_in(browser, "ann", "wrong").status_code == 403
     answer = sign_in(browser, "ann")
     assert answer.status_code == 429
-    assert "this name waits until" in answer.text
+    assert "this name waits at this address until" in answer.text
     begun = site.console.guesses.clock()
     site.console.guesses.clock = lambda: begun + 60_000
     assert sign_in(browser, "ann").status_code == 303
+
+
+def test_a_browser_that_a_user_has_signed_in_with_lets_them_in_however_others_guess_from_its_address(site):
+    site.user("ann", Role.VIEWER)
+    site.user("bob", Role.VIEWER)
+    known, stranger = site.browser(), site.browser()
+    assert sign_in(known, "ann").status_code == 303
+    for number in range(20):
+        site.console.guesses.guess(f"user{number}", "127.0.0.1")
+    assert sign_in(stranger, "ann").status_code == 429
+    # It is known for the user who has signed in with it, and not for another one.
+    assert sign_in(known, "bob").status_code == 429
+    assert sign_in(known, "ann", "wrong").status_code == 403
+    assert sign_in(known, "ann").status_code == 303
 
 
 @pytest.mark.parametrize("hours", [-24, 24])

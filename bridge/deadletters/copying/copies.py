@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from bridge.deadletters.copying.copying import there
+from bridge.deadletters.copying.copying import check_topic, there
 from bridge.deadletters.copying.target import Target
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.plan.plan import Counts, Options, Plan, What
@@ -48,6 +48,7 @@ class Copies:
             CopyRefused: there is no such topic, it is one of ours, or it is not said how to get into that Kafka.
             KafkaUnavailable: that Kafka did not answer.
         """
+        check_topic(self.settings, topic)
         self._check(topic, to, force=force)
         where = {} if to is None else {"addresses": to.addresses, "file": to.file}
         whole = replace(options, canary=False, target={"topic": topic, **where})

@@ -21,6 +21,7 @@ from bridge.records.added import RecordHeaders
 from bridge.records.message import Header
 from bridge.settings import Settings
 from bridge.topics.cluster import Cluster, all_topics
+from bridge.topics.names import TopicNames, is_internal, role_for_any_group
 from bridge.topics.producer import AcknowledgedProducer, Letter, Lies
 
 #: Bytes of values that are held at once.
@@ -33,6 +34,8 @@ class Copying:
     def __init__(self, settings: Settings, database: Database, plan: Plan) -> None:
         self._settings, self._database, self._plan = settings, database, plan
         self._topic = plan.options.target["topic"]
+        # Whoever made the plan, and with whatever version.
+        check_topic(settings, self._topic)
         self._producer = AcknowledgedProducer(settings_of(settings, target_of(plan)))
 
     def take(self, connection: Connection, waiting: Sequence[Item], at: int) -> Taken:
@@ -106,6 +109,21 @@ def target_of(plan: Plan) -> Target | None:
     """Which Kafka a plan copies to; `None`: the one that the letters are of."""
     said = plan.options.target
     return Target(said.get("addresses", ""), said.get("file", "")) if len(said) > 1 else None
+
+
+def check_topic(settings: Settings, topic: str) -> None:
+    """Refuse a topic in which a record acts: on Kafka itself, or on any group of this project.
+
+    Raises:
+        CopyRefused: it is such a topic, by its name: on any Kafka, and whoever asks.
+    """
+    if is_internal(topic):
+        raise CopyRefused(f"{topic!r} is an internal topic of Kafka: nothing is copied there. Name another topic.")
+    if role := role_for_any_group(topic, TopicNames.of(settings)):
+        raise CopyRefused(
+            f"{topic!r} has the name of a {role} topic: what is written there acts on the group that reads it, so "
+            "nothing is copied there. Name another topic."
+        )
 
 
 def settings_of(settings: Settings, target: Target | None) -> Settings:

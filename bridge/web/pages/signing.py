@@ -29,22 +29,25 @@ def enter(request: Request) -> Response:
     if is_plain(request.headers):
         return page(request, then=then, words="Passwords travel over HTTPS alone: put a proxy with TLS before this.")
     address = asked.proxy.sender(knowing.peer(request), request.headers)
-    guess = asked.guesses.guess(name, address)
+    kept = asked.desk.users.secret(name)
+    device = cookies.device(request, name, kept and kept.password)
+    guess = asked.guesses.guess(name, address, device)
     if guess.waits:
         return page(request, 429, then=then, given=name, waiting=guess)
-    secret = _right(asked, name, given.get("password", ""))
+    secret = _right(asked, kept, given.get("password", ""))
     cookie = asked.sessions.begin(secret) if secret else None
-    if cookie is None:
+    if secret is None or cookie is None:
         # Not the name: people type their password there.
         logger.warning("somebody at %s gave a wrong name or password to the console", address)
         return page(request, 403, then=then, given=name, words=f"{_WRONG} {guess.warning}")
-    asked.guesses.right(name, address)
-    return signed_in(request, cookie, way(then))
+    asked.guesses.right(name, address, device)
+    answer = signed_in(request, cookie, way(then))
+    cookies.keep_device(request, answer, name, secret.password)
+    return answer
 
 
-def _right(asked: Console, name: str, password: str) -> Secret | None:
+def _right(asked: Console, secret: Secret | None, password: str) -> Secret | None:
     """The user whose password it is; for a name that there is not it takes as long."""
-    secret = asked.desk.users.secret(name)
     if not passwords.fits(secret and secret.password, password) or secret is None:
         return None
     better = passwords.better(secret.password, password)
