@@ -4,8 +4,6 @@ From a thread of the main process: nothing that the worker does waits for it, or
 """
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -15,7 +13,7 @@ from celery import Celery
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
-from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.ledger.members import ANNOUNCE_EVERY, Members, unique_member
 from bridge.records.header import Contents
 from bridge.settings.versions import versions
 from lossless.transport.working import known_requests
@@ -33,7 +31,7 @@ class Announcing:
     def __init__(self, app: Celery, consumer: Any, ledger: Ledger) -> None:
         self._app, self._consumer, self._group = app, consumer, ledger.group
         self._members = Members(ledger, "workers")
-        self._member = f"{socket.gethostname()}:{os.getpid()}"
+        self._member = unique_member()
         self._started = time.time()
         self._ended = threading.Event()
 

@@ -56,9 +56,13 @@ class Asked:
             why = str(error)
         except HandoffFailed as error:
             why = f"The Celery broker does not answer: {error}. {_advice(str(error))}"
+        self.note_silent(why)
+        return None
+
+    def note_silent(self, why: str) -> None:
+        """Note once why something does not answer."""
         if why not in self.silent:
             self.silent.append(why)
-        return None
 
 
 def _advice(said: str) -> str:
@@ -71,22 +75,34 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> Asked:
     """What Redis and the broker know."""
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
     asked = Asked(Facts(time.time(), settings.group, handlers, app=settings.app))
+    mute: str | None = None
     if (found := Ledger.once(settings, ANSWER_WITHIN)) is not None:
         with closing(found) as ledger:
-            asked.ask(lambda: _members(asked, ledger))
-            if not asked.silent:
+            mute = asked.ask(lambda: _members(asked, ledger))
+            if mute is not None:
                 asked.ask(lambda: _breakers(asked, ledger, routes))
                 asked.ask(lambda: _counts(asked, ledger))
         take_decided(asked, app, routes, asked.mirrored.in_force())
     # A Redis that is frozen costs seconds for each question: the same one is not asked again.
     if not (settings.one_redis and asked.silent):
         asked.ask(lambda: _queues(asked, app, routes))
+    if mute:
+        asked.note_silent(
+            f"Redis takes no announcements of bridges and workers ({mute}): those that are not listed may run. Let it "
+            "write again: until then nothing is handed off and nothing is marked."
+        )
     return asked
 
 
-def _members(asked: Asked, ledger: Ledger) -> None:
+def _members(asked: Asked, ledger: Ledger) -> str:
+    """Take in who lives; return why those that are not listed may live all the same, empty if they do not."""
     bridges, workers = Members(ledger, "bridges"), Members(ledger, "workers")
-    facts = replace(asked.facts, bridges=bridges.living(), workers=workers.living())
+    there, working = bridges.living(), workers.living()
+    facts = replace(
+        asked.facts,
+        bridges=None if bridges.mute and not there else there,
+        workers=None if workers.mute and not working else working,
+    )
     ages: dict[tuple[str, str], float] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("oldest", ()):
@@ -97,6 +113,7 @@ def _members(asked: Asked, ledger: Ledger) -> None:
     seen = {**bridges.last_seen(), **workers.last_seen()}
     asked.mirrored = Mirror(ledger).read()
     asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
+    return bridges.mute or workers.mute
 
 
 def take_decided(asked: Asked, app: Celery, routes: Routes, standing: Mapping[str, Decision]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -23,7 +23,7 @@ from bridge.settings.modules import import_handlers
 from bridge.topics.belonging import ambiguities
 from bridge.topics.control import published
 from bridge.topics.names import TopicNames, name_faults
-from bridge.topics.ours import Kind
+from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, survey
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 from lossless.transport import eviction_risk, risks
@@ -147,6 +147,14 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
     except KafkaUnavailable as error:
         yield Finding("fault", str(error))
         return
+    if missing := missing_after_start(found):
+        yield Finding(
+            "warning",
+            f"{len(missing)} topics of the group are missing although a bridge was here: "
+            f"{', '.join(ours.name for ours in missing[:10])}{', …' if len(missing) > 10 else ''}. Until they are "
+            f"there {'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge makes them at its start, or "
+            "its log says why Kafka refuses; `bridge topics --create` makes them too.",
+        )
     for seen in found:
         made_at_start = seen.partitions is None and seen.ours.kind is not Kind.SOURCE
         if not (made_at_start and chosen.file.kafka_create_topics):
@@ -155,6 +163,18 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
             kept = seen.retention_ms
             shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
             yield Finding("ok", f"dead letters in {seen.ours.name!r} are kept {shown} (retention.ms).")
+
+
+def missing_after_start(found: Sequence[Seen]) -> list[Ours]:
+    """Return the topics of ours that are missing beside sources that exist, if a bridge has started before (pure).
+
+    The first bridge of a group makes the control topic and all others before it consumes.
+    """
+    there = {seen.ours.name for seen in found if seen.partitions is not None}
+    if not any(seen.ours.kind is Kind.CONTROL and seen.partitions is not None for seen in found):
+        return []
+    beside = (seen.ours for seen in found if seen.use == "needed" and seen.ours.name not in there)
+    return [ours for ours in beside if ours.kind not in (Kind.SOURCE, Kind.CONTROL) and ours.source in there]
 
 
 def _said(seen: Seen) -> tuple[str, ...]:

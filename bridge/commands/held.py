@@ -14,6 +14,23 @@ OVERDUE: Final = 60.0
 YOUNG: Final = 30.0
 
 
+def unmade(facts: Facts) -> Iterator[Problem]:
+    """The topics of ours that Kafka has refused to make, as the bridges say it."""
+    refused = sorted({text for state in (facts.bridges or {}).values() for text in state.get("unmade", ())})
+    if refused:
+        shown = "; ".join(refused[:5]) + (f"; and {len(refused) - 5} more" if len(refused) > 5 else "")
+        yield Problem(
+            f"Kafka has refused to make {len(refused)} topics of the group: {shown}. The bridges' logs say why; they "
+            "try it again each minute. `bridge topics --create` makes them too.",
+            "topic",
+            f"Kafka has refused to make {len(refused)} topics of the group",
+            many=len(refused),
+            of="topics",
+            lost=0,
+            do="see the bridges' logs, then `bridge topics --create`",
+        )
+
+
 def unfit(facts: Facts) -> Iterator[Problem]:
     """Topics of ours that are not as they must be."""
     for tier in facts.tiers:

@@ -33,6 +33,7 @@ def problems(facts: Facts) -> list[Problem]:
         *unsettled.lost(facts),
         *unsettled.changed(facts),
         *unsettled.old(facts),
+        *held.unmade(facts),
         *held.unfit(facts),
         *held.overdue(facts),
         *held.drained(facts),

@@ -1,8 +1,6 @@
 """The shares of what was parked in the queues: what is looked at for them, and when."""
 
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -14,6 +12,7 @@ from bridge.handoff.share import EACH, JUST_NOW, Mix, Waiting, adapted, apart, r
 from bridge.handoff.sizes import Sizes
 from bridge.ledger import Account, Fate, Ledger
 from bridge.ledger.ahead import Ahead
+from bridge.ledger.members import unique_member
 from bridge.partitions.turns import Portion
 
 logger = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ class Shares:
         self._share, self._sizes, self._broker, self._high, self._clock = share, sizes, broker, high, clock
         self._full: set[str] = set()
         self._each: dict[str, int] = {}
-        self._ahead = Ahead(ledger, f"{socket.gethostname()}:{os.getpid()}") if ledger is not None else None
+        self._ahead = Ahead(ledger, unique_member()) if ledger is not None else None
         self._ledger = ledger
         self._mixes: dict[str, Mix] = {}
         self._out: dict[str, list[tuple[Account, Sequence[int], float]]] = {}

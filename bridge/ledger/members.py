@@ -5,6 +5,9 @@ Nothing here is keyed by the Kafka cluster: what Redis knows can be told while K
 
 import json
 import logging
+import os
+import secrets
+import socket
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
@@ -25,12 +28,21 @@ ANNOUNCED_FOR: Final = 10.0
 _REMEMBERED_FOR: Final = 30 * 86_400
 
 
+def unique_member() -> str:
+    """Return a name for a member: host and process for people, and an id, since containers share both."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
 class Members:
     """The living bridges or recorders of the ledger's group, or the living workers on its Redis (of whatever group: a
     queue is the broker's, not a group's). Each method raises LedgerUnavailable when Redis is silent.
+
+    Attributes:
+        mute: why Redis takes no announcements, as of the last look; members that are not there may live then.
     """
 
     def __init__(self, ledger: Ledger, kind: Kind) -> None:
+        self.mute = ""
         self._ledger, self._kind = ledger, kind
         self._name = ("members", kind) if kind == "workers" else ("members", kind, ledger.group)
 
@@ -66,9 +78,12 @@ class Members:
                 pipe.get(self._key("of", name))
             states = dict(zip(names, pipe.execute(raise_on_error=False), strict=True))
             gone = [name for name, state in states.items() if state is None]
+            self.mute = ""
             if gone:
+                # A Redis that refuses writes, as without a disk or as a replica, still says who lives.
                 pipe.srem(self._key("all"), *gone)
-                pipe.execute()
+                (removed,) = pipe.execute(raise_on_error=False)
+                self.mute = str(removed) if isinstance(removed, Exception) else ""
         found = {name: said(state, self._kind, name) for name, state in states.items() if state is not None}
         return {name: state for name, state in found.items() if state is not None}
 

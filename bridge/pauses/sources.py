@@ -1,14 +1,13 @@
 """Topics of which too many deliveries die, or are parked: they pause, and what waits in their retry topics goes on."""
 
 import logging
-import os
-import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.ahead import Ahead
+from bridge.ledger.members import unique_member
 from bridge.pauses.watch import Watch
 from bridge.records.place import Place
 from bridge.settings import FileSettings
@@ -35,7 +34,7 @@ class Sources:
         self._parked = Watch(
             file.kafka_pause_above_parked, PARKED, "topic {name!r} has {much:,} records in its retry topics"
         )
-        member = f"{socket.gethostname()}:{os.getpid()}"
+        member = unique_member()
         self._others = Ahead(ledger, member, "parked") if ledger is not None else None
 
     def look(self, dying: Mapping[str, int], parked: Mapping[str, int]) -> None:

@@ -86,6 +86,7 @@ _FIELDS: Final[Mapping[str, _Check]] = {
     "paused_since": _is_map(is_time),
     "obstacles": _is_list(_is_text),
     "obstacles_since": _is_list(is_time),
+    "unmade": _is_list(_is_text),
     "waiting": _is_list(
         _is_object(topic=_is_text, partition=_is_count, handler=_is_text, offset=_is_count, seconds=_is_count)
     ),

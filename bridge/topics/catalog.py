@@ -1,7 +1,8 @@
 """Which topics there are and where they end; makes those of ours that are missing."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from threading import Thread
 from typing import Any, Final
@@ -28,6 +29,8 @@ from bridge.topics.ours import Kind, Ours, too_short
 
 logger = logging.getLogger(__name__)
 
+#: Seconds after which topics that Kafka has refused to make are tried again.
+REFUSED_FOR: Final = 60.0
 _NO_ANSWER: Final = (
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -45,6 +48,7 @@ class Catalog:
     Attributes:
         missing: source topics that do not exist (yet).
         cluster: the id of the Kafka cluster.
+        unmade: topics of ours that Kafka has refused to make; they are tried again.
         unfit: retry topics that would drop records before they are due, a sentence each, as last found.
         waiting: the retry and replay topics of the sources that exist, with whose they are.
         orphans: what looks like a retry topic of a source that no handler names, with that source.
@@ -52,7 +56,14 @@ class Catalog:
         topic_ids: per topic, the id that tells it from one of the same name that was deleted before.
     """
 
-    def __init__(self, settings: Settings, topics: Iterable[str], ours: Iterable[Ours] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Iterable[str],
+        ours: Iterable[Ours] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._ours, self._makes = tuple(ours), settings.file.kafka_create_topics
         self._topics = tuple(topics)
         self._admin: AdminClient = admin_client(settings.kafka)
@@ -67,6 +78,8 @@ class Catalog:
         self.orphans: dict[str, str] = {}
         self.missing: frozenset[str] = frozenset(topics)
         self.unfit: list[str] = []
+        self.unmade: list[Ours] = []
+        self._refused_at = 0.0
         self.cluster = ""
         self.topic_ids: dict[str, str] = {}
         names = TopicNames.of(settings)
@@ -86,7 +99,12 @@ class Catalog:
     @property
     def complete(self) -> bool:
         """Whether every source topic exists and has what must lie beside it."""
-        return self._prepared.issuperset(self._topics)
+        return self._prepared.issuperset(self._topics) and not self._is_due_again
+
+    @property
+    def _is_due_again(self) -> bool:
+        """Whether what Kafka has refused to make was refused long enough ago."""
+        return bool(self.unmade) and self._clock() - self._refused_at >= REFUSED_FOR
 
     def prepare(self) -> None:
         """Find the source topics, and make what is missing beside them.
@@ -97,6 +115,8 @@ class Catalog:
         cluster = all_topics(self._admin)
         known, there = cluster.named, cluster.topics
         self.cluster = cluster.id
+        if self._is_due_again:
+            self._prepared -= {ours.source for ours in self.unmade}
         found = {name: there[name] for name in self._topics if name in there}
         missing = frozenset(self._topics) - found.keys()
         for name in sorted(missing - self._named):
@@ -211,7 +231,18 @@ class Catalog:
             made_on_first_use([ours.name for ours in missing])
             return
         sources = {ours.source: shape_of(known[ours.source]) for ours in wanted}
-        make(self._admin, missing, sources)
+        made = {*make(self._admin, missing, sources)}
+        refused = [ours for ours in missing if ours.name not in made]
+        self.unmade = [ours for ours in self.unmade if ours.source not in sources] + refused
+        if refused:
+            self._refused_at = self._clock()
+            logger.error(
+                "%d topics of the group could not be made, and are tried again in %g s: until then %s. See above why "
+                "each was refused; `bridge topics --create` makes them too.",
+                len(refused),
+                REFUSED_FOR,
+                "; ".join(dict.fromkeys(ours.without for ours in refused)),
+            )
         there = [ours for ours in wanted if ours.name in known and known[ours.name].error is None]
         small = [ours for ours in there if len(known[ours.name].partitions) < sources[ours.source].partitions]
         grow(self._admin, small, sources)

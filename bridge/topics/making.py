@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import AdminClient, ConfigResource, KafkaError, KafkaException, NewPartitions, NewTopic
@@ -12,7 +12,11 @@ from bridge.topics.ours import Kind, Limits, Ours, Shape
 
 logger = logging.getLogger(__name__)
 
-_BY_HAND: Final = "as `bridge topics` says it must be; what belongs there waits until it is there"
+Item = TypeVar("Item")
+
+_BY_HAND: Final = "as `bridge topics` says it must be"
+#: Partitions that one request may ask for: Kafka's controller refuses all of a request of more than 10,000.
+MOST_PARTITIONS: Final = 1_000
 _LATER: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 
@@ -30,8 +34,14 @@ def make(admin: AdminClient, wanted: Sequence[Ours], sources: Mapping[str, Shape
     """
     limits = limits_of(admin, {ours.source for ours in wanted})
     topics = [_new(ours, sources[ours.source], limits[ours.source]) for ours in wanted]
-    answers = admin.create_topics(topics, request_timeout=ANSWER_WITHIN) if topics else {}
-    refused = {ours.name: _why(answers[ours.name]) for ours in wanted}
+    refused: dict[str, KafkaError | None] = {}
+    for piece in pieces(topics, [sources[ours.source].partitions for ours in wanted]):
+        refused |= _create(admin, piece)
+        if len(piece) > 1:
+            # A limit or a policy on the whole request says nothing of one of its topics.
+            alone = [topic for topic in piece if _is_of_the_request(refused[topic.topic])]
+            for topic in alone:
+                refused |= _create(admin, [topic])
     made = []
     for ours in wanted:
         if (why := refused[ours.name]) is None:
@@ -40,7 +50,7 @@ def make(admin: AdminClient, wanted: Sequence[Ours], sources: Mapping[str, Shape
             logger.info(
                 "topic %r made for %s, with %d partitions; they are kept %s.", ours.name, ours.what, count, kept
             )
-        if why is None or _is_there(ours.name, why, _BY_HAND):
+        if why is None or _is_there(ours.name, why, f"{_BY_HAND}: until it is there {ours.without}"):
             made.append(ours.name)
     return made
 
@@ -64,13 +74,29 @@ def grow(admin: AdminClient, wanted: Iterable[Ours], sources: Mapping[str, Shape
     added = {ours.name: sources[ours.source].partitions for ours in wanted}
     if not added:
         return
-    more = [NewPartitions(name, count) for name, count in added.items()]
-    for name, future in admin.create_partitions(more, request_timeout=ANSWER_WITHIN).items():
-        why = _why(future)
+    answers: dict[str, KafkaError | None] = {}
+    for piece in pieces(list(added.items()), list(added.values())):
+        more = [NewPartitions(name, count) for name, count in piece]
+        asked = admin.create_partitions(more, request_timeout=ANSWER_WITHIN)
+        answers |= {name: _why(future) for name, future in asked.items()}
+    for name, why in answers.items():
         if why is None:
             logger.info("topic %r has %d partitions now, as its source.", name, added[name])
         else:
             logger.error("topic %r could not be given %d partitions: %s.", name, added[name], why.str())
+
+
+def pieces(items: Sequence[Item], partitions: Sequence[int]) -> list[list[Item]]:
+    """Divide what is asked of Kafka into requests of at most `MOST_PARTITIONS`; a larger one is alone (pure)."""
+    found: list[list[Item]] = []
+    room = 0
+    for item, count in zip(items, partitions, strict=True):
+        if not found or count > room:
+            found.append([])
+            room = MOST_PARTITIONS
+        found[-1].append(item)
+        room -= count
+    return found
 
 
 def limits_of(admin: AdminClient, sources: Iterable[str]) -> dict[str, Limits]:
@@ -105,6 +131,16 @@ def _new(ours: Ours, source: Shape, limits: Limits) -> NewTopic:
         replication_factor=source.replicas,
         config=ours.config(limits),
     )
+
+
+def _create(admin: AdminClient, topics: Sequence[NewTopic]) -> dict[str, KafkaError | None]:
+    """Ask for topics in one request; return why each was refused, `None` if it was made."""
+    answers = admin.create_topics(list(topics), request_timeout=ANSWER_WITHIN)
+    return {name: _why(answer) for name, answer in answers.items()}
+
+
+def _is_of_the_request(why: KafkaError | None) -> bool:
+    return why is not None and why.code() in (KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REQUEST)
 
 
 def _limits(config: Mapping[str, str]) -> Limits:

@@ -87,6 +87,20 @@ class Ours:
         return config
 
     @property
+    def without(self) -> str:
+        """What happens as long as the topic does not exist."""
+        match self.kind:
+            case Kind.DEAD_LETTERS:
+                return "a dead letter stays in the Celery broker, is not recorded, and is tried again"
+            case Kind.RETRY:
+                return f"what is to wait {self.delay} s waits in the Celery broker"
+            case Kind.REPLAY:
+                return "no dead letter can be replayed"
+            case Kind.CONTROL:
+                return "halts and policies are in Redis alone"
+        return "nothing is consumed"
+
+    @property
     def lost(self) -> str:
         """What is lost where Kafka drops a record of it."""
         return "a dead letter" if self.kind is Kind.DEAD_LETTERS else "a delivery"

@@ -165,4 +165,4 @@ def _seen(
 def _missing(ours: Ours) -> str:
     if ours.kind is Kind.SOURCE:
         return f"topic {ours.name!r} does not exist yet: it is consumed as soon as it does."
-    return f"topic {ours.name!r} does not exist: `bridge topics --create` makes it."
+    return f"topic {ours.name!r} does not exist, and {ours.without}: `bridge topics --create` makes it."

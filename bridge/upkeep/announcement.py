@@ -4,8 +4,6 @@ It only tells: nothing that a bridge does rests on it.
 """
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.handlers import Routes
 from bridge.handoff.size import Size
 from bridge.ledger import Account, Accounts, Ledger
-from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.ledger.members import ANNOUNCE_EVERY, Members, unique_member
 from bridge.ledger.times import Times
 from bridge.ledger.underway import oldest
 from bridge.metrics import BridgeMetrics
@@ -67,7 +65,7 @@ class Announcement:
         self._group, self._app, self._routes, self._metrics = here.group, app, routes, metrics
         self._members, self._workers = Members(here, "bridges"), Members(here, "workers")
         self._ledger: Ledger | None = None
-        self._member = f"{socket.gethostname()}:{os.getpid()}"
+        self._member = unique_member()
         self._started = time.time()
         self._paused, self._obstacles, self._waiting, self._unaccounted = Since(), Since(), Since(), Since()
         self._behind = Behind()
@@ -100,6 +98,7 @@ class Announcement:
         *,
         due: Counts = MappingProxyType({}),
         ready: Counts = MappingProxyType({}),
+        unmade: Iterable[str] = (),
     ) -> None:
         """Note how this bridge is, for `bridge status`; the thread says it.
 
@@ -110,6 +109,7 @@ class Announcement:
             unread: records of each partition that were not read yet.
             due, ready: deliveries that wait in Kafka, of the partitions of this bridge, and in the broker, by queue
                 and handler.
+            unmade: topics of ours that Kafka has refused to make, a sentence each.
         """
         # An error's own words may change from try to try; what it is about does not.
         since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
@@ -129,7 +129,9 @@ class Announcement:
             "obstacles": obstacles,
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._waits(partitions),
-            "due": due,
+            # Whatever kind of mapping it is: JSON knows objects alone.
+            "due": {queue: dict(handlers) for queue, handlers in due.items()},
+            "unmade": list(unmade),
             "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
             "behind": [
                 {"topic": topic, "partition": number, "count": lag.records, "since": lag.since}

@@ -4,12 +4,16 @@ from contextlib import closing
 
 import pytest
 
+from bridge.commands.asked import Asked, _members
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.log_book import LogBook
 from bridge.ledger.members import Members
 from bridge.ledger.pages import Account, key
+from bridge.upkeep.facts import Facts
+from tests.processes import eventually
+from tests.servers.redis import RedisServer
 
 #: No text, none of ours, half of ours, a number that is none.
 JUNK = (b"\xff\xfe", b"junk", b"ledger:a:b", b"ledger:h:orders:id:many", b"", b"1e999")
@@ -69,3 +73,20 @@ def test_where_another_has_written_over_which_log_a_partition_has_it_is_said(led
     for ask in (lambda: LogBook(ledger).known([("orders", 0)]), LogBook(ledger).everything):
         with pytest.raises(LedgerUnavailable, match="something else wrote over it"):
             ask()
+
+
+def test_a_redis_that_refuses_writes_says_who_lives_and_calls_nobody_dead(own_redis: RedisServer):
+    with closing(Ledger(own_redis.url, "", "bridge")) as ledger, own_redis.client() as client:
+        workers = Members(ledger, "workers")
+        Members(ledger, "bridges").announce("gone", {}, ["group bridge"], 0.001)
+        workers.announce("gone", {"queues": []}, seconds=0.001)
+        workers.announce("here", {"queues": []}, seconds=60)
+        # Without a snapshot on disk Redis refuses all writes (MISCONF).
+        (own_redis.folder / "dump.rdb").mkdir()
+        client.config_set("save", "3600 1")
+        client.bgsave()
+        eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", 20)
+        asked = Asked(Facts(10.0, "bridge"))
+        assert "MISCONF" in _members(asked, ledger)
+        assert (asked.facts.bridges, list(asked.facts.workers or ())) == (None, ["here"])
+        assert any(memory.disk for memory in asked.facts.memory)

@@ -1,7 +1,13 @@
 """What a bridge tells of deliveries that none of its handlers has."""
 
-from bridge.ledger import Account
-from bridge.upkeep.announcement import beside
+import json
+from types import MappingProxyType
+
+from bridge.handlers import Routes
+from bridge.ledger import Account, Ledger
+from bridge.ledger.members import said
+from bridge.metrics import BridgeMetrics
+from bridge.upkeep.announcement import Announcement, beside
 
 
 def test_handlers_that_were_renamed_are_looked_at_where_the_log_is_the_same():
@@ -9,3 +15,30 @@ def test_handlers_that_were_renamed_are_looked_at_where_the_log_is_the_same():
     old = Account("old", "orders", "id", 0)
     elsewhere = [Account("old", "orders", "before", 0), Account("old", "orders", "id", 1), Account("x", "p", "id", 0)]
     assert beside(here, [*here, old, *elsewhere]) == [old]
+
+
+def announcement() -> Announcement:
+    ledger = Ledger("redis://localhost:1/0", "a-cluster", "shop")
+    made = Announcement(ledger, "tasks", Routes({}), BridgeMetrics())
+    made._ended.set()
+    return made
+
+
+def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
+    waiting = announcement()
+    waiting.take_in(["Kafka does not answer"])
+    state = said(json.dumps(waiting._state), "bridges")
+    assert state is not None
+    assert (state["obstacles"], state["due"], state["assigned"]) == (["Kafka does not answer"], {}, [])
+
+
+def test_every_count_may_be_of_any_kind_of_mapping():
+    waiting = announcement()
+    waiting.take_in([], due=MappingProxyType({"q": MappingProxyType({"h": 2})}), unmade=["'orders.dlq': why"])
+    state = said(json.dumps(waiting._state), "bridges")
+    assert state is not None
+    assert (state["due"], state["unmade"]) == ({"q": {"h": 2}}, ["'orders.dlq': why"])
+
+
+def test_two_members_of_one_host_and_process_number_are_two():
+    assert announcement()._member != announcement()._member

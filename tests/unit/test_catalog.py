@@ -45,6 +45,11 @@ class Admin:
         self.ends: Any = SimpleNamespace(offset=7)
         self.ids: Any = "an-id"
         self.looked = 0
+        self.refuses: tuple[str, ...] = ()
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
 
     def list_topics(self, timeout: float) -> Any:
         self.looked += 1
@@ -75,9 +80,14 @@ def kafka(monkeypatch):
 
     def of(admin: Admin, **file: Any) -> Catalog:
         monkeypatch.setattr(catalog, "admin_client", lambda properties: admin)
-        for act in ("make", "grow"):
-            monkeypatch.setattr(catalog, act, lambda _, wanted, sources: made.extend(counted(wanted, sources)))
-        found = Catalog(Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"], [DLQ])
+
+        def act(_: Any, wanted: Any, sources: Any) -> list[str]:
+            made.extend(counted(wanted, sources))
+            return [ours.name for ours in wanted if ours.name not in admin.refuses]
+
+        for name in ("make", "grow"):
+            monkeypatch.setattr(catalog, name, act)
+        found = Catalog(Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"], [DLQ], admin.clock)
         found.made = made  # type: ignore[attr-defined]
         return found
 
@@ -91,6 +101,22 @@ def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(kafka):
     assert found.made == [("orders.dlq", 3)]
     assert found.complete
     assert (found.cluster, found.topic_ids) == ("a-cluster", {"orders": "an-id"})
+
+
+def test_what_kafka_refuses_to_make_is_said_and_tried_again_after_a_minute(kafka, caplog):
+    admin = Admin(orders=3)
+    found = kafka(admin)
+    admin.refuses = ("orders.dlq",)
+    found.prepare()
+    assert (found.complete, [ours.name for ours in found.unmade]) == (True, ["orders.dlq"])
+    assert "a dead letter stays in the Celery broker" in caplog.text
+    admin.now = 59.0
+    found.prepare()
+    assert len(found.made) == 1
+    admin.now, admin.refuses = 60.0, ()
+    assert not found.complete
+    found.prepare()
+    assert (found.complete, found.unmade, len(found.made)) == (True, [], 2)
 
 
 def test_what_is_needed_later_is_looked_for_once_and_made(kafka):

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import KafkaUnavailable
 from bridge.topics.cluster import shape_of
-from bridge.topics.making import grow, limits_of, make, make_control
+from bridge.topics.making import MOST_PARTITIONS, grow, limits_of, make, make_control, pieces
 from bridge.topics.ours import HEADROOM, USUAL, Kind, Limits, Ours, Shape
 
 SOURCE = "orders"
@@ -125,6 +125,46 @@ def test_what_no_waiting_helps_is_said_and_stops_nothing(code: int, there: bool,
     assert [(record.levelno, said in record.getMessage()) for record in caplog.records] == (
         [] if level is None else [(level, True)]
     )
+
+
+class Controller(Admin):
+    """Kafka's controller: it refuses all of a request for too many partitions, and topics of some names."""
+
+    def __init__(self, refuses: str = "") -> None:
+        super().__init__()
+        self.requests: list[int] = []
+        self._refuses = refuses
+
+    def create_topics(self, topics: Any, request_timeout: float) -> Any:
+        self.requests.append(sum(topic.num_partitions for topic in topics))
+        refused = self.requests[-1] > 10_000 or any(topic.topic == self._refuses for topic in topics)
+        found = refusal(KafkaError.POLICY_VIOLATION) if refused else None
+        return {topic.topic: answer(found) for topic in topics}
+
+    def create_partitions(self, more: Any, request_timeout: float) -> Any:
+        self.requests.append(sum(each.new_total_count for each in more))
+        return super().create_partitions(more, request_timeout)
+
+
+def test_many_topics_are_made_in_requests_that_the_controller_takes():
+    wanted = [Ours(f"orders.retry.{minute}m", Kind.RETRY, SOURCE, minute * 60) for minute in range(1, 200)]
+    controller = Controller()
+    assert len(make(controller, wanted, {SOURCE: Shape(100)})) == 199  # type: ignore[arg-type]
+    assert (len(controller.requests), max(controller.requests)) == (20, MOST_PARTITIONS)
+    grow(controller, wanted, {SOURCE: Shape(100)})  # type: ignore[arg-type]
+    assert (len(controller.requests), max(controller.requests)) == (40, MOST_PARTITIONS)
+
+
+def test_a_topic_that_is_refused_takes_none_of_its_request_with_it(caplog):
+    wanted = [Ours(f"orders.retry.{minute}m", Kind.RETRY, SOURCE, minute * 60) for minute in range(1, 6)]
+    made = make(Controller("orders.retry.3m"), wanted, SOURCES)  # type: ignore[arg-type]
+    assert made == [f"orders.retry.{minute}m" for minute in (1, 2, 4, 5)]
+    assert [each.message.count("orders.retry.3m") for each in caplog.records] == [1]
+    assert "what is to wait 180 s waits in the Celery broker" in caplog.text
+
+
+def test_a_topic_larger_than_a_request_is_asked_for_alone():
+    assert pieces(["a", "b", "c", "d"], [600, 400, MOST_PARTITIONS + 1, 1]) == [["a", "b"], ["c"], ["d"]]
 
 
 def test_of_what_is_decided_the_last_of_each_key_is_kept_in_one_partition():

@@ -3,8 +3,6 @@
 It is not taken back: one that is started anew within the ten seconds for which it holds was never missed.
 """
 
-import os
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +11,7 @@ from typing import Final
 from bridge.deadletters.questions.recorders import named
 from bridge.deadletters.recorder.duties import Duty
 from bridge.ledger import Ledger
-from bridge.ledger.members import ANNOUNCE_EVERY, Members
+from bridge.ledger.members import ANNOUNCE_EVERY, Members, unique_member
 from bridge.settings import Settings
 
 #: Seconds for Redis's answer.
@@ -32,10 +30,10 @@ def announcing(is_alive: Callable[[], bool]) -> Duty:
         if ledger is None:
             stopping.wait()
             return
+        member = unique_member()
         with closing(ledger):
             while not stopping.is_set():
                 if is_alive():
-                    member = f"{socket.gethostname()}:{os.getpid()}"
                     Members(ledger, "recorders").announce(member, {}, seen=[named(settings)])
                 stopping.wait(ANNOUNCE_EVERY)
 
