@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, settings
 from tests.foreign import letters
 from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
-from tests.servers import postgres
+from tests.servers import postgres, rabbitmq
 from tests.servers import redis as redis_server
 from tests.servers.forks import Forks
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need, not_run
 from tests.servers.postgres import PostgresServer
+from tests.servers.rabbitmq import RabbitmqServer
 from tests.servers.redis import RedisServer
 
 # Hundreds of processes of the project are started, and each would compile all of it anew.
@@ -131,6 +132,14 @@ def postgres_server() -> Iterator[PostgresServer]:
     """The run's PostgreSQL. Leave it running, and have a database of your own: `new_database`."""
     need(postgres.missing())
     with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> Iterator[RabbitmqServer]:
+    """The run's RabbitMQ; the names of queues keep tests apart."""
+    need(rabbitmq.missing())
+    with RabbitmqServer() as server:
         yield server
 
 

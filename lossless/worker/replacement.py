@@ -103,11 +103,17 @@ class Replacement:
         hub.call_later(pause, self.attempt)
 
     def _abandon(self, why: str) -> None:
+        """Give the message back as it is: kept, it would take one of the worker's places for as long as that lives."""
         pending.discard(self)
         logger.critical(
-            "Message %s stays unacknowledged and will be delivered again (%s): %s",
+            "Message %s could not be replaced and will be delivered again (%s): %s",
             self.message.delivery_tag, self.successor.why, why,
         )  # fmt: skip
+        if not getattr(self.message.channel, "closed", False):
+            try:
+                self.message.requeue()
+            except Exception as error:  # it stays unacknowledged: the channel gives it back when it closes
+                logger.error("Message %s could not be given back at once: %r", self.message.delivery_tag, error)
 
 
 def _brokers(channel: Any, error: Exception) -> bool:
@@ -123,7 +129,7 @@ def _prepared(channel: Any, successor: Successor) -> dict[str, Any]:
     properties["delivery_info"] = dict(properties.get("delivery_info", {}))
     message: dict[str, Any] = channel.prepare_message(
         successor.body,
-        priority=properties.get("priority"),
+        priority=properties.pop("priority", None),  # RabbitMQ's channel takes it once (kombu/transport/pyamqp.py)
         content_type=successor.content_type,
         content_encoding=successor.content_encoding,
         headers=successor.headers,

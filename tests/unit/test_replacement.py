@@ -1,13 +1,14 @@
 """On a transport without `replace`: a successor is published first, and then its message is acknowledged."""
 
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
 from kombu.exceptions import OperationalError
+from kombu.transport import memory, pyamqp
 
 from lossless.worker import replacement
-from lossless.worker.burial import Successor
+from lossless.worker.burial import Successor, comeback_of
 from lossless.worker.replacement import FOREIGN_ERRORS, PAUSES, Replacement, pending
 
 SUCCESSOR = Successor(
@@ -36,6 +37,9 @@ class Channel:
     def ack(self) -> None:
         self._act("ack")
 
+    def requeue(self) -> None:
+        self.acts.append("requeue")
+
     def _act(self, name: str) -> None:
         if self.errors and (error := self.errors.pop(0)):
             raise error
@@ -52,7 +56,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, Any]]:
 
 
 def replace(channel: Channel) -> Replacement:
-    message = SimpleNamespace(channel=channel, delivery_tag="1", ack=channel.ack)
+    message = SimpleNamespace(channel=channel, delivery_tag="1", ack=channel.ack, requeue=channel.requeue)
     made = Replacement(message, SUCCESSOR)
     made.start()
     return made
@@ -93,7 +97,7 @@ def test_a_broker_that_is_away_is_tried_without_end_with_pauses_that_grow(later:
     assert made not in pending
 
 
-def test_an_error_that_is_not_the_brokers_is_not_tried_for_ever_and_leaves_the_message(later: list[Any]) -> None:
+def test_an_error_that_is_not_the_brokers_is_not_tried_for_ever_and_the_message_is_given_back(later: list[Any]) -> None:
     channel = Channel()
     channel.errors = [
         KeyError("no channel") for _ in range(100)
@@ -103,7 +107,7 @@ def test_an_error_that_is_not_the_brokers_is_not_tried_for_ever_and_leaves_the_m
     while later:
         go_on(later, 1)
     assert 100 - len(channel.errors) == FOREIGN_ERRORS
-    assert channel.acts == []
+    assert channel.acts == ["requeue"]
     assert made not in pending
 
 
@@ -112,3 +116,22 @@ def test_a_closed_channel_has_given_the_message_back(later: list[Any]) -> None:
     channel.closed = True
     assert replace(channel) not in pending
     assert channel.acts == []
+
+
+@pytest.mark.parametrize("transport", [pyamqp, memory])
+def test_what_comes_back_keeps_its_priority_and_id_on_every_kind_of_broker(later: list[Any], transport: Any):
+    channel = Channel()
+    published: list[Any] = []
+    channel.prepare_message = MethodType(transport.Channel.prepare_message, SimpleNamespace(default_priority=0))  # type: ignore[method-assign]
+    channel.basic_publish = lambda message, *_: published.append(message)  # type: ignore[method-assign]
+    taken = SimpleNamespace(
+        headers={"task": "t", "id": "i"}, body="[]", content_type="application/json", content_encoding="utf-8",
+        delivery_info={"routing_key": "q"}, properties={"priority": 7, "correlation_id": "i", "delivery_mode": 2},
+        channel=channel, delivery_tag="1", ack=channel.ack,
+    )  # fmt: skip
+    Replacement(taken, comeback_of(taken, 1.0, "its process was lost", lost=1)).start()
+    (message,) = published
+    properties = message.properties if transport is pyamqp else message["properties"]
+    assert (properties["priority"], properties["correlation_id"], properties["delivery_mode"]) == (7, "i", 2)
+    assert channel.acts == ["ack"]
+    assert not later

@@ -1,0 +1,80 @@
+"""A real RabbitMQ, on 127.0.0.1, with an Erlang port mapper, a cookie and a node name of its own."""
+
+import shutil
+from glob import glob
+
+import amqp
+
+from tests.servers.process import ServerProcess, free_port
+from tests.servers.server import Server
+
+
+def _program() -> str | None:
+    """The server's own script: Debian's wrapper around it runs as one user, in one folder."""
+    return next(iter(sorted(glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"), reverse=True)), None)
+
+
+def _port_mapper() -> str | None:
+    return shutil.which("epmd") or next(iter(glob("/usr/lib/erlang/erts-*/bin/epmd")), None)
+
+
+def missing() -> str | None:
+    """Why no RabbitMQ can be started here and what to do about it, or None if one can."""
+    if _program() is None or _port_mapper() is None:
+        return "no RabbitMQ: rabbitmq-server is missing (on Debian: apt install rabbitmq-server)"
+    return None
+
+
+class RabbitmqServer(Server):
+    """A RabbitMQ with the user `guest`, who may do everything in the default virtual host."""
+
+    def __init__(self) -> None:
+        super().__init__("rabbitmq")
+        mapper = free_port()
+        (self.folder / "rabbitmq.conf").write_text("disk_free_limit.absolute = 50MB\nlog.console.level = warning\n")
+        environ = {
+            "HOME": str(self.folder),  # of Erlang's cookie
+            "ERL_EPMD_PORT": str(mapper),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"t{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
+            # The script then becomes the server, instead of starting it beside itself.
+            "RABBITMQ_ALLOW_INPUT": "true",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +S 1:1",
+        }
+        given = [f"{name}={value}" for name, value in environ.items()]
+        self._mapper = ServerProcess(
+            ["env", *given, _port_mapper() or "epmd", "-port", str(mapper)], self.folder, lambda: True, patience=5
+        )
+        server = ["env", *given, _program() or "rabbitmq-server"]
+        self.process = ServerProcess(server, self.folder, self._answers, patience=60)
+
+    def start(self) -> None:
+        if not self._mapper.running:
+            self._mapper.start()
+        super().start()
+
+    def close(self) -> None:
+        self.process.kill()
+        self._mapper.kill()
+        super().close()
+
+    @property
+    def url(self) -> str:
+        """Its default virtual host, which all share."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def _answers(self) -> bool:
+        try:
+            with amqp.Connection(f"127.0.0.1:{self.port}", "guest", "guest", connect_timeout=1) as connection:
+                return bool(connection.connected)
+        except (OSError, amqp.AMQPError):
+            return False
