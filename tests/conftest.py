@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 from tests.foreign import letters
 from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
-from tests.servers import postgres, rabbitmq
+from tests.servers import postgres
+from tests.servers import rabbitmq as rabbitmq_server
 from tests.servers import redis as redis_server
 from tests.servers.forks import Forks
 from tests.servers.kafka import KafkaServer
@@ -136,9 +137,9 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_server() -> Iterator[RabbitmqServer]:
+def rabbitmq() -> Iterator[RabbitmqServer]:
     """The run's RabbitMQ; the names of queues keep tests apart."""
-    need(rabbitmq.missing())
+    need(rabbitmq_server.missing())
     with RabbitmqServer() as server:
         yield server
 

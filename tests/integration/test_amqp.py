@@ -26,13 +26,13 @@ QUEUES: dict[str, dict[str, Any]] = {
 def on_rabbitmq(
     request: pytest.FixtureRequest,
     kafka: KafkaServer,
-    rabbitmq_server: RabbitmqServer,
+    rabbitmq: RabbitmqServer,
     redis_url: str,
     topic_prefix: str,
     tmp_path: Path,
 ) -> Iterator[Stack]:
     """A stack whose broker is RabbitMQ, with the ledger in a Redis."""
-    with Stack(kafka.bootstrap_servers, rabbitmq_server.url, topic_prefix, tmp_path, "", LEDGER_URL=redis_url) as stack:
+    with Stack(kafka.bootstrap_servers, rabbitmq.url, topic_prefix, tmp_path, "", LEDGER_URL=redis_url) as stack:
         choose(
             stack,
             {"orders": {"commit": "completion"}},
@@ -51,7 +51,7 @@ def left_in_queue(server: RabbitmqServer, queue: str) -> int:
         return int(channel.queue_declare(queue, passive=True).message_count)
 
 
-def test_each_delivery_has_its_one_end(on_rabbitmq: Stack, rabbitmq_server: RabbitmqServer):
+def test_each_delivery_has_its_one_end(on_rabbitmq: Stack, rabbitmq: RabbitmqServer):
     stack = on_rabbitmq
     stack.bridge()
     worker = stack.worker()
@@ -68,4 +68,4 @@ def test_each_delivery_has_its_one_end(on_rabbitmq: Stack, rabbitmq_server: Rabb
     assert len(stack.runs("orders", poison)) == 3
     assert worker.exit_code is None
     assert worker.terminate() == 0
-    assert left_in_queue(rabbitmq_server, stack.queue) == 0
+    assert left_in_queue(rabbitmq, stack.queue) == 0
