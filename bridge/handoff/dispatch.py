@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bridge.handoff.broker import Broker
 from bridge.handoff.keeping import Kept
 from bridge.handoff.marks import Marks
-from bridge.handoff.origins import Taken, leave_out_ended
+from bridge.handoff.origins import Exists, Taken, leave_out_ended
 from bridge.handoff.packing import Packed, pack, step_from
 from bridge.handoff.replays import Replays
 from bridge.handoff.rotation import Rotation
@@ -23,6 +23,7 @@ class Dispatch:
     """Hands out what the partitions have ready.
 
     Parameters:
+        exists: whether a source record does (SourceEnds).
         ledger: `None` where there is no Redis for it; then a restarted bridge may hand out again what it had
             not committed.
         one_step: whether ledger and broker are the same Redis, so that pushing and marking are one step.
@@ -40,11 +41,12 @@ class Dispatch:
         group: str,
         metrics: BridgeMetrics,
         replays: Replays,
+        exists: Exists = lambda *_: True,
     ) -> None:
         self._broker, self._ledger, self._marks, self._one_step = broker, ledger, marks, one_step
         self._sizes, self._shares = sizes, shares
         self._cluster, self._group = cluster, group
-        self._metrics, self._replays = metrics, replays
+        self._metrics, self._replays, self._exists = metrics, replays, exists
         #: Of what was parked, and of all else: each has room of its own.
         self._turns = {True: Rotation(), False: Rotation()}
         self._holds = {True: False, False: False}
@@ -71,7 +73,7 @@ class Dispatch:
         packed: list[Packed] = []
         sent = 0
         try:
-            taken, ended = leave_out_ended(self._ledger, taken)
+            taken, ended = leave_out_ended(self._ledger, taken, self._exists)
             if ended:
                 # At once: a look at the ledger would find them open, and take that for a loss.
                 self._marks.add(ended)

@@ -14,6 +14,7 @@ from bridge.handoff.messages import Messages
 from bridge.handoff.replays import Replays
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
+from bridge.handoff.source_ends import SourceEnds
 from bridge.ledger import Ledger
 from bridge.loop.beginnings import Beginnings
 from bridge.loop.blockage import Blockage
@@ -145,7 +146,17 @@ class Parts:
         shares = Shares(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)
         replays = Replays(ledger, TopicNames.of(settings), before.routes.topics, before.routes.handlers)
         dispatch = Dispatch(
-            broker, ledger, marks, sizes, shares, settings.one_redis, cluster, settings.group, metrics, replays
+            broker,
+            ledger,
+            marks,
+            sizes,
+            shares,
+            settings.one_redis,
+            cluster,
+            settings.group,
+            metrics,
+            replays,
+            SourceEnds(before.catalog).exists,
         )
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after

@@ -1,10 +1,11 @@
 """From which offset a partition is read: what Kafka has, what is committed, and what the ledger knows or has lost."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bridge.ledger import Account, Accounts, Fate, Ledger
+from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
+from bridge.ledger.accounts import Known
 from bridge.ledger.pages import PAGE
 from bridge.loop.log_check import Logs
 from bridge.loop.log_identity import Said
@@ -32,6 +33,12 @@ class Committed(NamedTuple):
     offset: int | None
     epoch: str | None
     said: Said
+
+    @property
+    def is_external(self) -> bool:
+        """Whether another program than a bridge made it, on this log: somebody moved the group on purpose."""
+        of_a_bridge = self.epoch is not None or self.said.log is not None
+        return self.offset is not None and self.offset == self.said.offset and not of_a_bridge
 
 
 class Log(NamedTuple):
@@ -76,7 +83,10 @@ class Starts:
         made = self._assignment.made(place, first)
         accounts = list(made.accounts.values())
         back = self._went_back_to(made, accounts, committed, first)
-        starts = []
+        if committed.is_external and not isinstance(made, ParkedPartition):
+            yield from self._discard_passed(made, accounts, log, first)
+        known = dict(zip(accounts, Accounts(self._ledger).known(accounts), strict=True))
+        starts: list[int] = []
         for account in accounts:
             for found in _starts_of(self._ledger, account, made.offsets.unsafe, log, first, back):
                 if found is None:
@@ -94,13 +104,46 @@ class Starts:
         if start > first:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
         elif start < first:
-            logger.warning(
-                "%s-%d: the ledger has lost what became of offset %d, below the committed %d: read again from there.",
-                *place,
-                start,
-                first,
-            )
+            logs = {account[1:] for account in accounts}
+            others = [each for each in Accounts(self._ledger).everyone() if each[1:] in logs and each not in known]
+            known |= zip(others, Accounts(self._ledger).known(others), strict=True)
+            why = _why_below(known, starts, start, first)
+            logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
         yield start
+
+    def _discard_passed(self, made: Partition, accounts: list[Account], log: Log, first: int) -> Iterator[None]:
+        """Discard what an external commit has passed over, as `bridge reset` does; `None` for each look at the ledger.
+
+        Kafka lets nobody move the offsets of a group that has members: who did it wanted to skip what lies below.
+        """
+        assert self._ledger is not None
+        # What is open below that was lost, or is a handler's that was away: no commit has passed over it.
+        reached = Accounts(self._ledger).reached(accounts) or 0
+        for account in accounts:
+            (known,) = Accounts(self._ledger).known([account])
+            # One that is new begins here: nothing of it was passed over.
+            begins = first if known.joined is None else max(known.joined, log.low, reached)
+            passed: list[range] = []
+            for at in range(begins, first, LOOK):
+                runs = list(self._ledger.runs(account, {Fate.OPEN}, at, min(first, at + LOOK) - 1))
+                self._ledger.write([Mark(account, run, Fate.DISCARDED) for run in runs])
+                passed += runs
+                yield None
+            if passed:
+                logger.warning(
+                    "%s-%d: offset %d was committed by another program than a bridge, and passes over %d deliveries of "
+                    "%s that had not run, from offset %d on: they are discarded. `bridge redrive %s --partition %d "
+                    "--from %d --to %d --handler %s --again` runs them; `bridge reset` is the way to move offsets.",
+                    *made.place,
+                    first,
+                    sum(map(len, passed)),
+                    account.handler,
+                    passed[0].start,
+                    *made.place,
+                    passed[0].start,
+                    first,
+                    account.handler,
+                )
 
     def _expired(self, place: Place, committed: int | None, log: Log) -> Iterator[None]:
         """Count what Kafka's retention took before anything became of it; `None` for each look at the ledger."""
@@ -136,6 +179,25 @@ class Starts:
             known.lose(accounts, committed.offset)
             _say_lost(made, committed.offset, wiped)
         return first
+
+
+def _why_below(known: Mapping[Account, Known], starts: Sequence[int], start: int, first: int) -> str:
+    """Why something below the committed offset is to be read, a clause: what is not known is not claimed.
+
+    Parameters:
+        known: what the ledger knew of the partition's accounts, of handlers that are not imported among them.
+        starts: where each of the imported handlers begins, in the order of `known`.
+    """
+    account, before = next((each for each, at in zip(known.items(), starts, strict=False) if at == start), (None, None))
+    if max((each.reached for each in known.values() if each.reached is not None), default=-1) < first:
+        return f"the ledger was set back, and knows nothing of offset {start}"
+    if account is None or before is None or before.reached is None or before.reached <= start:
+        name = "a handler" if account is None else account.handler
+        return (
+            f"{name} has had nothing from offset {start} on (the group went on without this handler: it was not "
+            "imported, or a bridge runs with other settings)"
+        )
+    return f"the ledger has no fate of offset {start} for {account.handler}"
 
 
 def _say_lost(made: Partition, below: int, wiped: bool) -> None:

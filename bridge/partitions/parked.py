@@ -124,7 +124,8 @@ class ParkedPartition(Partition):
 
     def _read(self, record: Record) -> Parked | None:
         parked = read(record, self._cluster, self.topic_id)
-        if parked is None or parked.group != self._group:
+        # Nobody but its own bridges and operators writes to the topic of a source, and then of that source alone.
+        if parked is None or parked.group != self._group or parked.delivery.message.topic != self.source:
             return None
         return self._clocks.in_time(parked, record, self._clock())
 

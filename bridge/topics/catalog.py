@@ -52,6 +52,8 @@ class Catalog:
         unfit: retry topics that would drop records before they are due, a sentence each, as last found.
         waiting: the retry and replay topics of the sources that exist, with whose they are.
         orphans: what looks like a retry topic of a source that no handler names, with that source.
+        listings: how often Kafka has listed its topics.
+        numbers: the partitions of each source, as last listed.
         letters: the partitions of each source's dead letters, as far as they were seen.
         topic_ids: per topic, the id that tells it from one of the same name that was deleted before.
     """
@@ -85,6 +87,8 @@ class Catalog:
         names = TopicNames.of(settings)
         self._letters = {source: names.dead_letters(source) for source in self._topics}
         self.letters: dict[str, list[Place]] = {}
+        self.listings = 0
+        self.numbers: dict[str, tuple[int, ...]] = {}
 
     def need(self, ours: Iterable[Ours]) -> None:
         """These must lie beside the sources besides: `prepare` has something to do again, where there are new ones."""
@@ -162,6 +166,8 @@ class Catalog:
         if not known:
             # A broker that has just started may list nothing at all.
             return
+        self.listings += 1
+        self.numbers |= {name: tuple(known[name].partitions) for name in self._topics if name in known}
         # One that has no leader for a moment stays what it was; and one is gone that two answers in a row leave out.
         absent = self.waiting.keys() - known.keys()
         missed_once, self._absent = absent - self._absent, frozenset(absent)

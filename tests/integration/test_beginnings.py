@@ -357,6 +357,50 @@ def test_a_group_whose_offsets_kafka_forgot_goes_on_where_the_ledger_knows_it_to
         assert start_of(fates, Kafka(0, 30, nothing, "")) == 0
 
 
+def test_what_an_external_commit_passes_over_is_discarded_as_by_a_reset(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts = Accounts(fates)
+        accounts.join(CHARGE, 0)
+        accounts.reach({CHARGE: 20})
+        fates.write(
+            [Mark(CHARGE, range(20), Fate.DONE), Mark(CHARGE, [22], Fate.HANDED), Mark(CHARGE, [23], Fate.PARKED)]
+        )
+        # Somebody has skipped 20 to 29 with Kafka's own tool.
+        assert start_of(fates, Kafka(0, 40, 30, "")) == 30
+        found = [Fate(fate) for fate in fates.fates(CHARGE, 19, 30)]
+        skipped = [Fate.DISCARDED]
+        assert found == [Fate.DONE, *skipped * 2, Fate.HANDED, Fate.PARKED, *skipped * 6, Fate.OPEN]
+        assert (
+            "passes over 8 deliveries of charge that had not run, from offset 20 on: they are discarded" in caplog.text
+        )
+        # Said once, and the same again; and what was lost below is no part of it.
+        assert start_of(fates, Kafka(0, 40, 30, "")) == 30
+        assert caplog.text.count("passes over") == 1
+        fates.forget(CHARGE, 7, 7)
+        assert start_of(fates, Kafka(0, 40, 30, "")) == 7
+        assert "the ledger has no fate of offset 7 for charge" in caplog.text
+
+
+def test_why_something_below_the_commit_is_read_again_is_said_as_it_is(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts, metadata = Accounts(fates), note(fates.state().epoch, "id")
+        accounts.join(CHARGE, 0)
+        fates.write([Mark(CHARGE, range(20), Fate.DONE)])
+        accounts.join(CHARGE._replace(handler="notify"), 0)
+        # The group went on without it, as after a roll-back.
+        accounts.reach({CHARGE: 20, CHARGE._replace(handler="notify"): 30})
+        assert start_of(fates, Kafka(0, 40, 30, metadata)) == 20
+        assert "charge has had nothing from offset 20 on (the group went on without this handler" in caplog.text
+        accounts.reach({CHARGE: 30})
+        assert start_of(fates, Kafka(0, 40, 30, metadata)) == 20
+        assert "the ledger has no fate of offset 20 for charge" in caplog.text
+        assert "has lost" not in caplog.text
+
+
 def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts, metadata = Accounts(fates), note(fates.state().epoch)

@@ -7,6 +7,7 @@ from confluent_kafka import Message as Record
 
 from bridge.handoff.origins import leave_out_ended
 from bridge.handoff.packing import pack
+from bridge.handoff.source_ends import SourceEnds
 from bridge.ledger import OWN, Account, Fate, Mark
 from bridge.partitions.due import FAR, LOW, MOST, Budget
 from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
@@ -43,7 +44,10 @@ def record(offset: int, due: float = 0.0, handler: str = CHARGE, **said: Any) ->
     """A record of the retry topic."""
     delivery = Delivery(
         Message(
-            "orders", said.pop("partition", 3), said.pop("origin", 100 + offset), origin="cluster bridge source-id"
+            said.pop("topic", "orders"),
+            said.pop("partition", 3),
+            said.pop("origin", 100 + offset),
+            origin=f"cluster bridge {said.pop('topic_id', 'source-id')}",
         ),
         handler,
         number=said.pop("number", 1),
@@ -306,3 +310,68 @@ def test_a_delivery_that_began_anew_and_is_parked_under_the_same_number_is_no_re
     world.partition.handed(CHARGE, [1])
     world.receive(record(2, origin=7))
     assert world.take() == [(CHARGE, [2])]
+
+
+class Answers:
+    """A catalog of which the test says what Kafka answers, one answer for each question."""
+
+    def __init__(self, *answers: dict[Any, int]) -> None:
+        self.topic_ids, self.listings, self.numbers = {"orders": "source-id"}, 1, {"orders": (0, 1, 2, 3)}
+        self.answers, self.waits = list(answers), False
+
+    def asking(self) -> "Answers":
+        return self
+
+    def ask(self, places: Any) -> None:
+        assert not self.waits
+        self.waits = True
+
+    def told(self) -> dict[Any, int] | None:
+        if not self.waits:
+            return None
+        self.waits = False
+        return self.answers.pop(0)
+
+
+def test_a_record_that_names_a_source_record_which_does_not_exist_yet_never_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, here = World(), ("orders", 3)
+    kafka: Any = Answers(*[{here: 102}] * 8)
+    kept: Any = MemoryLedger()
+    ends = SourceEnds(kafka)
+    # Of partition 9 nobody has heard; the log of the last one is gone, and nothing of it can be hidden.
+    world.receive(*(record(n) for n in range(4)), record(4, partition=9), record(5, topic_id="gone"))
+    out, marks = [], []
+    for _ in range(8):
+        world.take()
+        left, found = leave_out_ended(kept, [(world.partition, *each) for each in world.taken], ends.exists)
+        out += [offset for _, group, _ in left for offset in group.offsets]
+        marks += found
+        kafka.listings += 1
+    assert sorted(out) == [0, 1, 5]
+    assert sorted(offset for mark in marks for offset in mark.offsets) == [2, 3, 4]
+    assert {(mark.account, mark.fate) for mark in marks} == {(world.partition.account, Fate.GAP)}
+    assert world.partition.strange == 3
+    assert "orders.retry.1m-0-3 names source record orders-3-103, which Kafka does not have yet" in caplog.text
+
+
+def test_what_kafka_has_by_a_later_answer_runs() -> None:
+    world, here = World(), ("orders", 3)
+    kafka: Any = Answers({here: 100}, {here: 101})
+    kept: Any = MemoryLedger()
+    ends, out = SourceEnds(kafka), []
+    world.receive(record(0))
+    for _ in range(4):
+        world.take()
+        left, marks = leave_out_ended(kept, [(world.partition, *each) for each in world.taken], ends.exists)
+        out += [offset for _, group, _ in left for offset in group.offsets]
+        assert marks == []
+    assert out == [0]
+
+
+def test_a_record_of_another_source_is_none_of_the_topic_s() -> None:
+    world = World()
+    world.receive(record(0), record(1, topic="payments"))
+    assert world.take() == [(CHARGE, [0])]
+    assert world.partition.strange == 1
