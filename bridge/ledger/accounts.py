@@ -3,7 +3,8 @@
 None of this expires, so that a page that did can be told from one that was never written.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -26,6 +27,10 @@ class Known(NamedTuple):
     lost: int | None = None
 
 
+#: What the accounts of one partition's log have in common: topic, id of the topic and partition.
+LogKey = tuple[str, str, int]
+
+
 class Accounts:
     """The accounts of a ledger. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
 
@@ -44,16 +49,19 @@ class Accounts:
             rows = zip(*pipe.execute(), strict=True)
             return [Known(*(None if found is None else int(found) for found in row)) for row in rows]
 
-    def reached(self, accounts: Collection[Account]) -> int | None:
+    def reached(
+        self, accounts: Collection[Account], by_log: Callable[[], Mapping[LogKey, Collection[Account]]] | None = None
+    ) -> int | None:
         """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
 
         Parameters:
             accounts: the handlers of one partition. Where none of them is known, those of earlier ones count.
+            by_log: gives `by_log()`, read once for many partitions.
         """
         found = [each.reached for each in self.known(accounts) if each.reached is not None]
         if not found:
-            logs = {account[1:] for account in accounts}
-            gone = [account for account in self.everyone() if account[1:] in logs]
+            there = (by_log or self.by_log)()
+            gone = [account for log in {account[1:] for account in accounts} for account in there.get(log, ())]
             found = [each.reached for each in self.known(gone) if each.reached is not None]
         # The farthest: a handler that was away for a while has not come as far as the others.
         return max(found, default=None)
@@ -67,6 +75,13 @@ class Accounts:
             pipe.hkeys(self._names[0])
             (fields,) = pipe.execute()
         return sorted(account for account in map(_account, fields) if account is not None)
+
+    def by_log(self) -> Mapping[LogKey, Collection[Account]]:
+        """Return `everyone()` by the log that they are of."""
+        found: defaultdict[LogKey, list[Account]] = defaultdict(list)
+        for account in self.everyone():
+            found[account[1:]].append(account)
+        return found
 
     def join(self, account: Account, first: int) -> int:
         """Note that the ledger answers for the handler from offset `first` on; return the offset that holds.

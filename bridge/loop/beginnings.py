@@ -86,6 +86,7 @@ class Beginnings:
 
     def add(self, places: Iterable[Place]) -> None:
         """These are to begin, or to begin anew: nothing that was known of them counts."""
+        self._starts.anew()
         for place in places:
             self._assignment.open(place)
             self._open[place] = _Open(since=self._clock())

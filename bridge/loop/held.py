@@ -45,7 +45,8 @@ class Held:
 
     def drop(self, places: Iterable[Place]) -> None:
         """These are read again, or are another bridge's now."""
-        self.records = {place: some for place, some in self.records.items() if place not in {*places}}
+        dropped = {*places}
+        self.records = {place: some for place, some in self.records.items() if place not in dropped}
 
     def take_live(self, parked: Collection[Place]) -> Mapping[Place, Sequence[Record]]:
         """All live records, which are held no more."""

@@ -150,4 +150,4 @@ class Looks:
         if any(parts.beginnings):
             parts.commits.know()
         for place, end in parts.beginnings.advance(self._consumer):
-            parts.before.kafka.began(parts.assignment, place, end)
+            parts.before.kafka.began(place, end)

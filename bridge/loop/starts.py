@@ -1,11 +1,11 @@
 """From which offset a partition is read: what Kafka has, what is committed, and what the ledger knows or has lost."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
-from bridge.ledger.accounts import Known
+from bridge.ledger.accounts import Known, LogKey
 from bridge.ledger.pages import PAGE
 from bridge.loop.log_check import Logs
 from bridge.loop.log_identity import Said
@@ -56,12 +56,17 @@ class Starts:
 
     def __init__(self, settings: Settings, assignment: Assignment, ledger: Ledger | None, logs: Logs) -> None:
         self._settings, self._assignment, self._ledger, self._logs = settings, assignment, ledger, logs
+        self._by_log: Mapping[LogKey, Collection[Account]] | None = None
+
+    def anew(self) -> None:
+        """Partitions are to begin: who had them until now may have noted something since the last ones began."""
+        self._by_log = None
 
     def first(self, place: Place, committed: int | None, log: Log) -> int:
         """Where the group is; if it has committed nothing, or Kafka forgot it, as far as the ledger knows."""
         if committed is None and self._ledger is not None:
             accounts = list(self._assignment.made(place, 0).accounts.values())
-            reached = Accounts(self._ledger).reached(accounts)
+            reached = Accounts(self._ledger).reached(accounts, self._everyone)
             if reached is not None and reached <= log.high:
                 if reached > log.low:
                     logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
@@ -105,7 +110,7 @@ class Starts:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
         elif start < first:
             logs = {account[1:] for account in accounts}
-            others = [each for each in Accounts(self._ledger).everyone() if each[1:] in logs and each not in known]
+            others = [each for log_key in logs for each in self._everyone().get(log_key, ()) if each not in known]
             known |= zip(others, Accounts(self._ledger).known(others), strict=True)
             why = _why_below(known, starts, start, first)
             logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
@@ -118,7 +123,7 @@ class Starts:
         """
         assert self._ledger is not None
         # What is open below that was lost, or is a handler's that was away: no commit has passed over it.
-        reached = Accounts(self._ledger).reached(accounts) or 0
+        reached = Accounts(self._ledger).reached(accounts, self._everyone) or 0
         for account in accounts:
             (known,) = Accounts(self._ledger).known([account])
             # One that is new begins here: nothing of it was passed over.
@@ -144,6 +149,13 @@ class Starts:
                     first,
                     account.handler,
                 )
+
+    def _everyone(self) -> Mapping[LogKey, Collection[Account]]:
+        """Every account by its log, read once for all partitions that were assigned together."""
+        assert self._ledger is not None
+        if self._by_log is None:
+            self._by_log = Accounts(self._ledger).by_log()
+        return self._by_log
 
     def _expired(self, place: Place, committed: int | None, log: Log) -> Iterator[None]:
         """Count what Kafka's retention took before anything became of it; `None` for each look at the ledger."""
@@ -172,7 +184,7 @@ class Starts:
             return first
         known = Accounts(self._ledger)
         wiped = committed.epoch != self._ledger.state().epoch
-        reached = None if wiped else known.reached(accounts)
+        reached = None if wiped else known.reached(accounts, self._everyone)
         if reached is not None:
             return min(first, reached)
         if made.chosen.commit == "handoff":

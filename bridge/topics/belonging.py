@@ -8,6 +8,9 @@ from bridge.topics.names import TopicNames
 
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
 _DELAY: Final = "(?P<delay>[1-9][0-9]{0,8}[hms])"
+_DELAY_TEXT: Final = re.compile("[1-9][0-9]{0,8}[hms]")
+#: Letters of the longest delay.
+_LONGEST: Final = 10
 #: Delays of every form, with which two sources' names are tried against each other.
 _TRIED: Final = (1, 5, 10, 60, 90, 300, 3_600, 36_000)
 #: What no topic is called, in whose place the parts of a pattern are looked for.
@@ -36,19 +39,33 @@ class Belongings:
     """
 
     def __init__(self, names: TopicNames, sources: Iterable[str]) -> None:
+        self._sources = frozenset(sources)
         self._names = names
-        self._sources = {source: _retries(names, re.escape(source)) for source in sources}
         self._replays = {names.replay(source): source for source in self._sources}
-        self._any = _retries(names, "(?P<topic>[A-Za-z0-9._-]+)")
+        self._any = _retries(names)
+        self._parts: dict[str, list[str]] = {}
 
     def all_of(self, name: str) -> list[Belonging]:
-        """Every reading of a name; more than one is a fault of the patterns (`ambiguities`)."""
-        found = [
-            Belonging("retry", source, _seconds(match["delay"]))
-            for source, pattern in self._sources.items()
-            if (match := pattern.fullmatch(name))
-        ]
+        """Every reading of a name; more than one is a fault of the patterns (`ambiguities`).
+
+        The work grows with the length of the name, and not with the number of sources.
+        """
+        readings = {(source, delay) for delay in _delays(name) for source in self._sources_with(name, delay)}
+        found = [Belonging("retry", source, _seconds(delay)) for source, delay in sorted(readings)]
         return [*found, Belonging("replay", self._replays[name])] if name in self._replays else found
+
+    def _sources_with(self, name: str, delay: str) -> Iterable[str]:
+        """The sources whose retry topic of a delay has this name."""
+        parts = self._parts.get(delay)
+        if parts is None:
+            filled = self._names.retry_pattern.format(topic=_TOPIC, delay=delay, group=self._names.group)
+            parts = self._parts[delay] = filled.split(_TOPIC)
+        times = len(parts) - 1
+        if not times:
+            return self._sources if name == parts[0] else ()
+        length, rest = divmod(len(name) - sum(map(len, parts)), times)
+        source = name[len(parts[0]) : len(parts[0]) + length]
+        return (source,) if not rest and source in self._sources and source.join(parts) == name else ()
 
     def of(self, names: Iterable[str]) -> dict[str, Belonging]:
         """Those of these topics that are ours, with whose they are; what is itself a source is none of them."""
@@ -86,19 +103,26 @@ def _tried(names: TopicNames, sources: Iterable[str]) -> Iterator[tuple[str, str
             yield names.retry(source, delay), f"a retry topic of {source!r}"
 
 
-def _retries(names: TopicNames, topic: str) -> re.Pattern[str]:
-    """The names that a source's retry topics may have.
+def _delays(name: str) -> set[str]:
+    """Every part of a name that may be a delay."""
+    return {
+        name[first:end]
+        for first, letter in enumerate(name)
+        if letter in "123456789"
+        for end in range(first + 2, min(len(name), first + _LONGEST) + 1)
+        if _DELAY_TEXT.fullmatch(name, first, end)
+    }
 
-    Parameters:
-        topic: what stands for the source, as a pattern.
-    """
+
+def _retries(names: TopicNames) -> re.Pattern[str]:
+    """The names that retry topics of any source may have."""
+    topic = "(?P<topic>[A-Za-z0-9._-]+)"
     filled = names.retry_pattern.format(topic=_TOPIC, delay=_TIER, group=names.group)
     first, *rest = filled.split(_TIER)
     # Where a part occurs again it is the same again.
     pattern = re.escape(first) + _DELAY + "(?P=delay)".join(map(re.escape, rest))
     before, *others = pattern.split(re.escape(_TOPIC))
-    again = "(?P=topic)" if "?P<topic>" in topic else topic
-    return re.compile(before + again.join([topic + others[0], *others[1:]]) if others else before)
+    return re.compile(before + "(?P=topic)".join([topic + others[0], *others[1:]]) if others else before)
 
 
 def _seconds(tier: str) -> int:

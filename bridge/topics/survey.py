@@ -88,15 +88,22 @@ def listed_of(
     # What the code says needs its topics too: a change is taken back at any time.
     routes = Routes({**routes.handlers, **{f"{each.name}, changed": each for each in changed}})
     wanted = needed(settings, routes)
-    belonging = Belongings(names, routes.topics).of(known)
+    tiers_there: dict[str, dict[str, int]] = {topic: {} for topic in routes.topics}
+    for name, each in Belongings(names, routes.topics).of(known).items():
+        if each.kind == "retry":
+            tiers_there[each.source][name] = each.delay
+    others: dict[str, list[Ours]] = {topic: [] for topic in routes.topics}
+    for ours in wanted:
+        if ours.kind is not Kind.RETRY:
+            others[ours.source].append(ours)
     for topic in routes.topics:
         yield Ours(topic, Kind.SOURCE, topic), "needed"
         # No tier is left out that is there: what lies in it is handed out when it is due, whoever needs it.
-        there = {name: each.delay for name, each in belonging.items() if (each.kind, each.source) == ("retry", topic)}
+        there = tiers_there[topic]
         tiers_of = {retry(settings, topic, delay): delay for delay in needed_tiers(settings, routes, topic)}
         for ours in sorted({*tiers_of, *(Ours(n, Kind.RETRY, topic, d) for n, d in there.items())}, key=_by_delay):
             yield ours, "needed" if ours in tiers_of else _use(settings, routes, ours)
-        yield from ((ours, "needed") for ours in wanted if ours.source == topic and ours.kind is not Kind.RETRY)
+        yield from ((ours, "needed") for ours in others[topic])
     yield Ours(names.control, Kind.CONTROL, ""), "needed"
 
 

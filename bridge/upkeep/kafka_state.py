@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import KafkaError, TopicPartition
@@ -15,6 +16,9 @@ from bridge.topics.catalog import Catalog
 from bridge.upkeep.minute import Minute
 
 logger = logging.getLogger(__name__)
+
+#: Seconds between two times at which the lag is shown while partitions begin.
+SHOW_EVERY: Final = 1.0
 
 
 class KafkaState:
@@ -31,6 +35,7 @@ class KafkaState:
     def __init__(self, catalog: Catalog, metrics: BridgeMetrics) -> None:
         self._catalog, self._metrics = catalog, metrics
         self.down: str | None = None
+        self._unshown, self._shown_at = False, float("-inf")
         self.ends: dict[Place, int] = {}
         self.ripe: dict[Place, int] = {}
         self.parked: dict[str, int] = {}
@@ -81,13 +86,15 @@ class KafkaState:
 
         Kafka's client goes on in the new one where it was in the old, and no rebalance comes.
         """
-        ids = self._catalog.new_ids()
+        if not (ids := self._catalog.new_ids()):
+            return []
         return [place for place, log in logs.items() if ids.get(place[0], log.topic_id) != log.topic_id]
 
-    def began(self, assignment: Assignment, place: Place, end: int) -> None:
+    def began(self, place: Place, end: int) -> None:
         """A partition begins, and Kafka has said where it ends."""
         self.ends[place] = end
-        self.show(assignment)
+        # Shown for all of them together: a bridge that is given hundreds of partitions begins them one by one.
+        self._unshown = True
 
     def forget(self, places: Iterable[Place]) -> None:
         """These partitions are another bridge's now."""
@@ -102,6 +109,8 @@ class KafkaState:
             self.answers()
         self._hear_ripe(assignment)
         self._hear_letters()
+        if self._unshown and time.monotonic() - self._shown_at >= SHOW_EVERY:
+            self.show(assignment)
         try:
             ends = self._catalog.ends()
         except KafkaUnavailable as error:
@@ -130,6 +139,7 @@ class KafkaState:
 
     def show(self, assignment: Assignment) -> None:
         """Show how far the committed offsets are behind; where nothing is committed, all that Kafka has is."""
+        self._unshown, self._shown_at = False, time.monotonic()
         parked: dict[tuple[str, str], int] = {}
         by_source: dict[str, int] = {}
         for place, low in assignment.low.items():

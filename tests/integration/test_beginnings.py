@@ -148,6 +148,34 @@ def test_a_question_that_kafkas_client_never_answers_is_asked_again_and_each_min
     assert list(found) == []
 
 
+def test_the_handlers_of_before_are_listed_once_for_all_partitions_that_are_assigned_together(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    listed: list[int] = []
+    everyone = Accounts.everyone
+
+    def counted(self: Accounts) -> list[Account]:
+        found = everyone(self)
+        listed.append(len(found))
+        return found
+
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        old = [Account("renamed", "orders", "id", number) for number in range(20)]
+        for account in old:
+            Accounts(fates).join(account, 0)
+        Accounts(fates).reach(dict.fromkeys(old, 5))
+        monkeypatch.setattr(Accounts, "everyone", counted)
+        kafka: Any = Kafka(0, 10, -1001, "")
+        found = beginnings(kafka, fates)
+        for half in (range(10), range(10, 20)):
+            # Each assignment asks anew: another bridge may have begun something meanwhile.
+            found.add([("orders", number) for number in half])
+            while list(found):
+                list(found.advance(kafka))
+        assert len(listed) == 2
+        assert kafka.sought == dict.fromkeys(range(20), 5)
+
+
 def test_one_answer_of_kafka_is_no_proof_that_a_log_is_another(redis_url: str, caplog: pytest.LogCaptureFixture):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])

@@ -1,5 +1,8 @@
 """Retry and replay topics are told by their names, and never taken for one another's."""
 
+import re
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +76,32 @@ def test_names_that_could_be_two_topics_are_a_fault(pattern: str, topics: tuple[
 
 def test_the_usual_patterns_have_no_fault() -> None:
     assert ambiguities(NAMES, ["orders", "orders.eu", "orders-2", "retry", "a"]) == []
+
+
+@given(PATTERNS, TOPICS, st.text("ab1.m-hs25", min_size=1, max_size=12))
+def test_a_name_is_read_as_its_pattern_says_for_each_source(pattern, topics, name) -> None:
+    names = TopicNames("bridge", pattern)
+    delays = {
+        tier for tier in (name[a:b] for a in range(len(name)) for b in range(a, len(name) + 1)) if _is_delay(tier)
+    }
+    expected = {
+        (topic, delay)
+        for topic in topics
+        for delay in delays
+        if pattern.format(topic=topic, delay=delay, group="bridge") == name
+    }
+    found = {(each.source, each.delay) for each in Belongings(names, topics).all_of(name) if each.kind == "retry"}
+    assert found == {(topic, int(delay[:-1]) * {"h": 3600, "m": 60, "s": 1}[delay[-1]]) for topic, delay in expected}
+
+
+def _is_delay(text: str) -> bool:
+    return re.fullmatch("[1-9][0-9]{0,8}[hms]", text) is not None
+
+
+def test_thousands_of_topics_are_told_in_time_that_grows_with_their_number_alone() -> None:
+    topics = [f"orders.of.the.department.{number}" for number in range(4_000)]
+    named = [name for topic in topics for name in (topic, NAMES.retry(topic, 300), NAMES.replay(topic))]
+    begun = time.process_time()
+    assert len(Belongings(NAMES, topics).of(named)) == 8_000
+    # One regular expression for each pair took minutes.
+    assert time.process_time() - begun < 10

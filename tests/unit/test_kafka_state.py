@@ -65,3 +65,17 @@ def test_what_is_parked_for_later_is_not_behind():
         for sample in family.samples
     }
     assert shown == {("bridge_lag_records", "orders"): 10, ("bridge_parked_records", "orders"): 20_000}
+
+
+def test_what_hundreds_of_partitions_are_behind_is_shown_once_for_all_that_begin_together():
+    looked_at: list[str] = []
+    catalog: Any = Catalog()
+    catalog.belonging = looked_at.append
+    state, assigned = KafkaState(catalog, BridgeMetrics()), Parts()
+    given: Any = assigned
+    given.low = {("orders", number): 0 for number in range(500)}
+    for place in given.low:
+        state.began(place, 7)
+    for _ in range(3):
+        state.hear(given)
+    assert len(looked_at) == 500
