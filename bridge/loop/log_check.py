@@ -76,6 +76,10 @@ class Logs:
             place for place, records in held.items() if not self._goes_on(consumer, self._assignment.at(place), records)
         ]
 
+    def low(self, consumer: Consumer, place: Place) -> int:
+        """Return the first offset that Kafka had when it last answered to a fetch; -1 if that is not known."""
+        return _low(consumer, place)
+
     def expired(self, place: Place, first: int, low: int, count: int) -> None:
         """Say what Kafka's retention took before it was handled."""
         if not count:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bridge.handoff.seeing import Undone, see
-from bridge.kafka import Consumer
+from bridge.kafka import Consumer, TopicPartition
 from bridge.loop.committing import Committing
 from bridge.loop.parts import Parts
 from bridge.loop.places import begin_anew
 from bridge.loop.subscription import Subscription
+from bridge.partitions.parked import ParkedPartition
 from bridge.upkeep.gone import LOOK_EVERY
 from bridge.upkeep.renewal import renew
 
@@ -123,6 +124,31 @@ class Looks:
         if self._parts.sources.letters.wanted:
             self._parts.before.kafka.ask_letters()
         self._subscription.tell_orphans()
+        self._pass_markers()
+
+    def _pass_markers(self) -> None:
+        """Take in where Kafka's client stands: a transaction's marker, or what it took back, is no record to be read.
+
+        A sought position is not known until something was read from there, so that what is read again is never passed.
+        """
+        parts = self._parts
+        busy = {*parts.beginnings, *parts.rereads, *parts.held.records}
+        idle = [
+            each
+            for each in parts.assignment.partitions
+            if each.place not in busy
+            and parts.before.kafka.ends.get(each.place, 0) > each.offsets.window.stop
+            and not (isinstance(each, ParkedPartition) and each.rewind is not None)
+        ]
+        if not idle:
+            return
+        stands = self._consumer.position([TopicPartition(*each.place) for each in idle])
+        for partition, at in zip(idle, stands, strict=True):
+            # What expired before it was read is no marker: the next record tells.
+            if at.offset > partition.offsets.window.stop >= parts.logs.low(self._consumer, partition.place):
+                marks = partition.pass_to(at.offset)
+                if parts.ledger is not None:
+                    parts.marks.add(marks)
 
     def _stuck(self) -> None:
         search = self._parts.search

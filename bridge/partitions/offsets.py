@@ -113,6 +113,19 @@ class Offsets:
             self._take_in(run.start, len(run))
         return gaps
 
+    def pass_to(self, end: int) -> range:
+        """Take what lies between the last offset that was read and `end` for read: no record lies there; return it."""
+        gap = range(self._end, end) if self._handlers else range(0)
+        if not gap:
+            return gap
+        if not self._stretches:
+            self._first = end
+        elif end - self._stretches[-1].end <= NEAR:
+            for seen in self._stretches[-1].seen.values():
+                seen += bytes([Fate.GAP]) * (end - self._stretches[-1].end)
+        self._end = end
+        return gap
+
     def mark(self, handler: str, offsets: Sequence[int], fate: Fate) -> None:
         """Note that the ledger has `fate` for `offsets` (ascending): what a write of this bridge changed."""
         for stretch, some, _ in self._placed(offsets):
@@ -191,7 +204,7 @@ class Offsets:
 
     def _take_in(self, first: int, count: int) -> None:
         """Records from `first` on, all of them open; between the last one and them is a gap, if anything."""
-        if not self._stretches or first - self._end > NEAR:
+        if not self._stretches or first - self._stretches[-1].end > NEAR:
             self._stretches.append(_Stretch(first, self._handlers))
         stretch = self._stretches[-1]
         fresh = bytes([Fate.GAP]) * (first - stretch.end) + bytes(count)

@@ -69,6 +69,13 @@ class Partition:
         """Whether the fates of what was handed out must be looked at: for the commit, or for what waits behind it."""
         return (self.chosen.commit == "completion" or self._keeps) and self.offsets.size > 0
 
+    def pass_to(self, offset: int) -> list[Mark]:
+        """Kafka's client has read to there, and no record lies below that was not taken in; return what the ledger must
+        be told: of a transaction's marker at the end nothing else tells.
+        """
+        gap = self.offsets.pass_to(offset)
+        return [Mark(account, gap, Fate.GAP) for account in self.accounts.values()] if gap else []
+
     def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
         """Take in records, ascending, and what the ledger says of their offsets; return what it must be told.
 

@@ -2,8 +2,11 @@
 
 import json
 
-from tests.processes import Stack
-from tests.promises import all_settled
+import pytest
+from confluent_kafka import Producer
+
+from tests.processes import Stack, eventually
+from tests.promises import all_settled, audit
 from tests.raw_producer import produce_raw
 
 WARM = 60
@@ -31,3 +34,27 @@ def test_a_record_that_pythons_client_cannot_read_is_a_dead_letter_and_its_neigh
     assert f"{topic}-0-{WARM + 1}" in letter.ours["error_message"]
     assert "UTF-8" in letter.ours["error_message"]
     assert letter.ours["attempts"] == "0"
+
+
+@pytest.mark.slow
+def test_the_marker_of_a_transaction_at_the_log_s_end_is_no_lag_and_nothing_open(calm: Stack):
+    topic = calm.topic("odd")
+    calm.produce("odd", {"id": 0})
+    eventually(lambda: calm.committed("odd") == 1, 20)
+    producer = Producer({"bootstrap.servers": calm.kafka, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in (1, 2):
+        producer.produce(topic, json.dumps({"id": number}).encode())
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, json.dumps({"id": 3}).encode())
+    producer.flush(10)
+    producer.abort_transaction(30)
+    # Three records, the marker of a commit, one that was taken back, and the marker of that.
+    eventually(lambda: calm.committed("odd") == 6, 30)
+    found = audit(calm, "odd")
+    assert (found["open"], found["done"], found["unaccounted"]) == (0, 6, 0)
+    assert {line["committed"] == line["end"] == 6 for line in found["lines"]} == {True}
+    calm.produce("odd", {"id": 4})
+    all_settled(calm, "odd", done=8)

@@ -47,6 +47,26 @@ def test_a_gap_is_no_hole() -> None:
     assert offsets.safe() == 9
 
 
+@pytest.mark.parametrize("gap", [1, NEAR, NEAR + 1, 10**9])
+def test_what_the_client_has_passed_is_a_gap_and_safe_once_all_before_it_is(gap: int) -> None:
+    offsets = Offsets(10, ["charge"], "completion")
+    offsets.read([10, 11])
+    assert offsets.pass_to(12) == range(12, 12)
+    assert offsets.pass_to(12 + gap) == range(12, 12 + gap)
+    assert offsets.safe() == 10
+    offsets.saw("charge", 10, bytes([Fate.DONE, Fate.HANDED]))
+    assert offsets.safe() == 11
+    offsets.read([12 + gap])
+    offsets.mark("charge", [12 + gap], Fate.DONE)
+    assert (offsets.count("charge", Fate.HANDED), offsets.window) == (1, range(11, 13 + gap))
+    assert offsets.size <= NEAR + 3
+    offsets.mark("charge", [11], Fate.DONE)
+    assert offsets.safe() == 13 + gap
+    # With nothing that is not safe.
+    assert offsets.pass_to(14 + gap) == range(13 + gap, 14 + gap)
+    assert offsets.safe() == 14 + gap
+
+
 def test_a_gap_stays_one_although_the_ledger_calls_it_open() -> None:
     offsets = Offsets(0, ["charge"], "completion")
     offsets.read([0, 2])
