@@ -67,7 +67,15 @@ class LedgerCannotFsync(BridgeError):
     """The ledger's Redis can never say that its append-only file is on disk."""
 
 
-class EvictingRedis(BridgeError):
+class UnfitRedis(BridgeError):
+    """The ledger's Redis is of a kind that cannot keep a ledger."""
+
+
+class ClusteredRedis(UnfitRedis):
+    """The ledger's Redis is a node of Redis Cluster, which does no step over keys of several slots."""
+
+
+class EvictingRedis(UnfitRedis):
     """The ledger's Redis drops keys when it is full, fates among them."""
 
 

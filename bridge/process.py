@@ -81,7 +81,7 @@ def run(app: Celery, settings: Settings, routes: Routes, beside: Beside | None =
 
     Raises:
         LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
-        EvictingRedis: the ledger's Redis drops keys when it is full.
+        UnfitRedis: the ledger's Redis drops keys when it is full, or is Redis Cluster.
         ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
     """
     bridge = Bridge(app, settings, routes)

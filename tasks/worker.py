@@ -20,9 +20,9 @@ from celery.signals import (
 )
 
 from bridge import settings
-from bridge.errors import EvictingRedis, LedgerUnavailable, SettingsError
+from bridge.errors import LedgerUnavailable, SettingsError, UnfitRedis
 from bridge.ledger import Ledger, riding
-from bridge.ledger.health import check_evicts_nothing
+from bridge.ledger.health import check_fit
 from bridge.settings import Together, is_redis
 from bridge.settings.modules import import_each
 from lossless.transport import risks
@@ -102,7 +102,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
         # Of another app, which has handlers imported for something else than to run them.
         return
     chosen = _refuse_faults(app).settings
-    _refuse_eviction(chosen)
+    _refuse_unfit_redis(chosen)
     app.conf.unknown_for = chosen.file.kafka_unknown_for
     if chosen.one_redis and app.conf.broker_read_url == chosen.broker_url:
         # The ledger's look comes with the taking, its mark with the acknowledgement.
@@ -112,13 +112,13 @@ def check_and_count(sender: Any, **_: Any) -> None:
     _look_up_versions(app)
 
 
-def _refuse_eviction(chosen: settings.Settings) -> None:
+def _refuse_unfit_redis(chosen: settings.Settings) -> None:
     """End the worker if the ledger's Redis may drop fates; one that does not answer is waited for later."""
     if (ledger := Ledger.once(chosen, ANSWER_WITHIN)) is None:
         return
     try:
-        check_evicts_nothing(ledger)
-    except EvictingRedis as error:
+        check_fit(ledger)
+    except UnfitRedis as error:
         print(f"The worker does not start: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except LedgerUnavailable as error:

@@ -12,10 +12,10 @@ from bridge.commands.reset import reset as reset_of
 from bridge.errors import (
     CannotReset,
     ConsumerFailed,
-    EvictingRedis,
     KafkaUnavailable,
     LedgerCannotFsync,
     LedgerUnavailable,
+    UnfitRedis,
     UnfitTopic,
 )
 from bridge.records import log_lines as logs
@@ -44,7 +44,7 @@ def run_bridge(name: str, level: Level, form: LogFormat, *, recording: bool = Fa
     found = loaded(name, desk=recording)
     try:
         process.run(*found, beside(*found) if recording else None)
-    except (EvictingRedis, LedgerCannotFsync, UnfitTopic) as error:
+    except (LedgerCannotFsync, UnfitRedis, UnfitTopic) as error:
         fail(str(error), FAULTS)
     except ConsumerFailed as error:
         fail(str(error), AGAIN)

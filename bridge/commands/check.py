@@ -11,12 +11,12 @@ from celery import Celery
 from bridge import settings
 from bridge.commands.asked import facts_of
 from bridge.commands.standing import of_redis
-from bridge.errors import EvictingRedis, KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable
+from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, UnfitRedis
 from bridge.handlers import Routes, changed_handlers
 from bridge.handoff.broker import broker_fault, connection_to
 from bridge.kafka import AdminClient, KafkaException, admin_client, client_fault, consumer_client
 from bridge.ledger import Ledger
-from bridge.ledger.health import check_evicts_nothing
+from bridge.ledger.health import check_fit
 from bridge.records.policies import changed_policies
 from bridge.settings import OWN_APP, Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
@@ -26,7 +26,7 @@ from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, survey
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
-from lossless.transport import eviction_risk, risks
+from lossless.transport import eviction_risk, refuse_unfit, risks
 
 #: librdkafka's reports of a connection that is open and of another kind than the listener.
 _LOGIN: Final = re.compile(r"security\.protocol|SSL|SASL|[Aa]uthenticat|listener\?")
@@ -79,7 +79,7 @@ def setting_up(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
     """
     broken = import_handlers(app)
     chosen, routes, faults = settings.together(app, environ, broken)
-    if fault := broker_fault(app):
+    if not any(fault.startswith("CELERY_BROKER_URL") for fault in faults) and (fault := broker_fault(app)):
         faults.append(fault)
     if not any(fault.startswith("KAFKA_") for fault in faults) and (words := client_fault(chosen.kafka)):
         faults.append(f"KAFKA_…: no client can be made of these settings: {words}.")
@@ -200,6 +200,7 @@ def _broker(app: Celery, routes: Routes) -> Iterator[Finding]:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
         yield Finding("ok", f"the Celery broker at {shown} answers.")
         if is_redis(url):
+            refuse_unfit(connection)
             eviction = eviction_risk(connection)
             for risk in risks(connection):
                 yield Finding("fault" if risk == eviction else "warning", f"Redis: {risk}.")
@@ -226,13 +227,13 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
         return
     shown = hide_password(str(chosen.ledger_url))
     try:
-        ledger.state()
         if not chosen.one_redis:  # the broker's was asked
-            check_evicts_nothing(ledger)
+            check_fit(ledger)
+        ledger.state()
         yield Finding("ok", f"the ledger at {shown} answers.")
         if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):
             ledger.fsync(ANSWER_WITHIN - 1)
-    except (EvictingRedis, LedgerCannotFsync, LedgerUnavailable) as error:
+    except (UnfitRedis, LedgerCannotFsync, LedgerUnavailable) as error:
         yield Finding("fault", str(error))
     finally:
         ledger.close()

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from bridge.errors import EvictingRedis
+from bridge.errors import ClusteredRedis, EvictingRedis
 from bridge.ledger.client import Ledger
 
 
@@ -47,13 +47,22 @@ def health(ledger: Ledger) -> Health:
     )
 
 
-def check_evicts_nothing(ledger: Ledger) -> None:
-    """Raise if Redis may drop fates to make room.
+def check_fit(ledger: Ledger) -> None:
+    """Raise if Redis may drop fates to make room, or cannot do the ledger's steps.
 
     Raises:
+        ClusteredRedis: it is a node of Redis Cluster.
         EvictingRedis: its maxmemory-policy is another than noeviction.
         LedgerUnavailable: Redis did not answer, or refuses INFO.
     """
+    with ledger.asking("say of which kind it is") as pipe:
+        pipe.info("server")
+        (server,) = pipe.execute()
+    if "cluster" in (server.get("redis_mode"), server.get("server_mode")):  # Valkey's name for it is the second
+        raise ClusteredRedis(
+            f"Redis at {ledger.where} is Redis Cluster, which is not supported: a step of the ledger writes several "
+            "keys at once. Use one Redis, or one with replicas and Sentinel (a managed Redis: cluster mode disabled)."
+        )
     if policy := health(ledger).evicts:
         raise EvictingRedis(
             f"Redis at {ledger.where} evicts keys when it is full (maxmemory-policy {policy}), the ledger's pages "

@@ -11,7 +11,7 @@ from celery import Celery
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
 from bridge.handlers import Routes
 from bridge.ledger import Ledger
-from bridge.ledger.health import check_evicts_nothing
+from bridge.ledger.health import check_fit
 from bridge.loop.parts import Before
 from bridge.loop.turn import Loop
 from bridge.settings import Settings
@@ -93,11 +93,11 @@ class Bridge:
 
         Raises:
             LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
-            EvictingRedis: the ledger's Redis drops keys when it is full.
+            UnfitRedis: the ledger's Redis drops keys when it is full, or is Redis Cluster.
             ConsumerFailed: Kafka's client cannot go on.
             UnfitTopic: a retry topic would drop records before they are due.
         """
-        self._check_eviction()
+        self._check_redis()
         self._wait_for_kafka()
         if self._stopping.is_set():
             if self._announcement is not None:
@@ -110,19 +110,19 @@ class Bridge:
             while not self._stopping.is_set():
                 self._turned = self._clock()
                 if self._unchecked is not None and loop.parts.timetable.due("eviction", TELL_EVERY):
-                    self._check_eviction()
+                    self._check_redis()
                 loop.turn()
                 self._show_ready(loop)
                 self._tell(loop)
         finally:
             self._leave(loop)
 
-    def _check_eviction(self) -> None:
+    def _check_redis(self) -> None:
         """Refuse a Redis that evicts; one that does not answer yet is asked again, before each turn a second apart."""
         if self._unchecked is None:
             return
         try:
-            check_evicts_nothing(self._unchecked)
+            check_fit(self._unchecked)
         except LedgerUnavailable as error:
             logger.debug("%s", error)
         else:

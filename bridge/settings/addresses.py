@@ -2,12 +2,28 @@
 
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Final
 from urllib.parse import urlsplit
 
 
 def is_redis(url: str) -> bool:
     """Whether a broker URL is one of Redis."""
     return url.partition("://")[0].lower().partition("+")[0] in ("redis", "rediss", "sentinel")
+
+
+#: The brokers that are supported, by the schemes of their URLs; kombu knows others, which lose deliveries.
+BROKERS: Final = {
+    "Redis": ("redis", "rediss", "redis+socket"),
+    "Redis with Sentinel": ("sentinel",),
+    "RabbitMQ": ("amqp", "amqps", "pyamqp"),
+}
+
+
+def unsupported(urls: str) -> str | None:
+    """The scheme of a broker URL, or of one in a list, that is not of a broker which is supported; None if all are."""
+    schemes = [scheme for names in BROKERS.values() for scheme in names]
+    given = [url.strip().partition(":")[0].lower() for url in urls.split(";") if url.strip()]
+    return next((scheme for scheme in given if scheme not in schemes), None)
 
 
 def holds_ledger(url: str) -> bool:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bridge.handlers import Routes
 from bridge.kafka import FIXED, property_fault
-from bridge.settings.addresses import holds_ledger, listed, networks
+from bridge.settings.addresses import BROKERS, holds_ledger, listed, networks, unsupported
 from bridge.settings.issuers import claimed_roles, may_be_asked
 from bridge.settings.masks import rules
 from bridge.settings.values import OWN_APP, EnvironmentSettings, FileSettings, Settings, TopicSettings
@@ -206,7 +206,19 @@ def of_celery(app: Celery) -> list[str]:
             ("task_serializer = 'json'", conf.task_serializer == "json", "only JSON is read back"),
             ("accept_content = ['json']", set(conf.accept_content) == {"json"}, "pickle from a queue runs any code"),
         )
-    return [f"celeryconfig: {name} is needed: {why}." for name, right, why in wanted if not right]
+    needed = [f"celeryconfig: {name} is needed: {why}." for name, right, why in wanted if not right]
+    return [*of_broker(str(conf.broker_url or "")), *needed]
+
+
+def of_broker(url: str) -> list[str]:
+    """A kind of broker on which nothing is promised, though kombu has it."""
+    if (scheme := unsupported(url)) is None:
+        return []
+    supported = ", ".join(f"{name} ({', '.join(schemes)})" for name, schemes in BROKERS.items())
+    return [
+        f"CELERY_BROKER_URL: the broker {scheme!r} is not supported: deliveries would be lost in it, or never run. "
+        f"Supported are {supported}; not Redis Cluster."
+    ]
 
 
 def of_patterns(file: FileSettings, group: str) -> list[str]:

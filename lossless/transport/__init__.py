@@ -32,13 +32,22 @@ from kombu.transport import redis as _kombu_redis
 from lossless.transport.audience import ask_for_listeners
 from lossless.transport.channel import Channel, SentinelChannel
 from lossless.transport.polling import Poller
-from lossless.transport.versions import refuse_other_versions
+from lossless.transport.versions import refuse_other_versions, refuse_unfit_redis
 from lossless.transport.working import follow_worker
 
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
 kombu_redis: Any = _kombu_redis
 
-__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport", "eviction_risk", "risks", "use"]
+__all__ = [
+    "Channel",
+    "SentinelChannel",
+    "SentinelTransport",
+    "Transport",
+    "eviction_risk",
+    "refuse_unfit",
+    "risks",
+    "use",
+]
 
 
 def use() -> None:
@@ -88,6 +97,17 @@ def eviction_risk(connection: Any) -> str | None:
         f"maxmemory-policy is {policy}: a full Redis throws away what must be kept, queues or the notes of what "
         "was done (set noeviction, in the parameter group of a managed Redis)"
     )
+
+
+def refuse_unfit(connection: Any) -> None:
+    """Raise `VersionMismatch` for a broker whose Redis is too old, or a cluster.
+
+    Parameters:
+        connection: a `kombu.Connection` to it.
+
+    Raises redis-py's errors where Redis cannot be reached.
+    """
+    refuse_unfit_redis(_info(connection, "server"))
 
 
 def _info(connection: Any, section: str) -> dict[str, Any]:

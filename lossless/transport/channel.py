@@ -30,7 +30,7 @@ from lossless.transport.replica import leaving
 from lossless.transport.riding import Step, ridden
 from lossless.transport.stored import Keys, eta_of
 from lossless.transport.taking import Taker
-from lossless.transport.versions import refuse_old_redis
+from lossless.transport.versions import refuse_unfit_redis
 from lossless.transport.waiting import Tried, Waiting
 from lossless.transport.working import started_tags, stopping
 
@@ -110,7 +110,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     # -- consuming
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
-        """Consume from a queue. Raises `VersionMismatch` where Redis is too old."""
+        """Consume from a queue. Raises `VersionMismatch` where Redis is too old, or a cluster."""
         if queue not in self._fanout_queues:
             if no_ack:
                 self.no_ack_queues.add(queue)
@@ -126,7 +126,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     def _hold(self) -> Holder:
         if self.holder is None:
             with contextlib.suppress(redis.exceptions.NoPermissionError):
-                refuse_old_redis(self.client.info("server"))
+                refuse_unfit_redis(self.client.info("server"))
             broker = (self.connection.client.as_uri(include_password=True), self.global_keyprefix)
             self.keeper = keeper_of(broker, self._make_keeper)
             self.poller.tended_by(self.keeper)

@@ -33,8 +33,12 @@ def fault_in(name: str, installed: str | None) -> str | None:
     return f"{name} {installed} is installed, and lossless is made for {since} and later, before {before}"
 
 
-def refuse_old_redis(info: dict[str, Any]) -> None:
-    """Raise `VersionMismatch` for a Redis older than 6.2, given the answer to ``INFO server``."""
+def refuse_unfit_redis(info: dict[str, Any]) -> None:
+    """Raise `VersionMismatch` for a Redis older than 6.2 or a node of Redis Cluster, given the answer to
+    ``INFO server``.
+    """
+    if "cluster" in (info.get("redis_mode"), info.get("server_mode")):  # Valkey's name for it is the second
+        raise VersionMismatch("The broker is Redis Cluster, which is not supported: use one Redis, or Sentinel")
     found = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:

@@ -6,13 +6,15 @@ from contextlib import closing
 
 import pytest
 import redis
+from celery import Celery
+from kombu.exceptions import VersionMismatch
 
-from bridge.errors import LedgerCannotFsync, LedgerUnavailable
+from bridge.errors import ClusteredRedis, LedgerCannotFsync, LedgerUnavailable
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
 from bridge.ledger.handed import STEP
-from bridge.ledger.health import health
+from bridge.ledger.health import check_fit, health
 from bridge.ledger.members import Members
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.stuck import stuck
@@ -20,6 +22,7 @@ from bridge.ledger.tally import line
 from bridge.ledger.underway import note_waiting, oldest
 from bridge.ledger.writes import Mark, Push
 from bridge.topics.extents import Extent
+from lossless.transport import refuse_unfit
 from tests.processes import eventually
 from tests.servers.missing import need
 from tests.servers.redis import RedisServer, waits_for_the_disk
@@ -497,3 +500,12 @@ def test_a_frozen_redis_is_waited_for_once_by_who_somebody_waits_for(
             Members(ledger, "workers").living()
         # Each wait ends by the client's own clock: there are as many as it makes, and one for the machine.
         assert waits - 0.2 <= time.monotonic() - begun < waits + 0.9
+
+
+def test_a_redis_of_redis_cluster_is_refused_by_name() -> None:
+    with RedisServer(cluster_enabled="yes", databases="1") as server:
+        with closing(Ledger(server.url, "c", "bridge")) as ledger, pytest.raises(ClusteredRedis, match="Redis Cluster"):
+            check_fit(ledger)
+        with Celery(broker=server.url, set_as_current=False) as app, app.connection() as connection:
+            with pytest.raises(VersionMismatch, match="Redis Cluster"):
+                refuse_unfit(connection)

@@ -1,6 +1,7 @@
 """Every fault of the settings: a sentence that says what to do, and none where nothing is wrong."""
 
 import pytest
+from celery import Celery
 
 from bridge.handlers import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings, faults
@@ -95,3 +96,22 @@ def test_a_refused_secret_is_not_shown(name: str, monkeypatch):
     monkeypatch.setattr(faults, "property_fault", lambda name, value: f"Invalid value {value!r} ")
     assert faults.of_property("KAFKA_X", name, "hunter2") == "KAFKA_X: Invalid value '…'."
     assert faults.of_property("KAFKA_X", "linger.ms", "hunter2") == "KAFKA_X: Invalid value 'hunter2'."
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme"),
+    [
+        *((url, None) for url in (REDIS, "rediss://h", "redis+socket:///s", "sentinel://a;sentinel://b", "amqp://", "amqps://h")),
+        *((f"{scheme}://", scheme) for scheme in ("memory", "filesystem", "sqla+sqlite", "sqs", "kafka", "redis+cluster")),
+        ("redis://a;memory://", "memory"),
+    ],
+)  # fmt: skip
+def test_a_broker_is_supported_or_refused_by_name(url: str, scheme: str | None):
+    said = faults.of_broker(url)
+    assert len(said) == (scheme is not None)
+    assert scheme is None or (f"the broker {scheme!r} is not supported" in said[0] and "RabbitMQ (amqp" in said[0])
+
+
+def test_a_broker_that_is_not_supported_is_a_fault_of_the_app():
+    with Celery(broker="memory://", set_as_current=False) as app:
+        assert any("'memory' is not supported" in fault for fault in faults.of_celery(app))

@@ -15,20 +15,26 @@ from kombu.exceptions import OperationalError, VersionMismatch
 from lossless import transport
 from lossless.transport.owners import Watch, in_order, new_owner, said_by
 from lossless.transport.stored import RESTORED, Keys, decoded, eta_of, marked, stored
-from lossless.transport.versions import refuse_old_redis
+from lossless.transport.versions import refuse_unfit_redis
 
 kombu_transport: Any = _kombu_transport
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "6.2.14", "7.0.15", "8.0", "", "unknown"])
 def test_a_redis_that_can_do_it_is_taken(version: str) -> None:
-    refuse_old_redis({"redis_version": version})
+    refuse_unfit_redis({"redis_version": version})
+
+
+@pytest.mark.parametrize("name", ["redis_mode", "server_mode"])
+def test_redis_cluster_is_refused_by_name(name: str) -> None:
+    with pytest.raises(VersionMismatch, match="Redis Cluster"):
+        refuse_unfit_redis({"redis_version": "7.2.0", name: "cluster"})
 
 
 @pytest.mark.parametrize("version", ["6.0.20", "5.0.14", "2.8.4"])
 def test_a_redis_that_is_too_old_is_refused_by_name(version: str) -> None:
     with pytest.raises(VersionMismatch, match=rf"Redis {version}; this transport needs Redis 6\.2"):
-        refuse_old_redis({"redis_version": version})
+        refuse_unfit_redis({"redis_version": version})
 
 
 @pytest.mark.parametrize(
