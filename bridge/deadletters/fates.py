@@ -74,6 +74,7 @@ class Fates:
         """The fates of records of a replay or retry topic themselves.
 
         Parameters:
+            topic_id: the topic's id; empty: the topic is gone, and the last log is meant that a bridge knew.
             spots: partition and offset of each.
         """
         if (ledger := self._ledger_of(group)) is None:
@@ -82,7 +83,9 @@ class Fates:
         offsets: dict[int, set[int]] = defaultdict(set)
         for partition, offset in spots:
             offsets[partition].add(offset)
-        accounts = {at: Account(OWN, topic, book.log_id(topic, topic_id, at), at) for at in offsets}
+        last = {} if topic_id else book.known([(topic, at) for at in offsets])
+        logs = {at: last[topic, at].id if (topic, at) in last else book.log_id(topic, topic_id, at) for at in offsets}
+        accounts = {at: Account(OWN, topic, log, at) for at, log in logs.items()}
         asked = [(accounts[partition], sorted(some)) for partition, some in offsets.items()]
         known: dict[tuple[int, int], Fate] = {}
         for (account, some), fates in zip(asked, ledger.fates_of(asked), strict=True):

@@ -15,8 +15,11 @@ def known(
     settles: bool = True,
     since: float = 60.0,
     again: bool = False,
+    dropped: bool = False,
+    remembers: bool = True,
 ) -> Known:
-    return Known(origin, own, passed, there, settles, since, patience=3_600.0, again=again)
+    there = there and not dropped
+    return Known(origin, own, passed, there, settles, since, 3_600.0, again, dropped, remembers)
 
 
 LONG = 3_601.0
@@ -37,8 +40,17 @@ LONG = 3_601.0
         (known(Fate.PARKED, Fate.DONE, passed=True), Verdict.WAIT),
         (known(Fate.OPEN, passed=True), Verdict.LOOK),
         (known(passed=True), Verdict.LOOK),
-        (known(Fate.OPEN, there=False), Verdict.GONE),
-        (known(Fate.OPEN, passed=True, there=False), Verdict.LOOK),
+        (known(Fate.OPEN, dropped=True), Verdict.GONE),
+        (known(Fate.OPEN, passed=True, dropped=True), Verdict.LOOK),
+        # It was handed off before Kafka dropped it, and runs.
+        (known(own=Fate.HANDED, dropped=True), Verdict.WAIT),
+        (known(own=Fate.DONE, dropped=True), Verdict.WAIT),
+        # Redis was wiped since it was sent: it may have been handed off.
+        (known(Fate.OPEN, dropped=True, remembers=False), Verdict.WAIT),
+        (known(Fate.OPEN, dropped=True, remembers=False, since=LONG), Verdict.LOOK),
+        # The log ends before it: it was made again, or an answer is late.
+        (known(Fate.OPEN, there=False), Verdict.WAIT),
+        (known(Fate.OPEN, there=False, since=LONG), Verdict.LOOK),
         # It runs though it was done: its own record tells.
         (known(Fate.DONE, Fate.OPEN, again=True), Verdict.WAIT),
         (known(Fate.DONE, Fate.HANDED, passed=True, again=True), Verdict.WAIT),

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
 from typing import Final, NamedTuple
 
 from bridge.deadletters.actions.sending import target_of
@@ -17,7 +16,7 @@ from bridge.handoff.parked import ROUNDS, Search
 from bridge.records.origin import Origin
 from bridge.settings import Settings
 from bridge.topics.catalog import Catalog
-from bridge.topics.extents import Extent, extents
+from bridge.topics.extents import extents
 
 #: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
 RECORDED_WITHIN: Final = 3.0
@@ -41,8 +40,7 @@ class Deducing:
 
     def __init__(self, settings: Settings, database: Database, fates: Fates) -> None:
         self._settings, self._database, self._fates = settings, database, fates
-        self._extents = cache(self._asked)
-        self._parked = cache(partial(still_parked, settings, fates))
+        self._parked = StillParked(settings, fates)
         self._recorded = Recorded(settings, database)
 
     def verdicts(self, letters: Sequence[Standing]) -> dict[int, Verdict]:
@@ -76,11 +74,15 @@ class Deducing:
 
     def _known(self, group: str, source: str, sent: Mapping[int, Sent], now: int) -> dict[int, Known]:
         topic = target_of(self._settings, group, source, ours=True)
-        there = {extent.partition: extent for extent in self._extents(group, topic)}
+        # Asked anew for each page, after it was read, and before the fates: an older answer does not know what was sent
+        # since, and what is handed off meanwhile must be seen as that.
+        there = {extent.partition: extent for extent in extents(self._settings.of_group(group), [topic])}
+        topic_id = self._topic_id(topic)
         spots = [(each.where.spot.partition, each.where.spot.offset) for each in sent.values()]
-        own = self._fates.own(group, topic, self._topic_id(topic) if there else "", spots)
+        own = self._fates.own(group, topic, topic_id, spots)
         origins = self._fates.of([each.delivery for each in sent.values()])
         chosen, since = self._settings.topic(source), self._fates.since(group)
+        has_ledger = self._fates.ledger(group) is not None
         known: dict[int, Known] = {}
         for (number, (_, where, again)), mine, origin in zip(sent.items(), own, origins, strict=True):
             extent, offset = there.get(where.spot.partition), where.spot.offset
@@ -93,6 +95,8 @@ class Deducing:
                 since=now / 1000 - max(where.at / 1000, since),
                 patience=self._settings.file.kafka_stuck_after,
                 again=again,
+                dropped=offset < extent.first if extent is not None else not topic_id,
+                remembers=has_ledger and since <= where.at / 1000,
             )
         return known
 
@@ -100,15 +104,12 @@ class Deducing:
         self, group: str, source: str, deliveries: Mapping[int, Origin], known: Mapping[int, Known]
     ) -> dict[int, Verdict]:
         # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
-        parked = self._parked(group, source)
+        parked = self._parked.of(group, source)
         recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
         return {
             number: after_a_look(known[number], parked=_which(delivery) in parked, recorded=recorded)
             for number, delivery in deliveries.items()
         }
-
-    def _asked(self, group: str, topic: str) -> tuple[Extent, ...]:
-        return tuple(extents(self._settings.of_group(group), [topic]))
 
     def _topic_id(self, topic: str) -> str:
         catalog = Catalog(self._settings, [topic])
@@ -116,22 +117,42 @@ class Deducing:
         return catalog.topic_ids.get(topic, "")
 
 
-def still_parked(settings: Settings, fates: Fates, group: str, source: str) -> frozenset[tuple[str, str]]:
-    """What lies in the retry and replay topics of a source, and is to run."""
-    settings = settings.of_group(group)
-    catalog = Catalog(settings, [source])
-    catalog.prepare()
-    ledger = fates.ledger(group)
-    if ledger is None:
-        return frozenset()
-    search = Search(settings, ledger, catalog, source)
-    found: set[tuple[str, str]] = set()
-    for _ in range(ROUNDS):
-        more = {_which(lies.origin) for lies in search.look()}
-        found |= more
-        if not more:
-            break
-    return frozenset(found)
+class StillParked:
+    """The deliveries that wait in the retry and replay topics of sources.
+
+    What was found is kept for the next question, and what has come since is read each time: an answer covers all that
+    was parked before it was asked for. A delivery that has run meanwhile may still be in it.
+    """
+
+    def __init__(self, settings: Settings, fates: Fates) -> None:
+        self._settings, self._fates = settings, fates
+        self._searches: dict[tuple[str, str], Search] = {}
+        self._found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+
+    def of(self, group: str, source: str) -> frozenset[tuple[str, str]]:
+        """Return identity and log of each delivery of a source that is parked and is to run.
+
+        Raises:
+            LedgerUnavailable, KafkaUnavailable: nothing is known.
+        """
+        ledger = self._fates.ledger(group)
+        if ledger is None:
+            return frozenset()
+        settings = self._settings.of_group(group)
+        catalog = Catalog(settings, [source])
+        catalog.prepare()
+        made = Search(settings, ledger, catalog, source)
+        search = self._searches.setdefault((group, source), made)
+        if search.tiers.keys() != made.tiers.keys():
+            # A retry topic was created or deleted since.
+            search = self._searches[group, source] = made
+        found = self._found[group, source]
+        for _ in range(ROUNDS):
+            more = {_which(lies.origin) for lies in search.look()}
+            found |= more
+            if not more:
+                break
+        return frozenset(found)
 
 
 def _by_source(sent: Mapping[int, Sent]) -> dict[tuple[str, str], dict[int, Sent]]:

@@ -3,14 +3,13 @@
 The origin's fate tells less: of what runs again though it is done, it was done before.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.deadletters.actions.sending import target_of
 from bridge.deadletters.fates import Fates
 from bridge.deadletters.letters.letter import Identity
-from bridge.deadletters.outcomes.deducing import still_parked
+from bridge.deadletters.outcomes.deducing import StillParked
 from bridge.deadletters.outcomes.recorded import Recorded
 from bridge.deadletters.plan.plan import ItemState, Plan
 from bridge.deadletters.redrive.redriving import delivery_of
@@ -90,8 +89,7 @@ class Ending:
 
     def _of_plan(self, plan: Plan, deduces: bool) -> int:
         left = after = 0
-        # What lies in the topics is looked through once, for however many pages.
-        parked = cache(partial(self._parked, plan))
+        parked = StillParked(self._settings, self._fates)
         while True:
             with self._database.reading() as connection:
                 page = redriven.page(connection, plan.id, after, PAGE)
@@ -122,22 +120,17 @@ class Ending:
         self._end(plan, {**ends, ItemState.UNKNOWN: dict.fromkeys(lost, _MADE_AGAIN)})
         return silent
 
-    def _parked(self, plan: Plan) -> frozenset[str]:
-        """The identities of what lies in the source's retry and replay topics, and is to run."""
-        found = still_parked(self._settings, self._fates, self._settings.group, str(plan.asked["topic"]))
-        return frozenset(identity for identity, _ in found)
-
-    def _deduced(self, plan: Plan, silent: Mapping[Redriven, Fate], parked_of: Callable[[], frozenset[str]]) -> int:
+    def _deduced(self, plan: Plan, silent: Mapping[Redriven, Fate], still_parked: StillParked) -> int:
         """Take in what Kafka tells of the others; return how many ended so."""
         spots = {each.spot.topic for each in silent}
         there = {each.place: each for each in extents(self._settings, spots)}
-        gone = [each.position for each, own in silent.items() if own is Fate.OPEN and _is_gone(each, there)]
+        gone = self._gone(plan, [each for each, own in silent.items() if own is Fate.OPEN], there)
         ran = [each for each, own in silent.items() if own is Fate.PARKED]
         forgotten = [each for each, own in silent.items() if own is Fate.OPEN and _is_passed(each, there)]
         ends: dict[ItemState, dict[int, str]] = {ItemState.UNKNOWN: dict.fromkeys(gone, _GONE)}
         if ran or forgotten:
             topic = str(plan.asked["topic"])
-            parked = parked_of()
+            parked = {identity for identity, _ in still_parked.of(self._settings.group, topic)}
             # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
             if Recorded(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
                 left = [each for each in (*ran, *forgotten) if each.place not in parked]
@@ -154,6 +147,23 @@ class Ending:
                 ends[ItemState.UNKNOWN] |= dict.fromkeys(unknown, _FORGOTTEN)
         self._end(plan, ends)
         return sum(map(len, ends.values()))
+
+    def _gone(self, plan: Plan, some: Sequence[Redriven], there: Mapping[tuple[str, int], Extent]) -> list[int]:
+        """Return the positions of what Kafka dropped before a bridge handed it off, with the ledger as the proof."""
+        dropped = [each for each in some if _is_dropped(each, there)]
+        since = self._fates.since(self._settings.group)
+        if not dropped or self._fates.ledger(self._settings.group) is None:
+            return []
+        if not there and self._topic_id(dropped[0].spot.topic):
+            # Of two answers one knows the topic.
+            return []
+        # Once more, after Kafka was asked: it may have been handed off before it was dropped.
+        own = self._own(plan, dropped)
+        return [
+            each.position
+            for each, fate in zip(dropped, own, strict=True)
+            if fate is Fate.OPEN and since <= each.at / 1000
+        ]
 
     def _long_silent(self, some: Sequence[Redriven]) -> list[int]:
         """Of these, what was sent so long ago that nothing more is waited for."""
@@ -194,7 +204,8 @@ class Ending:
                 redriven.end(connection, plan.id, whys, state, at)
 
 
-def _is_gone(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool:
+def _is_dropped(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool:
+    """Whether Kafka has it no more, and nobody has committed it; a log that ends before it does not prove that."""
     extent = there.get((each.spot.topic, each.spot.partition))
     return extent is None or extent.first > each.spot.offset >= (extent.committed or 0)
 

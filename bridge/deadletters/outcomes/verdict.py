@@ -20,7 +20,7 @@ class Verdict(Enum):
     """The ledger has forgotten it, or says nothing for long: Kafka is to be looked through."""
     UNKNOWN = "unknown"
     GONE = "gone"
-    """Kafka dropped its record before anybody read it."""
+    """Kafka dropped its record before anybody read it, and the ledger proves that it was not handed off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,9 @@ class Known:
         own: that of the record by which it was sent back.
         passed: whether the group has committed that record.
         there: whether Kafka has it still.
+        dropped: whether Kafka has it no more: the log begins behind it, or the topic is gone. A log that ends before it
+            does not prove that.
+        remembers: whether the ledger has forgotten nothing since it was sent.
         settles: whether what is committed is settled (commit="completion"), else in the broker.
         again: whether it runs though its origin was done: that tells nothing of it.
         since: seconds for which all that could have told of it has been silent: since it was sent, or the ledger's data
@@ -47,6 +50,8 @@ class Known:
     since: float
     patience: float
     again: bool = False
+    dropped: bool = False
+    remembers: bool = True
 
 
 def at_first(known: Known) -> Verdict:
@@ -56,11 +61,15 @@ def at_first(known: Known) -> Verdict:
         return Verdict.DONE
     if told is Fate.DISCARDED:
         return Verdict.DISCARDED
-    if not known.passed and not known.there:
-        return Verdict.GONE
     if known.own in _UNTOUCHED:
-        # Nobody has begun with it, or the ledger has forgotten who did.
-        return Verdict.LOOK if known.passed else Verdict.WAIT
+        if known.passed:
+            # The ledger has forgotten who began with it.
+            return Verdict.LOOK
+        if known.dropped and known.remembers:
+            return Verdict.GONE
+        if known.there:
+            return Verdict.WAIT
+        return Verdict.LOOK if known.since > known.patience else Verdict.WAIT
     if known.own is Fate.HANDED:
         # Bridges care for what is handed off: what is stuck they open again.
         return Verdict.WAIT

@@ -49,7 +49,7 @@ def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:
     """Whether the next wave may go out.
 
     What was skipped, refused by Kafka, or discarded by a person meanwhile says nothing of the handler, and counts
-    neither way.
+    neither way. A delivery whose end is not known is no failure: only what has died again stops a canary at once.
 
     Parameters:
         wave: from 0 on, of which all was sent that may be.
@@ -59,20 +59,16 @@ def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:
     # What still waits is held by what is ahead of it in its lane.
     pending = sum(outcomes.get(state, 0) for state in UNENDED)
     good = outcomes.get(ItemState.DONE, 0)
-    bad = outcomes.get(ItemState.DEAD, 0) + outcomes.get(ItemState.UNKNOWN, 0)
+    bad, unknown = outcomes.get(ItemState.DEAD, 0), outcomes.get(ItemState.UNKNOWN, 0)
     # Also if all that is on its way ended well, too few would have.
-    if bad and (wave < ALL_OF or good + pending < PART * (good + bad + pending)):
-        return Decision(Turn.STOP, _bad(wave, outcomes, good + bad + pending))
-    if not pending:
+    best = good + pending + unknown
+    if bad and (wave < ALL_OF or best < PART * (best + bad)):
+        return Decision(Turn.STOP, f"canary: of {best + bad:,} of wave {wave + 1}, {bad:,} died again")
+    if not pending and (not unknown or (wave >= ALL_OF and good >= PART * (best + bad))):
         return Decision(Turn.GO_ON)
     if waited >= WAITS:
         return Decision(
-            Turn.STOP, f"canary: of {pending:,} of wave {wave + 1} it was not known after {WAITS:g} s how they end"
+            Turn.STOP,
+            f"canary: of {pending + unknown:,} of wave {wave + 1} it was not known after {WAITS:g} s how they end",
         )
     return Decision(Turn.WAIT)
-
-
-def _bad(wave: int, outcomes: Mapping[str, int], sent: int) -> str:
-    dead, unknown = outcomes.get(ItemState.DEAD, 0), outcomes.get(ItemState.UNKNOWN, 0)
-    what = [f"{dead:,} died again"] * bool(dead) + [f"of {unknown:,} the end is not known"] * bool(unknown)
-    return f"canary: of {sent:,} of wave {wave + 1}, {' and '.join(what)}"
