@@ -506,6 +506,6 @@ def test_a_redis_of_redis_cluster_is_refused_by_name() -> None:
     with RedisServer(cluster_enabled="yes", databases="1") as server:
         with closing(Ledger(server.url, "c", "bridge")) as ledger, pytest.raises(ClusteredRedis, match="Redis Cluster"):
             check_fit(ledger)
-        with Celery(broker=server.url, set_as_current=False) as app, app.connection() as connection:
-            with pytest.raises(VersionMismatch, match="Redis Cluster"):
-                refuse_unfit(connection)
+        refused = pytest.raises(VersionMismatch, match="Redis Cluster")
+        with Celery(broker=server.url, set_as_current=False) as app, app.connection() as connection, refused:
+            refuse_unfit(connection)
