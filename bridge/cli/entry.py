@@ -11,6 +11,7 @@ from bridge.cli.deadletters.entry import COMMANDS as OF_DESK
 from bridge.cli.deadletters.entry import deadletters
 from bridge.cli.deciding import halt, resume
 from bridge.cli.defaulting import Pointing
+from bridge.cli.discard import discard
 from bridge.cli.looking import audit, check, find, status, topics
 from bridge.cli.options import AppOption, FormatOption, Level, LevelOption, LogFormat
 from bridge.cli.policy import policy
@@ -19,7 +20,7 @@ from bridge.cli.running import demo, reset, run, run_bridge
 from bridge.settings.versions import versions
 
 #: In the order in which `--help` lists them.
-COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, reset, redrive, demo)
+COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)
 
 
 class _Commands(Pointing):

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from celery import Celery
 
@@ -18,6 +18,7 @@ from bridge.kafka import AdminClient, KafkaException, admin_client, client_fault
 from bridge.ledger import Ledger
 from bridge.ledger.health import check_fit
 from bridge.records.policies import changed_policies
+from bridge.records.user_database import missing_django_tables
 from bridge.settings import OWN_APP, Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
 from bridge.topics.belonging import ambiguities
@@ -57,6 +58,7 @@ def check(app: Celery, environ: Mapping[str, str] = os.environ, name: str = OWN_
     chosen = replace(chosen, app=name)
     found = [Finding("fault", fault) for fault in faults]
     found.extend(_settings(chosen, routes))
+    found.extend(_django(app, routes))
     if not any(fault.startswith("KAFKA_") for fault in faults):
         found.extend(_kafka(app, chosen, routes))
     broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
@@ -99,6 +101,24 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[Finding]:
     yield from (Finding("warning", text) for text in chosen.misspelt)
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
         yield Finding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
+
+
+def _django(app: Celery, routes: Routes) -> Iterator[Finding]:
+    """Tables that handlers write in Django's database and that no migration has made: their deliveries would fail."""
+    tasks: Mapping[str, Any] = app.tasks
+    try:
+        missing = missing_django_tables(tasks[handler.name].run for handler in routes)
+    except Exception as error:
+        # Whatever Django or its database raises: the report must go on, and name it.
+        words = hide_password(str(error).strip())
+        yield Finding("warning", f"Django's database: {type(error).__name__}: {words}. Is it right, and does it run?")
+        return
+    if missing:
+        yield Finding(
+            "fault",
+            f"Django's database has no table {', '.join(missing)}, which a handler writes with message.settle_with: "
+            "add the migration of docs/own-app.md, and run `python manage.py migrate`.",
+        )
 
 
 def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -240,3 +241,25 @@ def _make(session: Any, found: Table) -> None:
             if not inspect(engine).has_table(found.name):
                 raise
         _ready.add(key)
+
+
+def missing_django_tables(functions: Iterable[Any]) -> list[str]:
+    """Return the tables of ours that Django's migrations have not made and that these handlers' functions need.
+
+    A function needs them if it, or one inside it, calls `settle_with`; with `publish` beside it the outbox too.
+
+    Raises:
+        Exception: whatever Django's database raises if it does not answer.
+    """
+    names = [_names_in(function.__code__) for function in functions if hasattr(function, "__code__")]
+    wanted = {SETTLED for found in names if "settle_with" in found}
+    wanted |= {OUTBOX for found in names if {"settle_with", "publish"} <= found}
+    django, conf = sys.modules.get("django.db"), sys.modules.get("django.conf")
+    if not wanted or django is None or conf is None or not conf.settings.configured:
+        return []
+    return sorted(wanted - set(django.connection.introspection.table_names()))
+
+
+def _names_in(code: Any) -> set[str]:
+    inner = (each for each in code.co_consts if hasattr(each, "co_names"))
+    return {*code.co_names}.union(*map(_names_in, inner))

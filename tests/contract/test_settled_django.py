@@ -11,7 +11,8 @@ from django.db import connections, transaction
 
 from bridge.errors import AlreadySettled, BridgeError
 from bridge.records.message import Message
-from bridge.records.settled import CREATE_TABLE, TABLE
+from bridge.records.settled import CREATE_TABLE, OUTBOX_TABLE, TABLE
+from bridge.records.user_database import missing_django_tables
 from tests.servers import postgres
 from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
@@ -89,3 +90,37 @@ def test_without_a_transaction_nothing_is_marked(connection: Any):
     with pytest.raises(BridgeError, match=r"inside `with transaction\.atomic"):
         MESSAGE.settle_with(connection)
     pay(connection)
+
+
+def settling(order: Any, message: Message) -> None:
+    def work() -> None:
+        message.settle_with(order)
+
+    work()
+
+
+def sending(order: Any, message: Message) -> None:
+    message.settle_with(order)
+    message.publish("invoices", order)
+
+
+def plain(order: Any, message: Message) -> None:
+    message.publish("invoices", order)
+
+
+def test_tables_that_handlers_need_and_no_migration_has_made_are_named(tmp_path: Path):
+    before = connections.databases["default"]
+    connections.databases["default"] = _database("sqlite3", str(tmp_path / "default.sqlite"))
+    made = connections["default"]
+    try:
+        assert missing_django_tables([plain]) == []
+        assert missing_django_tables([plain, settling]) == [TABLE]
+        assert missing_django_tables([sending]) == [OUTBOX_TABLE, TABLE]
+        with made.cursor() as cursor:
+            cursor.execute(CREATE_TABLE)
+        assert missing_django_tables([settling]) == []
+        assert missing_django_tables([sending]) == [OUTBOX_TABLE]
+    finally:
+        made.close()
+        del connections["default"]
+        connections.databases["default"] = before

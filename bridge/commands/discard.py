@@ -1,0 +1,68 @@
+"""`bridge discard TOPIC`: gives up the deliveries of a topic that are queued, so that no worker runs them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from bridge.commands.opened import opened
+from bridge.errors import UnknownHandler, UnknownTopic
+from bridge.handlers import Routes
+from bridge.ledger import Account, Fate, Ledger, LogBook, Mark
+from bridge.settings import Settings
+from bridge.topics.extents import extents
+
+QUEUED: Final = frozenset({Fate.HANDED})
+#: Runs of offsets of one write to the ledger.
+AT_ONCE: Final = 500
+
+
+def count_queued(settings: Settings, routes: Routes, topic: str, handlers: Sequence[str] = ()) -> dict[str, int]:
+    """Return how many deliveries of each handler are queued, or are running now: handed off and not settled.
+
+    Parameters:
+        handlers: of these alone; none: of all handlers of the topic.
+
+    Raises:
+        UnknownTopic, UnknownHandler: there is no such topic, or no such handler of it.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    found = dict.fromkeys(_handlers(routes, topic, handlers), 0)
+    for ledger, account, first, last in _accounts(settings, topic, list(found)):
+        found[account.handler] += sum(map(len, ledger.runs(account, QUEUED, first, last)))
+    return found
+
+
+def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Sequence[str] = ()) -> dict[str, int]:
+    """Mark the queued deliveries as discarded, and return how many of each handler were marked.
+
+    Their Celery messages stay where they are: a worker that takes one skips what is discarded. A delivery that is
+    running ends as it would have. Deliveries that wait for a Kafka retry or came from one are left alone.
+
+    Raises:
+        UnknownTopic, UnknownHandler, KafkaUnavailable, LedgerUnavailable: as `count_queued`.
+    """
+    found = dict.fromkeys(_handlers(routes, topic, handlers), 0)
+    for ledger, account, first, last in _accounts(settings, topic, list(found)):
+        queued = ledger.runs(account, QUEUED, first, last)
+        while some := [Mark(account, run, Fate.DISCARDED) for run in islice(queued, AT_ONCE)]:
+            found[account.handler] += sum(len(written.changed) for written in ledger.write(some))
+    return found
+
+
+def _handlers(routes: Routes, topic: str, wanted: Sequence[str]) -> list[str]:
+    known = [handler.name for handler in routes.of(topic)]
+    if not known:
+        raise UnknownTopic(f"no handler names topic {topic!r}: {', '.join(routes.topics)}.")
+    if strange := [name for name in wanted if name not in known]:
+        raise UnknownHandler(f"{strange[0]!r} is no handler of {topic!r}: {', '.join(known)}.")
+    return [*wanted] or known
+
+
+def _accounts(settings: Settings, topic: str, names: Sequence[str]) -> Iterator[tuple[Ledger, Account, int, int]]:
+    """Each handler's account of each partition, with the ledger and the first and last offset that Kafka has."""
+    found = extents(settings, [topic])
+    with opened(settings, [topic]) as (ledger, catalog):
+        for extent in found:
+            log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+            for name in names:
+                yield ledger, Account(name, topic, log, extent.partition), extent.first, extent.end - 1

@@ -1,0 +1,37 @@
+"""What is queued can be given up for good: no worker runs it, no bridge hands it off again, and the audit says so."""
+
+import json
+
+import pytest
+
+from tests.processes import Stack, eventually
+from tests.promises import audit, choose, command
+
+
+@pytest.mark.slow
+def test_what_is_discarded_runs_in_no_worker_also_after_the_queue_was_purged(stack: Stack):
+    choose(stack, {"orders": {"commit": "completion"}}, kafka_stuck_after=2)
+    stack.make_topics("orders", "many")
+    stack.make_topics("found", "limited", "slow", "odd", "keyed", "line", "blocking", "steps", "payments")
+    stack.bridge()
+    stack.produce("orders", *[f"{number}" for number in range(20)])
+    stack.produce("many", "1")
+    eventually(lambda: audit(stack)["handed"] == 20, 30, "all are queued")
+    stack.redis().delete(stack.queue)
+
+    refused = command(stack, "discard", stack.topic("orders"), "--handler", "nobody", "--yes", code=1)
+    assert "is no handler of" in refused
+    assert "say --yes" in command(stack, "discard", stack.topic("orders"), code=2)
+    printed = command(stack, "discard", stack.topic("orders"), "--yes", "--json")
+    assert "orders: 20 queued" in printed
+    assert json.loads(printed[printed.index("{") :]) == {"orders": 20}
+    assert "orders: 0 queued" in command(stack, "discard", stack.topic("orders"), "--yes")
+
+    stack.worker()
+    stack.produce("orders", "21")
+    # The other topic's delivery was purged too, and comes back: the stuck are looked for.
+    eventually(lambda: stack.done("many") and stack.done("orders"), 60, "the rest is handled")
+    eventually(lambda: stack.committed("orders") == 21, 30, "what is discarded is settled")
+    found = audit(stack)
+    assert (found["discarded"], found["done"], found["handed"]) == (20, 1, 0)
+    assert len(stack.done("orders")) == 1
