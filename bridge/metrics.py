@@ -142,6 +142,11 @@ class BridgeMetrics:
             ["handler"],
         )
         self.ready = self._gauge("bridge_ready", "1 while records are consumed and handed off.")
+        self.problems = self._gauge(
+            "bridge_problems",
+            "Sentences that the status has of a problem, of those that a running bridge sees by itself.",
+            ["problem"],
+        )
 
     def expect(self, places: Iterable[Place]) -> None:
         """Show at 0 what may happen to these partitions: `increase()` sees no series that begins with 1."""
@@ -222,6 +227,11 @@ class BridgeMetrics:
         """Show how long deliveries have been under way, by topic and handler."""
         for labels, seconds in ages.items():
             self.oldest.labels(*labels).set(seconds)
+
+    def show_problems(self, counts: Mapping[str, int]) -> None:
+        """Show how often the status says each of these problems, by identifier."""
+        for identifier, count in counts.items():
+            self.problems.labels(identifier).set(count)
 
     def show_fates(self, place: Place, handler: str, fates: Mapping[str, int], unaccounted: int) -> None:
         """Show how the deliveries of one handler and partition stand."""

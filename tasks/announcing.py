@@ -4,6 +4,7 @@ From a thread of the main process: nothing that the worker does waits for it, or
 """
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -13,10 +14,12 @@ from celery import Celery
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
+from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.members import ANNOUNCE_EVERY, Members, unique_member
 from bridge.records.header import Contents
 from bridge.settings.versions import versions
 from lossless.transport.working import known_requests
+from tasks.process_activity import ProcessActivity
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class Announcing:
         self._member = unique_member()
         self._started = time.time()
         self._ended = threading.Event()
+        self._activity, self._skew = ProcessActivity(), ClockSkew(ledger)
 
     def begin(self) -> None:
         """Announce, now and every two seconds."""
@@ -78,6 +82,9 @@ class Announcing:
             "handlers": sorted(handlers),
             "handler_versions": {name: handlers[name].version for name in sorted(handlers)},
             "holds": holds(known_requests()),
+            "running": self._activity.look(known_requests()),
+            "host": socket.gethostname(),
+            **self._skew.look(),
             "processes": int(getattr(pool, "num_processes", None) or getattr(pool, "limit", None) or 1),
         }
 

@@ -19,9 +19,11 @@ from bridge.records.message import Batch, Dead, Delivery
 from bridge.settings.handlers_version import handlers_version
 from tasks import observing
 from tasks.aftermath import cleared_of_losses, overran, poison_of, uncounted
+from tasks.attempt_outcomes import attempt_outcomes
 from tasks.book import Book
 from tasks.breaking import PAUSE, Breaking
 from tasks.defaults import DeliveryTask
+from tasks.metrics import process_lost
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
 from tasks.running import MessageTask
@@ -55,6 +57,9 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         left = [delivery for delivery in batch.deliveries if not delivery.ended]
         todo = [delivery for delivery in left if delivery.message.offset not in settled]
         guilty = poison_of(todo) if dead.reason == POISON else todo
+        if dead.reason == POISON and todo:
+            process_lost(batch.handler, batch.group)
+            attempt_outcomes.process_lost(book.ledger, batch.topic, batch.handler)
         if guilty and _is_spared(self.app, batch, guilty[0], dead):
             for part in _spared(batch, todo, guilty[0]):
                 send_on(self.app, batch.holding(part), PAUSE, {"routing_key": letter.get("queue")})

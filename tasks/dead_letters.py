@@ -7,6 +7,7 @@ from bridge.errors import PublishFailed
 from bridge.records.failure import cut
 from bridge.records.message import ERROR_LENGTH, Batch, Dead, Delivery
 from tasks import metrics, telling
+from tasks.attempt_outcomes import attempt_outcomes
 from tasks.ends import Ends
 from tasks.resending import publish_delay
 from tasks.settling import Settling
@@ -41,6 +42,8 @@ class DeadLetters:
             return
         finally:
             self._seconds += time.monotonic() - since
+        if delivery.publish_tries:
+            attempt_outcomes.written(self._settling.ledger, delivery.handler, delivery.identity)
         self._standing.ends.add("dead", delivery.message.offset)
         self._standing.ended(delivery)
         self._first = self._first or dead
@@ -63,6 +66,7 @@ class DeadLetters:
     def _later(self, delivery: Delivery, dead: Dead, error: PublishFailed, cause: BaseException | None) -> None:
         delay = publish_delay(delivery.publish_tries)
         metrics.retried(delivery.handler, self._group, "dead_letter_unpublished")
+        attempt_outcomes.refused(self._settling.ledger, delivery.handler, delivery.identity, str(error)[:300])
         telling.unpublished(delivery, dead, delay, error, cause)
         waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
         self._waiting.again(waiting, delay, str(dead.failure))

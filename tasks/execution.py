@@ -14,6 +14,7 @@ from bridge.records.header import from_header
 from bridge.records.message import Batch, Dead, Delivery
 from tasks import aftermath, metrics, observing, pace, progress
 from tasks.attempt import Attempts, leave_if_told_to
+from tasks.attempt_outcomes import attempt_outcomes
 from tasks.book import Book
 from tasks.breaking import PAUSE, REFUSED, Breaking
 from tasks.counts import counts
@@ -124,6 +125,8 @@ class Execution:
     def _count(self, outcome: str, number: int) -> None:
         what: What = "handled" if outcome == "done" else "failed"
         counts.add(self._book.ledger, self._batch.topic, self._batch.handler, what, number)
+        if what == "handled":
+            attempt_outcomes.succeeded(self._book.ledger, self._batch.topic, self._batch.handler)
 
     def _last_will(self) -> None:
         """What was done before a handler that ends the process is done, and counted."""
@@ -146,8 +149,11 @@ class Execution:
         todo = aftermath.counted(found, self._headers)
         for delivery in todo:
             self._standing.set(delivery)
-        if self._task.batch == "auto" and pace.follows_new_loss(self._headers):
-            pace.lost(self._book.ledger, self._batch.handler)
+        if pace.follows_new_loss(self._headers):
+            metrics.process_lost(self._batch.handler, self._batch.group)
+            attempt_outcomes.process_lost(self._book.ledger, self._batch.topic, self._batch.handler)
+            if self._task.batch == "auto":
+                pace.lost(self._book.ledger, self._batch.handler)
         # Where a process or a whole worker died with it, it runs apart from others.
         if follows_a_loss(self._headers) and len(todo) > 1 and self._batch.order is None:
             return self._waiting.break_up(todo)
@@ -264,6 +270,8 @@ class Execution:
             case Drop():
                 self._done(delivery)
             case Again(delay, spent):
+                if spent:
+                    self._note_failure(failure)
                 metrics.retried(self._task.name, self._batch.group, "failed" if spent else "postponed")
                 self._waiting.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
             case Halt():
@@ -272,8 +280,12 @@ class Execution:
                 self._halting.stop(delivery, failure, cause)
                 raise TopicHalted(f"topic {self._batch.topic!r} was halted by it: {failure}", first=True)
             case Bury(reason, why):
+                self._note_failure(failure)
                 dead = Dead(reason, failure.with_why(why), self._task.version)
                 self._dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
+
+    def _note_failure(self, failure: Failure) -> None:
+        attempt_outcomes.failed(self._book.ledger, self._batch.topic, self._batch.handler, error=str(failure))
 
     def _end(self) -> Any:
         """Send on what runs later, and say how it went."""

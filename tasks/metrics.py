@@ -34,6 +34,7 @@ class _Metrics(NamedTuple):
     duration: "Histogram"
     skipped: "Counter"
     parked: "Counter"
+    lost: "Counter"
 
 
 #: Why deliveries are sent again.
@@ -140,6 +141,12 @@ def skipped(handler: str, group: str) -> None:
 
 
 @_counting
+def process_lost(handler: str, group: str) -> None:
+    """A process died with deliveries of a handler: out of memory, a crash, its hard time limit."""
+    _made().lost.labels(handler, group).inc()
+
+
+@_counting
 def dead_lettered(handler: str, group: str, reason: str) -> None:
     """Kafka has acknowledged a dead letter."""
     _made().dead_lettered.labels(handler, group, reason).inc()
@@ -154,6 +161,10 @@ def expect(handlers: Iterable[str], group: str) -> None:
             made.retried.labels(handler, group, reason)
         for reason in REASONS:
             made.dead_lettered.labels(handler, group, reason)
+        for outcome in ("done", "failed"):
+            made.handled.labels(handler, group, outcome)
+        made.lost.labels(handler, group)
+        made.skipped.labels(handler, group)
 
 
 def collect_in_files() -> None:
@@ -295,4 +306,5 @@ def _make() -> _Metrics:
         counter(
             "worker_parked", "Deliveries that Kafka has in a retry topic, by its delay.", ["handler", "group", "tier"]
         ),
+        counter("worker_lost_processes", "Processes that died with deliveries of a handler.", ["handler", "group"]),
     )

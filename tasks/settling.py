@@ -13,7 +13,7 @@ from typing import Any, Final
 from celery import Celery, Task
 
 from bridge.errors import LedgerUnavailable, PublishFailed
-from bridge.ledger import Fate
+from bridge.ledger import Fate, Ledger
 from bridge.ledger.own import to_run
 from bridge.records.message import Batch, Dead, Delivery
 from bridge.records.parked import Lying
@@ -65,6 +65,11 @@ class Settling:
         self._ended: set[int] = set()
         # An earlier run, perhaps in a message that is gone by now, may have come as far as Kafka.
         self._tried = {each.message.offset for each in batch.deliveries if each.publish_tries or each.attempts.lost}
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger of its deliveries."""
+        return self._book.ledger
 
     @classmethod
     def of(cls, task: Task, batch: Batch, book: Book) -> "Settling":  # type: ignore[type-arg]

@@ -28,6 +28,7 @@ from bridge.settings.modules import import_each
 from lossless.transport import risks
 from tasks import awaiting, logs, metrics, progress, telling
 from tasks.announcing import Announcing
+from tasks.attempt_outcomes import attempt_outcomes
 from tasks.counts import counts
 from tasks.notes import notes
 from tasks.using import current
@@ -54,6 +55,7 @@ def sum_up(**_: Any) -> None:
     telling.flush()
     notes.flush()
     counts.flush()
+    attempt_outcomes.flush()
 
 
 @worker_process_shutdown.connect(weak=False)

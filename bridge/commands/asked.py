@@ -21,6 +21,8 @@ from bridge.ledger.control import NOTHING, Mirror, Mirrored
 from bridge.ledger.counts import counted
 from bridge.ledger.health import health
 from bridge.ledger.members import Members
+from bridge.ledger.outcomes import outcomes_of
+from bridge.ledger.unpublished import unpublished_of
 from bridge.records.control import Decision
 from bridge.records.gates import gated_dependency, topic_gate
 from bridge.records.policies import Data, changed_policies
@@ -112,7 +114,7 @@ def _members(asked: Asked, ledger: Ledger) -> str:
     memory = (Memory(ledger.where, *found),)
     seen = {**bridges.last_seen(), **workers.last_seen()}
     asked.mirrored = Mirror(ledger).read()
-    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen)
+    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost())
     return bridges.mute or workers.mute
 
 
@@ -145,7 +147,21 @@ def _breakers(asked: Asked, ledger: Ledger, routes: Routes) -> None:
 
 def _counts(asked: Asked, ledger: Ledger) -> None:
     whose = [(topic, handler.name) for handler in asked.facts.handlers for topic in handler.topics]
-    asked.facts = replace(asked.facts, counts=counted(ledger, whose, asked.facts.now))
+    now, names = asked.facts.now, [handler.name for handler in asked.facts.handlers]
+    asked.facts = replace(
+        asked.facts,
+        counts=counted(ledger, whose, now),
+        outcomes=outcomes_of(ledger, whose, now),
+        unpublished=unpublished_of(ledger, names, now),
+        costs=_costs(asked.facts),
+    )
+
+
+def _costs(facts: Facts) -> dict[str, float]:
+    """What a delivery of each handler takes, as bridges say it: it is known by the Kafka cluster, which they know."""
+    said = (state.get("costs") for state in (facts.bridges or {}).values())
+    found = next((each for each in said if isinstance(each, Mapping)), {})
+    return {name: float(cost) for name, cost in found.items() if isinstance(cost, int | float)}
 
 
 def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:

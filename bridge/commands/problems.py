@@ -4,6 +4,7 @@ Empty when nothing does. What a bridge or worker mends by itself within a minute
 """
 
 from bridge.commands import held, standing, unsettled
+from bridge.upkeep import handler_health
 from bridge.upkeep.facts import Facts
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
@@ -25,11 +26,15 @@ def problems(facts: Facts) -> list[Problem]:
         *standing.down(facts),
         *standing.unnamed(facts),
         *standing.bridges(facts),
+        *handler_health.lost_bridges(facts),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),
         *unconsumed_queues(facts).values(),
         *unknown_handlers(facts).values(),
         *unsettled.known_to_some(facts),
+        *handler_health.hung(facts),
+        *handler_health.slow(facts),
+        *handler_health.skewed(facts),
         *unsettled.lost(facts),
         *unsettled.changed(facts),
         *unsettled.old(facts),
@@ -40,6 +45,8 @@ def problems(facts: Facts) -> list[Problem]:
         *standing.dying(facts),
         *standing.paused(facts),
         *standing.behind(facts),
+        *handler_health.quiet(facts),
         *unsettled.failing(facts),
+        *handler_health.dying_processes(facts),
         *unsettled.dead(facts),
     ]

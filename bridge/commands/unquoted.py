@@ -18,6 +18,8 @@ def unquoted(facts: Facts) -> Facts:
         facts,
         letters=tuple(replace(each, error=NOT_QUOTED) for each in facts.letters),
         failing=_waiting(facts.failing),
+        outcomes={whose: each._replace(error=NOT_QUOTED) for whose, each in facts.outcomes.items()},
+        unpublished={name: each._replace(error=NOT_QUOTED) for name, each in facts.unpublished.items()},
         tiers=tuple(replace(tier, failed=_waiting(tier.failed)) for tier in facts.tiers),
         breakers=tuple(replace(each, why=NOT_QUOTED) for each in facts.breakers),
         halts={topic: _decision(halt) for topic, halt in facts.halts.items()},

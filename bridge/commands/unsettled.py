@@ -6,6 +6,7 @@ from typing import Any, Final
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import OWN, Change
 from bridge.upkeep.facts import Facts, records, when
+from bridge.upkeep.handler_health import Failing, failing_handlers
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import named
 
@@ -214,35 +215,82 @@ def _old(facts: Facts, which: str, seconds: float, stands: str, topic: str, hand
 
 
 def failing(facts: Facts) -> Iterator[Problem]:
-    """Deliveries that failed and wait, many or for long, or that cannot go on by themselves."""
-    for each in _in_all(facts):
-        count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
-        since = when(each.since, facts.now) if each.since else "since when is not known"
-        match each.kind:
-            case "unpublished":
-                yield Problem(
-                    f"Kafka does not take the dead letters of {count} of {each.handler}, the first failed {since}: "
-                    f"{each.error}. They are tried again. See the workers' log, and the topic of the dead letters.",
-                    "unpublished",
-                    f"Kafka does not take the dead letters of {each.handler}",
-                    handler=each.handler,
-                    since=each.since or None,
-                    many=each.count,
-                    of="deliveries",
-                    do="see the workers' log, and the topic of the dead letters",
-                )
-            case _ if each.count >= FAILING_MANY or (each.since and facts.now - each.since >= FAILING_LONG):
-                yield Problem(
-                    f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
-                    f"{each.error}. {_goes_on(facts, each.handler)}",
-                    "failing",
-                    f"Deliveries of {each.handler} fail and wait for a retry",
-                    handler=each.handler,
-                    since=each.since or None,
-                    many=each.count,
-                    of="deliveries",
-                    do="mend the cause: they run again",
-                )
+    """Handlers whose attempts fail, by the counts of all attempts; and deliveries that wait for long."""
+    waiting = {(each.handler, each.kind): each for each in _in_all(facts)}
+    names = dict.fromkeys([*facts.unpublished, *(each.handler for each in waiting.values() if each.kind != "failed")])
+    for name in names:
+        yield _unpublished(facts, name, waiting.get((name, "unpublished")))
+    rates = failing_handlers(facts)
+    for name, rate in rates.items():
+        yield _failing(facts, name, rate, waiting.get((name, "failed")))
+    known = {handler.name: handler.queue for handler in facts.handlers}
+    for (name, kind), each in waiting.items():
+        # Of what no worker runs the failures are past, and what waits is said with that.
+        runs = facts.workers is None or name not in known or _knowing(facts, name, known[name])
+        long = each.since is not None and facts.now - each.since >= FAILING_LONG
+        if kind == "failed" and name not in rates and runs and (each.count >= FAILING_MANY or long):
+            yield _waits(facts, each)
+
+
+def _unpublished(facts: Facts, name: str, sample: Waiting | None) -> Problem:
+    """Dead letters that Kafka refuses: the ledger counts all of them; of a sample there are at least so many."""
+    counted = facts.unpublished.get(name)
+    count = max(counted.many if counted else 0, sample.count if sample else 0)
+    known = [each.since for each in (counted, sample) if each is not None and each.since]
+    since = min(known, default=None)
+    least = "At least " if counted is None and sample is not None and sample.more else ""
+    error = counted.error if counted else sample.error if sample else ""
+    return Problem(
+        f"Kafka does not take the dead letters of {least.lower()}{count:,} deliver{'y' if count == 1 else 'ies'} of "
+        f"{name}, {f'the first failed {when(since, facts.now)}' if since else 'since when is not known'}: {error}. "
+        "They are tried again. See the workers' log, and the topic of the dead letters.",
+        "unpublished",
+        f"Kafka does not take the dead letters of {name}",
+        handler=name,
+        since=since,
+        many=count,
+        of="deliveries",
+        do="see the workers' log, and the topic of the dead letters",
+    )
+
+
+def _failing(facts: Facts, name: str, rate: Failing, sample: Waiting | None) -> Problem:
+    """Attempts that fail: all, or so many of them."""
+    if rate.all:
+        what = f"Every attempt of {name} fails"
+        count = f"{rate.failed:,} attempts failed, and none has succeeded since then"
+    else:
+        what = f"Attempts of {name} fail"
+        count = f"{rate.failed:,} of the last {rate.of:,} ({rate.failed / rate.of:.0%})"
+    waits = f"; {'at least ' if sample.more else ''}{sample.count:,} deliveries wait for a retry" if sample else ""
+    error = rate.error or (sample.error if sample else "")
+    return Problem(
+        f"{what}, {when(rate.since, facts.now)}: {count}{waits}; the last error: {error}. {_goes_on(facts, name)}",
+        "failing",
+        what,
+        handler=name,
+        since=rate.since,
+        many=rate.failed,
+        of="attempts",
+        do="fix the cause: the deliveries run again",
+    )
+
+
+def _waits(facts: Facts, each: Waiting) -> Problem:
+    """Deliveries that wait for a retry, many or for long."""
+    count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
+    since = when(each.since, facts.now) if each.since else "since when is not known"
+    return Problem(
+        f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
+        f"{each.error}. {_goes_on(facts, each.handler)}",
+        "failing",
+        f"Deliveries of {each.handler} fail and wait for a retry",
+        handler=each.handler,
+        since=each.since or None,
+        many=each.count,
+        of="deliveries",
+        do="mend the cause: they run again",
+    )
 
 
 def _goes_on(facts: Facts, handler: str) -> str:

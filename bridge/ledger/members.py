@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 #: Seconds between two announcements, and for which one holds.
 ANNOUNCE_EVERY: Final = 2.0
 ANNOUNCED_FOR: Final = 10.0
+#: Seconds for which a member that fell silent is known to be lost.
+LOST_FOR: Final = 3_600
 #: Seconds for which it is known when something was seen last.
 _REMEMBERED_FOR: Final = 30 * 86_400
 
@@ -80,12 +82,27 @@ class Members:
             gone = [name for name, state in states.items() if state is None]
             self.mute = ""
             if gone:
+                # They took nothing back: they were killed or frozen, or their host is gone.
                 # A Redis that refuses writes, as without a disk or as a replica, still says who lives.
+                pipe.time()
+                ((now, _),) = pipe.execute()
                 pipe.srem(self._key("all"), *gone)
-                (removed,) = pipe.execute(raise_on_error=False)
-                self.mute = str(removed) if isinstance(removed, Exception) else ""
+                pipe.zadd(self._key("lost"), dict.fromkeys(gone, now), nx=True)
+                pipe.zremrangebyscore(self._key("lost"), "-inf", now - LOST_FOR)
+                pipe.expire(self._key("lost"), LOST_FOR)
+                refused = [each for each in pipe.execute(raise_on_error=False) if isinstance(each, Exception)]
+                self.mute = str(refused[0]) if refused else ""
         found = {name: said(state, self._kind, name) for name, state in states.items() if state is not None}
         return {name: state for name, state in found.items() if state is not None}
+
+    def lost(self) -> dict[str, float]:
+        """Return who fell silent in the last hour without a shutdown, and seconds since that was seen."""
+        with self._ledger.asking("read who was lost") as pipe:
+            pipe.time()
+            pipe.zrange(self._key("lost"), 0, -1, withscores=True)
+            (now, _), found = pipe.execute()
+        read = ((text(name), now - at) for name, at in found)
+        return {name: max(0.0, ago) for name, ago in read if name and ago <= LOST_FOR}
 
     def last_seen(self) -> dict[str, float]:
         """Return when each name was last announced (Unix time by Redis's clock), for a month.

@@ -4,9 +4,11 @@ It only tells: nothing that a bridge does rests on it.
 """
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -14,7 +16,9 @@ from bridge.errors import LedgerUnavailable
 from bridge.handlers import Routes
 from bridge.handoff.size import Size
 from bridge.ledger import Account, Accounts, Ledger
+from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.members import ANNOUNCE_EVERY, Members, unique_member
+from bridge.ledger.outcomes import outcomes_of
 from bridge.ledger.times import Times
 from bridge.ledger.underway import oldest
 from bridge.metrics import BridgeMetrics
@@ -22,8 +26,12 @@ from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings.versions import versions
 from bridge.upkeep.backlog import Counts, backlogs, shown, total
+from bridge.upkeep.backlog_growth import BacklogGrowth
 from bridge.upkeep.behind import Behind
 from bridge.upkeep.facts import Facts, HandlerFacts
+from bridge.upkeep.handler_health import hung, lost_bridges, skewed, slow
+from bridge.upkeep.problem import Problem
+from bridge.upkeep.problem_table import ROWS, Kind
 from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
 
 logger = logging.getLogger(__name__)
@@ -34,6 +42,16 @@ LOOK_EVERY: Final = 3
 STALE_AFTER: Final = 60.0
 #: Seconds that taking the announcement back may take.
 LEAVE_WITHIN: Final = 1.0
+
+#: The problems that a running bridge sees by itself, and shows on `/metrics`.
+SEEN_BY_BRIDGES: Final[tuple[Kind, ...]] = (
+    "no worker",
+    "unknown handler",
+    "hung",
+    "slow workers",
+    "clock",
+    "bridge lost",
+)
 
 Key = TypeVar("Key")
 
@@ -68,7 +86,10 @@ class Announcement:
         self._member = unique_member()
         self._started = time.time()
         self._paused, self._obstacles, self._waiting, self._unaccounted = Since(), Since(), Since(), Since()
-        self._behind = Behind()
+        self._behind, self._growth = Behind(), BacklogGrowth()
+        self._skew, self._here = ClockSkew(here), here
+        self._shown_growth: dict[str, Any] = {}
+        self._costs: dict[str, float] = {}
         self._state: dict[str, Any] = {}
         self._accounts: list[Account] = []
         self._oldest: Mapping[tuple[str, str], float] = {}
@@ -183,7 +204,17 @@ class Announcement:
             for (topic, handler), seconds in sorted(self._oldest.items())
         ]
         self._members.announce(
-            self._member, {**self._state, "oldest": ages, "backlog": self._backlog}, seen=[f"group {self._group}"]
+            self._member,
+            {
+                **self._state,
+                "oldest": ages,
+                "backlog": self._backlog,
+                "backlog_growth": self._shown_growth,
+                "costs": self._costs,
+                "host": socket.gethostname(),
+                **self._skew.look(),
+            },
+            seen=[f"group {self._group}"],
         )
 
     def _look_at_backlog(self) -> None:
@@ -194,11 +225,14 @@ class Announcement:
         due = total(state.get("due") for state in self._members.living().values())
         there = (self._ready, taken, due)
         handlers = {handler for counts in there for of_queue in counts.values() for handler in of_queue}
-        known = Times(self._ledger).known(handlers) if handlers else {}
+        handlers |= {handler.name for handler in self._routes}
+        known = Times(self._ledger).known(handlers)
         costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
         found = backlogs(self._routes.queues, self._ready, taken, due, costs)
         self._metrics.show_backlog({where: (each.deliveries, each.seconds) for where, each in found.items()})
         self._backlog = shown(found)
+        self._shown_growth = self._growth.look(self._backlog, time.time())
+        self._costs = {name: round(cost, 6) for name, cost in costs.items() if cost is not None}
 
     def _look(self) -> None:
         """Show who consumes the queues, and how long what was handed off has been under way."""
@@ -232,6 +266,7 @@ class Announcement:
             app=self._app,
         )
         found = {**unconsumed_queues(facts), **unknown_handlers(facts)}
+        self._show_problems(facts, [*found.values()])
         for name in found.keys() - self._uncared_for:
             logger.warning("%s", found[name])
         for name in self._uncared_for - found.keys():
@@ -241,6 +276,20 @@ class Announcement:
         for topic in sorted(divided.keys() - self._divided):
             logger.warning("%s", divided[topic])
         self._divided = frozenset(divided)
+
+    def _show_problems(self, facts: Facts, found: list[Problem]) -> None:
+        """Show how many sentences there are of the problems that a bridge sees by itself; 0 of those that are none."""
+        whose = [(topic, handler.name) for handler in facts.handlers for topic in handler.topics]
+        facts = replace(
+            facts, outcomes=outcomes_of(self._here, whose, facts.now), costs=self._costs, lost=self._members.lost()
+        )
+        for sentences in (hung, slow, skewed, lost_bridges):
+            found += sentences(facts)
+        counts = dict.fromkeys(SEEN_BY_BRIDGES, 0)
+        for problem in found:
+            if problem.kind in counts:
+                counts[problem.kind] += 1
+        self._metrics.show_problems({ROWS[kind].identifier: count for kind, count in counts.items()})
 
     def _waits(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
         """What others of its order have waited for since the last announcement or longer."""

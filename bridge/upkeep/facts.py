@@ -9,6 +9,8 @@ from bridge.handoff.aside import NONE_ASIDE, SetAside
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import Change
 from bridge.ledger.counts import Series, Whose
+from bridge.ledger.outcomes import Outcomes
+from bridge.ledger.unpublished import Unpublished
 from bridge.records.control import Decision
 from bridge.upkeep.gone import Gone
 from bridge.upkeep.problem import Problem
@@ -143,6 +145,10 @@ class Facts:
         gone: retry and replay topics that were deleted with what is parked there.
         unnamed: what waits in the broker for what no handler here names, by what that is called.
         counts: what was handled, failed, died and was replayed, by topic and handler.
+        outcomes: how the last attempts ended, by topic and handler.
+        unpublished: by handler, the deliveries whose dead letter Kafka does not take.
+        costs: seconds that a delivery of a handler takes, where it was measured.
+        lost: bridges that fell silent in the last hour without a shutdown, and how many seconds ago.
     """
 
     now: float
@@ -171,6 +177,10 @@ class Facts:
     unnamed: Mapping[str, SetAside] = field(default_factory=dict)
     gone: Sequence[Gone] = ()
     counts: Mapping[Whose, Series] | None = None
+    outcomes: Mapping[Whose, Outcomes] = field(default_factory=dict)
+    unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    lost: Mapping[str, float] = field(default_factory=dict)
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

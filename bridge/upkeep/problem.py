@@ -1,42 +1,9 @@
 """What needs a person: a sentence, and what it says as values beside it."""
 
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 from bridge.records.times import iso
-
-Kind = Literal[
-    "silent",
-    "redis",
-    "halted",
-    "policy",
-    "breaker",
-    "unnamed",
-    "no bridge",
-    "not consumed",
-    "unassigned",
-    "divided",
-    "obstacle",
-    "no worker",
-    "unknown handler",
-    "known to some",
-    "lost",
-    "log",
-    "old",
-    "topic",
-    "overdue",
-    "drained",
-    "dying",
-    "paused",
-    "behind",
-    "failing",
-    "unpublished",
-    "dead",
-    "desk",
-    "missed",
-    "recorder",
-    "grows",
-    "webhook",
-]
+from bridge.upkeep.problem_table import ROWS, Kind, Row
 
 _VALUES: Final = ("kind", "what", "topic", "handler", "group", "since", "many", "of", "lost", "do")
 
@@ -87,6 +54,11 @@ class Problem(str):
             setattr(made, name, value)
         return made
 
+    @property
+    def row(self) -> Row:
+        """Its row in the table of problems."""
+        return ROWS[self.kind]
+
     def __getnewargs_ex__(self) -> tuple[tuple[str, Kind, str], dict[str, Any]]:
         """What a copy is made of."""
         return (str(self), self.kind, self.what), {name: getattr(self, name) for name in _VALUES[2:]}
@@ -94,4 +66,6 @@ class Problem(str):
     def data(self) -> dict[str, Any]:
         """As programs read it."""
         found = {name: getattr(self, name) for name in _VALUES}
-        return {**found, "since": None if self.since is None else iso(self.since), "sentence": str(self)}
+        since = None if self.since is None else iso(self.since)
+        row = {"id": self.row.identifier, "runbook": f"docs/operations.md#{self.row.identifier}"}
+        return {**row, **found, "since": since, "sentence": str(self)}

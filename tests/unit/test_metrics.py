@@ -47,6 +47,9 @@ def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_th
         ours = [s for s in family.samples if s.labels["handler"] == "expected.work" and s.name.endswith("_total")]
         found = {s.labels["reason"]: s.value for s in ours}
         assert {reason: found.get(reason) for reason in reasons} == dict.fromkeys(reasons, 0)
+    (family,) = made.handled.collect()
+    ours = [s for s in family.samples if s.labels["handler"] == "expected.work" and s.name.endswith("_total")]
+    assert {s.labels["outcome"]: s.value for s in ours} == {"done": 0, "failed": 0}
 
 
 def test_runs_that_are_counted_together_count_as_if_each_were_counted_by_itself():

@@ -10,9 +10,14 @@ from bridge.metrics import BridgeMetrics
 from bridge.partitions.parked import ENOUGH, NOT_DUE
 from bridge.pauses.halts import HALTED
 from bridge.pauses.needs import NEEDS, SOME
+from bridge.upkeep.problem_table import KINDS, TABLE, alert_rules, runbook_table
 from tasks import metrics as worker_metrics
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+ROOT = Path(__file__).parents[2]
+RULES = (ROOT / "deploy" / "alerts.yml").read_text()
+DOCS = (ROOT / "docs" / "operations.md").read_text()
+PAGE = DOCS + RULES
+ALERTS = {alert.name: alert for row in TABLE for alert in row.alerts}
 
 
 #: What a recorder shows: what it measures, and what it reads off the desk.
@@ -23,9 +28,23 @@ DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
 }
 
 
+def test_the_rules_and_the_runbook_are_those_of_the_table():
+    assert alert_rules() == RULES, "run `python -m bridge.upkeep.problem_table > deploy/alerts.yml`"
+    assert runbook_table() in DOCS
+
+
+def test_each_kind_of_problem_has_one_row_and_each_row_and_rule_a_name_of_its_own():
+    assert [row.kind for row in TABLE] == [*KINDS]
+    names = [row.identifier for row in TABLE]
+    rules = [alert.name for row in TABLE for alert in row.alerts]
+    assert len({*names}) == len(names)
+    assert len({*rules}) == len(rules)
+
+
 def test_each_metric_of_the_page_and_its_alerts_is_one_that_is_shown():
     named = set(re.findall(r"\b(?:bridge|worker)_[a-z_]+\b", PAGE)) - {"worker_soft_shutdown_timeout"}
     named = {name for name in named if not name.startswith(("worker_log", "bridge_group"))}
+    named -= {row.identifier for row in TABLE}
     shown = {family.name for family in BridgeMetrics().registry.collect()}
     shown |= {metric._name for metric in worker_metrics._made()} | DESK
     assert named
@@ -42,17 +61,15 @@ def test_each_metric_of_the_desk_is_on_the_page():
 
 
 def test_what_needs_a_person_at_the_desk_wakes_somebody():
-    rules = dict(re.findall(r"alert: (\w+)\n +expr: (.+)", PAGE))
-    assert "growing_groups) > 0" in rules["DeadLettersGrow"]
-    assert "oldest_open_seconds" in rules["DeadLettersAreLeft"]
-    assert "absent" in rules["NobodyRecordsDeadLetters"]
-    assert "lag_records" in rules["TheRecorderIsBehind"]
-    assert "missed_total" in rules["DeadLettersWereMissed"]
+    assert "growing_groups) > 0" in ALERTS["DeadLettersGrow"].expression
+    assert "oldest_open_seconds" in ALERTS["DeadLettersAreLeft"].expression
+    assert "absent" in ALERTS["NobodyRecordsDeadLetters"].expression
+    assert "lag_records" in ALERTS["TheRecorderIsBehind"].expression
+    assert "missed_total" in ALERTS["DeadLettersWereMissed"].expression
 
 
 def test_the_alert_of_a_queue_without_workers_sees_what_waits_for_its_retry():
-    (rule,) = re.findall(r"alert: NobodyConsumesAQueue\n +expr: (.+)", PAGE)
-    assert "bridge_queue_retries" in rule
+    assert "bridge_queue_retries" in ALERTS["NobodyConsumesAQueue"].expression
 
 
 def test_what_waits_for_its_need_or_is_late_wakes_somebody():
@@ -62,7 +79,7 @@ def test_what_waits_for_its_need_or_is_late_wakes_somebody():
 
 @pytest.mark.parametrize("alert", ["DeliveriesTakeTooLong", "PausedForLong"])
 def test_what_is_halted_or_waits_for_its_need_wakes_nobody_as_slow(alert: str):
-    (rule,) = re.findall(rf"alert: {alert}\n +expr: ((?:.|\n)+?)\n +(?:for|annotations):", PAGE)
+    rule = ALERTS[alert].expression
     assert "unless on () max(bridge_breaker_open) > 0" in rule
     assert "halted" in rule
 

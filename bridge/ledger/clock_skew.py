@@ -1,0 +1,42 @@
+"""By how much the clock of this host differs from that of Redis, by which all of a group agree."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from bridge.ledger.client import Ledger
+
+#: Seconds between two looks.
+LOOK_EVERY: Final = 10.0
+#: Seconds from which on it is noted since when they differ.
+DIFFERS: Final = 5.0
+
+
+class ClockSkew:
+    """Measures it now and then, for what this process announces."""
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
+        self._ledger, self._clock = ledger, clock
+        self._looked_at = float("-inf")
+        self._seconds, self._seconds_since = 0.0, 0.0
+
+    def look(self) -> dict[str, Any]:
+        """Return `clock_skew`, seconds that this clock is ahead, and since when (by Redis's clock) it is wrong.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        if time.monotonic() - self._looked_at >= LOOK_EVERY:
+            before = self._clock()
+            with self._ledger.asking("read the clock") as pipe:
+                pipe.time()
+                ((seconds, micros),) = pipe.execute()
+            there = seconds + micros / 1e6
+            # An answer that took long says nothing: the time is taken in the middle.
+            self._seconds = (before + self._clock()) / 2 - there
+            self._looked_at = time.monotonic()
+            if abs(self._seconds) < DIFFERS:
+                self._seconds_since = 0.0
+            elif not self._seconds_since:
+                self._seconds_since = there
+        return {"clock_skew": round(self._seconds, 3), "clock_skew_since": self._seconds_since or None}

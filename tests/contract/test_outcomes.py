@@ -1,0 +1,83 @@
+"""What is promised of how attempts ended: all of them count, a success ends what failed, and times are by one clock."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from bridge.ledger import Ledger
+from bridge.ledger.outcomes import Outcomes, RecentAttempts, note_outcomes, outcomes_of
+from bridge.ledger.unpublished import note_unpublished, unpublished_of
+
+CHARGE = ("orders", "shop.charge")
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Iterator[Ledger]:
+    with closing(Ledger(redis_url, "cluster", "bridge")) as made:
+        yield made
+
+
+def told(ledger: Ledger, *attempts: RecentAttempts, now: float) -> Outcomes:
+    for each in attempts:
+        note_outcomes(ledger, {CHARGE: each}, now)
+    return outcomes_of(ledger, [CHARGE], time.time())[CHARGE]
+
+
+def attempts(done: float | None = None, failed: tuple[float, ...] = (), error: str = "") -> RecentAttempts:
+    made = RecentAttempts()
+    if done is not None:
+        made.succeeded(done)
+    for at in failed:
+        made.has_failed(at, error=error)
+    return made
+
+
+def test_of_what_never_ran_nothing_is_known(ledger: Ledger) -> None:
+    assert outcomes_of(ledger, [CHARGE], time.time())[CHARGE] == Outcomes()
+
+
+def test_failures_of_all_processes_are_added_up_since_the_last_success(ledger: Ledger) -> None:
+    now = time.time()
+    first = attempts(done=now - 60, failed=(now - 50, now - 40), error="KeyError: 'sku'")
+    second = attempts(failed=(now - 45, now - 10), error="TypeError: no")
+    found = told(ledger, first, second, now=now)
+    assert found.failed == 4
+    assert found.failing_since == pytest.approx(now - 50, abs=1)
+    assert found.done_at == pytest.approx(now - 60, abs=1)
+    assert found.error == "TypeError: no"
+
+
+def test_a_success_ends_what_failed_before_it(ledger: Ledger) -> None:
+    now = time.time()
+    found = told(ledger, attempts(failed=(now - 50, now - 40)), attempts(done=now - 5), now=now)
+    assert (found.failed, found.failing_since) == (0, 0.0)
+    # Failures from before the success that are told late change nothing.
+    assert told(ledger, attempts(failed=(now - 20,)), now=now).failed == 0
+
+
+def test_a_process_whose_clock_is_wrong_tells_right_times(ledger: Ledger) -> None:
+    ahead = time.time() + 300
+    found = told(ledger, attempts(failed=(ahead - 30,)), now=ahead)
+    assert found.failing_since == pytest.approx(time.time() - 30, abs=2)
+
+
+def test_processes_that_die_are_counted(ledger: Ledger) -> None:
+    dead = RecentAttempts(lost=2)
+    found = told(ledger, dead, RecentAttempts(lost=1), now=time.time())
+    assert found.lost == 3
+    assert found.lost_since == pytest.approx(time.time(), abs=2)
+
+
+def test_dead_letters_that_kafka_refuses_are_all_counted_until_it_takes_them(ledger: Ledger) -> None:
+    refused = {f"orders-0-{n}:shop.charge": "not enough replicas" for n in range(650)}
+    note_unpublished(ledger, {"shop.charge": refused}, {})
+    # The same ones again are no more.
+    note_unpublished(ledger, {"shop.charge": refused}, {"other": ["x"]})
+    found = unpublished_of(ledger, ["shop.charge", "other"], time.time())
+    assert found.keys() == {"shop.charge"}
+    assert (found["shop.charge"].many, found["shop.charge"].error) == (650, "not enough replicas")
+    assert found["shop.charge"].since == pytest.approx(time.time(), abs=2)
+    note_unpublished(ledger, {}, {"shop.charge": refused})
+    assert unpublished_of(ledger, ["shop.charge"], time.time()) == {}
