@@ -15,6 +15,8 @@ Says = Literal["failed", "dead", "nothing"]
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 #: What is said of one message, or asked for in so many words.
 _OF_THE_MESSAGE: Final = (DeadLetter, Undecodable, RetryLater, StopConsuming)
+#: Errors of the handler's own code, which say nothing of a dependency unless `failures_of` names them.
+OF_THE_CODE: Final = (TypeError, KeyError, NameError, AttributeError)
 #: The least and the most of each number.
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "failures": (2, 500),
@@ -39,7 +41,8 @@ class Breaker:
         ratio: see `failures`.
         window: seconds.
         dead_letters: so many deliveries that failed or died without one between that succeeded open it too.
-        failures_of: the classes of exceptions that speak of the dependency; `None`: whatever a retry may cure.
+        failures_of: the classes of exceptions that speak of the dependency; `None`: whatever a retry may
+            cure, but for errors of code (`TypeError`, `KeyError`, `NameError`, `AttributeError`).
         probe_every: seconds between two probes at most; the first comes after one second.
         probe_within: seconds after which a probe that has not ended is replaced.
         ramp: seconds from the first success until all may run again.
@@ -107,6 +110,8 @@ class Breaker:
             return "nothing"
         if self.failures_of is not None:
             return "failed" if isinstance(error, self.failures_of) else "nothing"
+        if isinstance(error, OF_THE_CODE):
+            return "nothing"
         if isinstance(decision, Bury):
             return "failed" if decision.reason in (EXHAUSTED, EXPIRED) else "dead"
         return "failed" if isinstance(decision, Again) and decision.spent else "nothing"

@@ -18,6 +18,7 @@ from bridge import settings
 from bridge.errors import BridgeError
 from bridge.ledger import Ledger
 from bridge.ledger.breakers import Breakers, Ended, Known, bring_in_line
+from bridge.records.failure import Failure, cut
 from bridge.records.message import Delivery
 from lossless.transport.gates import Gates
 from tasks import observing
@@ -39,6 +40,8 @@ PAUSE: Final = 1.0
 REFUSED: Final = 0.5
 #: Seconds from a run's hard limit until it has ended.
 ENDED_WITHIN: Final = 1.0
+#: Characters of an error that are quoted where a breaker opens.
+ERROR_SHOWN: Final = 200
 #: Seconds for Redis's answer.
 ANSWER_WITHIN: Final = 1.0
 
@@ -153,7 +156,8 @@ class Breaking:
         first = self._first_failed_at if ramps else delivery.first_failed_at
         age = _age(first)
         last = isinstance(decision, Bury) and decision.reason in (EXHAUSTED, EXPIRED)
-        known = self._tell(**{says: (identity,), "age": age, "last": last})
+        quoted = _quoted(str(Failure.of(error, traceback=False)))
+        known = self._tell(**{says: (identity,), "age": age, "last": last, "error": quoted})
         return decision if known.is_closed else Again(PAUSE, spent=False)
 
     def overran(self, delivery: Delivery, headers: dict[str, Any]) -> Delivery:
@@ -180,7 +184,8 @@ class Breaking:
         assert self._breaker is not None
         if not self._breaker.hears_of_limits:
             return Known()
-        return self._tell(failed=(delivery.identity,), age=_age(delivery.first_failed_at), last=last)
+        age, quoted = _age(delivery.first_failed_at), _quoted(delivery.error)
+        return self._tell(failed=(delivery.identity,), age=age, last=last, error=quoted)
 
     def _tell(self, **ended: Any) -> Known:
         breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
@@ -211,6 +216,11 @@ class Breaking:
             return
         say(breaker.dependency, known)
         self._gates(lambda gates: bring_in_line(gates, self._group, breaker.dependency, known))
+
+
+def _quoted(error: str) -> str:
+    """An error in one line, for whoever asks why a breaker is open."""
+    return cut(" ".join(error.split()), ERROR_SHOWN)
 
 
 def _age(first_failed_at: int | None) -> float:

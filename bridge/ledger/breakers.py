@@ -60,6 +60,7 @@ class Ended(NamedTuple):
         age: seconds since those failed first. What failed before others succeeded is no witness.
         ran: seconds since the run was admitted.
         last: whether what failed is to die now, unless this is down.
+        error: what the last failure said.
     """
 
     good: int = 0
@@ -69,12 +70,13 @@ class Ended(NamedTuple):
     age: float = 0.0
     ran: float = 0.0
     last: bool = False
+    error: str = ""
 
     @property
     def args(self) -> tuple[Any, ...]:
         """As the script takes them."""
         told = (self.good, int(self.unclear), self.age, self.ran, int(self.last))
-        return (*told, len(self.failed), *self.failed, len(self.dead), *self.dead)
+        return (*told, len(self.failed), *self.failed, len(self.dead), *self.dead, self.error)
 
 
 class Known(NamedTuple):

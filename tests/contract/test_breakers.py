@@ -92,9 +92,9 @@ def test_an_outage_is_seen_by_all_and_says_why(breakers: Breakers, redis_url: st
     with closing(redis.Redis.from_url(redis_url)) as client:
         seconds = float(client.time()[0])
         ask(client, "bank", seconds - 5, "report", "", terms, Ended(failed=["1"]))
-    known = breakers.report("bank", terms, Ended(failed=["2"]))
+    known = breakers.report("bank", terms, Ended(failed=["2"], error="ConnectionError: refused"))
     assert (known.before, known.state) == ("closed", "open")
-    assert known.why == "2 deliveries failed, and none succeeded between"
+    assert known.why == "2 deliveries failed, and none succeeded between; the last error: ConnectionError: refused"
     assert known.since == seconds - 5
     assert breakers.open_ones(["bank", "mail"]).keys() == {"bank"}
     assert not breakers.admit("bank", terms, "x").granted

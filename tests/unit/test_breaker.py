@@ -63,7 +63,7 @@ def print_it(order: object) -> None:
     ("error", "says"),
     [
         (ConnectionError(), "failed"),
-        (KeyError(), "dead"),
+        (ValueError(), "dead"),
         (DeadLetter("of this one"), "nothing"),
         (Undecodable("what is this"), "nothing"),
         (RetryLater(5), "nothing"),
@@ -73,13 +73,20 @@ def print_it(order: object) -> None:
 def test_what_a_retry_may_cure_speaks_of_the_dependency_and_what_is_said_of_one_message_does_not(
     error: Exception, says: str
 ):
-    policy = Policy(dead_letter_for=(KeyError,))
+    policy = Policy(dead_letter_for=(ValueError,))
     assert Breaker("bank").says(error, policy.decide(error, 0)) == says
 
 
 def test_a_failure_that_was_the_last_retry_is_a_failure():
     assert Breaker("bank").says(ConnectionError(), Bury(EXHAUSTED)) == "failed"
-    assert Breaker("bank").says(KeyError(), Bury(PERMANENT)) == "dead"
+    assert Breaker("bank").says(ValueError(), Bury(PERMANENT)) == "dead"
+
+
+@pytest.mark.parametrize("kind", [TypeError, KeyError, NameError, AttributeError, UnboundLocalError])
+def test_an_error_of_the_code_opens_no_breaker_unless_it_is_named(kind: type[Exception]):
+    for decision in (Again(1), Bury(EXHAUSTED), Bury(PERMANENT)):
+        assert Breaker("bank").says(kind("x"), decision) == "nothing"
+        assert Breaker("bank", failures_of=kind).says(kind("x"), decision) == "failed"
 
 
 def test_where_classes_are_named_no_other_error_counts():

@@ -4,7 +4,7 @@
 -- ratio, window, dead letters, seconds to the first probe and at most, seconds that a probe may take, seconds of the
 -- ramp, whether a time limit ends a probe within what it may take; and of a report: how many runs succeeded, whether one ended without telling anything, the seconds since what is
 -- told now failed first, the seconds since it was admitted, whether it is to die unless this is down, how many failed,
--- their deliveries, how many died, theirs.
+-- their deliveries, how many died, theirs, and what the last of their errors said ('': nothing).
 --
 -- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
 -- times, why, whether it is admitted, how many messages a shut gate may let through now, when it was tried last, until
@@ -37,6 +37,7 @@ local function open(why, since, pause)
   state = 'open'
   set('since', since)
   set('opened', now)
+  if (s.error or '') ~= '' then why = why .. '; the last error: ' .. s.error end
   set('why', why)
   set('pause', pause)
   set('probe', now + pause)
@@ -114,6 +115,8 @@ end
 local function report()
   local good, unclear, age, bad = tonumber(ARGV[13]), ARGV[14] == '1', tonumber(ARGV[15]), tonumber(ARGV[18])
   local died = tonumber(ARGV[19 + bad])
+  local said = ARGV[20 + bad + died] or ''
+  if bad + died > 0 and said ~= '' then set('error', said) end
   local admitted_at, last = now - tonumber(ARGV[16]), ARGV[17] == '1'
   -- What failed before others succeeded is no witness: it is broken itself, for all that is known.
   local witness = now - age >= number('ok_at')
