@@ -6,9 +6,12 @@ import typer
 
 from bridge import process
 from bridge.cli.answers import AGAIN, FAULTS, NOT_FOUND, console, fail, loaded
+from bridge.cli.deadletters.confirming import YesOption, need_somebody
+from bridge.cli.deadletters.progress import errors
 from bridge.cli.deadletters.recording import beside
 from bridge.cli.options import FormatOption, Level, LevelOption, LogFormat
-from bridge.commands.reset import reset as reset_of
+from bridge.commands.printing import say
+from bridge.commands.reset import ResetPlan, apply_reset, plan_reset
 from bridge.errors import (
     CannotReset,
     ConsumerFailed,
@@ -55,21 +58,49 @@ def reset(
     topic: Annotated[str, typer.Argument(help="A source topic.")],
     to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time as ISO 8601.")],
     again: Annotated[bool, typer.Option("--again", help="Run again what is settled from there on.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Move the group's committed offsets of a topic, while no bridge runs. What is settled is skipped, unless --again.
+
+    It is planned first: from where to where, and how many deliveries are passed over. Those are discarded, and do not
+    run; so that is asked for, unless --yes is said.
+
+    Exits 1 if it cannot be done so or nobody agreed, 2 if nobody can be asked and --yes is not said, or a server does
+    not answer.
 
     Example: bridge reset orders --to 2026-01-31T12:00 --again
     """
     _, chosen, routes = loaded(context.obj)
     try:
-        moved = reset_of(chosen, routes, topic, to, again=again)
+        plan = plan_reset(chosen, routes, topic, to)
+        _show_plan(plan, again=again)
+        if plan.discarded and not yes:
+            need_somebody(yes)
+            if not typer.confirm(f"discard {plan.discarded:,} deliveries?", err=True):
+                fail("nothing was moved.", FAULTS)
+        apply_reset(chosen, routes, plan, again=again)
     except CannotReset as error:
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
-    for each in moved:
+    for each in plan.moves:
         before = "nothing" if each.before is None else each.before
         console.print(f"{topic}-{each.partition}: {before} → {each.after}")
+
+
+def _show_plan(plan: ResetPlan, *, again: bool) -> None:
+    """Say on stderr what is passed over, and what is read."""
+    for each in plan.moves:
+        if each.discarded:
+            before = "nothing" if each.before is None else each.before
+            say(
+                errors,
+                f"  {plan.topic}-{each.partition}: {before} → {each.after} passes over {each.discarded:,} deliveries "
+                "that have not run",
+                "yellow",
+            )
+    settled = "what is settled of them runs again" if again else "what is settled of them is skipped"
+    say(errors, f"  {plan.records:,} records are read from there on; {settled}")
 
 
 def demo(

@@ -23,6 +23,7 @@ from bridge.settings import OWN_APP, Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
 from bridge.topics.belonging import ambiguities
 from bridge.topics.control import published
+from bridge.topics.first_read import first_reads
 from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, survey
@@ -138,6 +139,16 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
         return
     yield Finding("ok", f"Kafka at {place} answers.")
     yield from _topics(app, admin, chosen, routes)
+    yield from _first_reads(chosen, routes)
+
+
+def _first_reads(chosen: Settings, routes: Routes) -> Iterator[Finding]:
+    try:
+        for found in first_reads(chosen, routes.topics):
+            yield Finding("warning" if found.is_surprising else "ok", found.words)
+    except KafkaUnavailable as error:
+        # That Kafka does not answer is said above; that this user may not ask is no fault.
+        yield Finding("warning", f"what is read first is not known: {error}")
 
 
 def unreachable(place: str, words: str, said: Iterable[str]) -> str:

@@ -30,21 +30,45 @@ OPEN: Final = frozenset({Fate.OPEN})
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A partition whose committed offset was moved."""
+class Move:
+    """A partition whose committed offset is to be moved.
+
+    Attributes:
+        discarded: how many deliveries that had no fate it passes over, all handlers together.
+        records: how many records lie between the new offset and the end.
+    """
 
     partition: int
     before: int | None
     after: int
+    discarded: int
+    records: int
 
 
-def reset(settings: Settings, routes: Routes, topic: str, to: str, *, again: bool) -> list[Moved]:
-    """Move the committed offset of every partition of a topic. All bridges of the group must be stopped.
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """What a reset would do, as it is shown before it is done."""
+
+    topic: str
+    moves: list[Move]
+    extents: list[Extent]
+
+    @property
+    def discarded(self) -> int:
+        """How many deliveries are discarded."""
+        return sum(move.discarded for move in self.moves)
+
+    @property
+    def records(self) -> int:
+        """How many records are read from the new offsets on; what is settled of them is skipped."""
+        return sum(move.records for move in self.moves)
+
+
+def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> ResetPlan:
+    """Find out what a reset would do; nothing is changed.
 
     Parameters:
         to: `earliest`, `latest`, an offset, or a time as ISO 8601.
-        again: forget the fates from the new offset on, done too, so that they run again. Without it, what is
-            settled is skipped. What lies between the old offset and a later new one is discarded.
 
     Raises:
         CannotReset: a bridge runs, the topic does not exist, or `to` cannot be read.
@@ -63,10 +87,52 @@ def reset(settings: Settings, routes: Routes, topic: str, to: str, *, again: boo
     except NoMoment as error:
         raise CannotReset(str(error)) from None
     _check_stopped(settings)
+    passed = _count_passed(settings, routes, topic, found, targets)
+    moves = [
+        Move(each.partition, each.committed, target, passed[each.partition], max(0, each.end - target))
+        for each in found
+        for target in (targets[each.partition],)
+    ]
+    return ResetPlan(topic, moves, found)
+
+
+def apply_reset(settings: Settings, routes: Routes, plan: ResetPlan, *, again: bool) -> None:
+    """Move the committed offset of every partition of a topic, as planned. All bridges of the group must be stopped.
+
+    Parameters:
+        again: forget the fates from the new offset on, done too, so that they run again. Without it, what is
+            settled is skipped. What lies between the old offset and a later new one is discarded.
+
+    Raises:
+        CannotReset: a bridge runs by now.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    targets = {move.partition: move.after for move in plan.moves}
+    _check_stopped(settings)
     # Before the offsets: moved without their fates, what is to be skipped would run, and a second try see nothing.
-    _write_fates(settings, routes, topic, found, targets, again)
-    _move(settings, topic, targets)
-    return [Moved(extent.partition, extent.committed, targets[extent.partition]) for extent in found]
+    _write_fates(settings, routes, plan.topic, plan.extents, targets, again)
+    _move(settings, plan.topic, targets)
+
+
+def _count_passed(
+    settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int]
+) -> dict[int, int]:
+    """By partition, how many deliveries without a fate lie between the committed offset and the new one."""
+    handlers = len(routes.of(topic))
+    if settings.ledger_url is None:
+        return {each.partition: max(0, targets[each.partition] - _begin(each)) * handlers for each in found}
+    passed = {}
+    with opened(settings, [topic]) as (ledger, catalog):
+        for each in found:
+            log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], each.partition)
+            accounts = [Account(handler.name, topic, log, each.partition) for handler in routes.of(topic)]
+            counts = [ledger.count(account, _begin(each), targets[each.partition] - 1) for account in accounts]
+            passed[each.partition] = sum(count.fates[Fate.OPEN] + count.pageless for count in counts)
+    return passed
+
+
+def _begin(extent: Extent) -> int:
+    return max(extent.first, extent.committed or 0)
 
 
 def _check_stopped(settings: Settings) -> None:
@@ -130,8 +196,7 @@ def _write_fates(
 
 
 def _discard_open(ledger: Ledger, account: Account, extent: Extent, target: int) -> None:
-    first = max(extent.first, extent.committed or 0)
-    for start in range(first, target, PAGES):
+    for start in range(_begin(extent), target, PAGES):
         fates = ledger.fates(account, start, min(target, start + PAGES) - 1)
         marks = [Mark(account, range(start + run.start, start + run.stop), Fate.DISCARDED) for run in runs(fates, OPEN)]
         ledger.write(marks)

@@ -15,6 +15,8 @@ from bridge.ledger.health import check_fit
 from bridge.loop.parts import Before
 from bridge.loop.turn import Loop
 from bridge.settings import Settings
+from bridge.topics.cluster import MOCK
+from bridge.topics.first_read import first_reads
 from bridge.upkeep.announcement import Announcement
 from bridge.upkeep.facts import when
 
@@ -103,6 +105,7 @@ class Bridge:
             if self._announcement is not None:
                 self._announcement.leave()
             return
+        threading.Thread(target=_tell_first_reads, args=(self._before,), name="first-reads", daemon=True).start()
         self._loop = loop = Loop(self._before)
         if self._announcement is not None and loop.parts.ledger is not None:
             self._announcement.know(loop.parts.ledger)
@@ -198,3 +201,15 @@ class Bridge:
             self._announcement.leave()
         self._before.decided.close()
         self._before.broker.close()
+
+
+def _tell_first_reads(before: Before) -> None:
+    """Say what a new group is about to read; beside the loop, which waits for no answer of this."""
+    if before.catalog.cluster.startswith(MOCK):
+        return
+    try:
+        for found in first_reads(before.settings, before.routes.topics):
+            if found.records:
+                logger.log(logging.WARNING if found.is_surprising else logging.INFO, "%s", found.words)
+    except KafkaUnavailable as error:
+        logger.info("what is read first is not known: %s", error)

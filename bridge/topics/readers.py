@@ -6,6 +6,7 @@ from typing import Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import ConsumerGroupTopicPartitions, KafkaException, admin_client
+from bridge.records.place import Place
 from bridge.settings import Settings
 
 #: Seconds for one question to Kafka.
@@ -18,10 +19,23 @@ def readers(settings: Settings, topics: Collection[str]) -> dict[str, list[str]]
     Raises:
         KafkaUnavailable: Kafka did not answer, or this user may not ask.
     """
+    found: dict[str, set[str]] = defaultdict(set)
+    for group, offsets in commits(settings, topics).items():
+        for topic, _ in offsets:
+            found[topic].add(group)
+    return {topic: sorted(groups) for topic, groups in found.items()}
+
+
+def commits(settings: Settings, topics: Collection[str]) -> dict[str, dict[Place, int]]:
+    """By consumer group, the offsets that it has committed on partitions of these topics.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, or this user may not ask.
+    """
     if not topics:
         return {}
     admin = admin_client(settings.kafka)
-    found: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, dict[Place, int]] = defaultdict(dict)
     try:
         listed = admin.list_consumer_groups(request_timeout=ANSWER_WITHIN).result(ANSWER_WITHIN * 2)
         asked = [ConsumerGroupTopicPartitions(each.group_id) for each in listed.valid if each.group_id]
@@ -31,7 +45,7 @@ def readers(settings: Settings, topics: Collection[str]) -> dict[str, list[str]]
             for group, future in answer.items():
                 for place in future.result(ANSWER_WITHIN * 2).topic_partitions:
                     if place.topic in topics and place.offset >= 0:
-                        found[place.topic].add(group)
+                        found[group][place.topic, place.partition] = place.offset
     except (KafkaException, TimeoutError) as error:
         raise KafkaUnavailable(f"Kafka does not say which groups read {', '.join(sorted(topics))}: {error}.") from None
-    return {topic: sorted(groups) for topic, groups in found.items()}
+    return dict(found)

@@ -181,7 +181,12 @@ def test_a_reset_that_the_ledger_did_not_hear_of_has_moved_nothing(stack: Stack,
         assert stack.committed("orders") == 0
     finally:
         mortal_redis.start()
-    command(stack, "reset", topic, "--to", "latest")
+    # What discards is shown, and asked for.
+    shown = command(stack, "reset", topic, "--to", "latest", code=2)
+    assert f"{topic}-0: nothing → 10 passes over 10 deliveries that have not run" in shown
+    assert "--yes" in shown
+    assert stack.committed("orders") == 0
+    assert f"{topic}-0: nothing → 10" in command(stack, "reset", topic, "--to", "latest", "--yes")
     assert stack.committed("orders") == 10
     with ledger(stack, "orders") as (fates, account):
         assert fates.fates(account, 0, 9) == bytes([Fate.DISCARDED] * 10)
