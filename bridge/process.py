@@ -86,7 +86,7 @@ def run(app: Celery, settings: Settings, routes: Routes, beside: Beside | None =
     """
     bridge = Bridge(app, settings, routes)
     sidecar = Sidecar(bridge.metrics.registry, bridge.alive, lambda: _readiness(bridge, beside))
-    port = sidecar.start(settings.environment.BRIDGE_HTTP_PORT)
+    port = sidecar.start(settings.environment.BRIDGE_HTTP_PORT, host=settings.environment.BRIDGE_HTTP_HOST)
     _say_what_runs(settings, routes, port)
     stop_on_signals(bridge.stop, "finishing the hand-off in flight")
     if beside is not None:

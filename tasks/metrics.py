@@ -182,10 +182,12 @@ def collect_in_files() -> None:
         values.ValueClass = values.get_value_class()  # type: ignore[attr-defined]
 
 
-def serve(port: int) -> None:
+def serve(port: int, host: str = "") -> None:
     """Serve `/metrics` from the main process; a port that is taken costs the metrics, not the worker."""
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app
     from prometheus_client.multiprocess import MultiProcessCollector
+
+    from bridge.http import BoundedServer
 
     class Collector(MultiProcessCollector):
         def collect(self) -> Any:
@@ -201,10 +203,17 @@ def serve(port: int) -> None:
         return
     threading.Thread(target=_fold_now_and_then, name="metrics-files", daemon=True).start()
     try:
-        start_http_server(port, registry=registry)
+        server = BoundedServer.listening(host, port, make_wsgi_app(registry))
     except OSError as error:
-        logger.warning("no metrics: port %d cannot be opened (%s); set WORKER_METRICS_PORT to a free one.", port, error)
+        logger.warning(
+            "no metrics: port %d of %s cannot be opened (%s); set WORKER_METRICS_PORT to a free one, or "
+            "WORKER_METRICS_HOST to an address of this machine.",
+            port,
+            host or "every address",
+            error,
+        )
     else:
+        server.start("metrics-http")
         logger.info("metrics on http://localhost:%d/metrics", port)
 
 

@@ -146,7 +146,7 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
     found = settings.together(app, os.environ)
     chosen, routes = found.settings, found.routes
     metrics.expect((handler.name for handler in routes), chosen.group)
-    metrics.serve(chosen.environment.WORKER_METRICS_PORT)
+    metrics.serve(chosen.environment.WORKER_METRICS_PORT, chosen.environment.WORKER_METRICS_HOST)
     if chosen.config_file:
         logger.info("settings from %s", chosen.config_file)
     for text in chosen.misspelt:

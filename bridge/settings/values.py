@@ -89,6 +89,9 @@ class EnvironmentSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     BRIDGE_GROUP: str = DEFAULT_GROUP
+    BRIDGE_HTTP_HOST: str = Field(default="0.0.0.0")
+    DEADLETTERS_HTTP_HOST: str = Field(default="0.0.0.0")
+    WORKER_METRICS_HOST: str = Field(default="0.0.0.0")
     BRIDGE_HTTP_PORT: int = Field(default=8090, ge=0, le=65535)
     DEADLETTERS_HTTP_PORT: int = Field(default=8092, ge=0, le=65535)
     WORKER_METRICS_PORT: int = Field(default=8091, ge=0, le=65535)

@@ -1,5 +1,6 @@
 """Where a record is now, or a key: looked for in Kafka, the ledger and the database, with what does not answer."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +16,8 @@ from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.questions.shown import Listed
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable
 from bridge.web import finding
+
+logger = logging.getLogger("bridge")
 
 #: Letters of a key that are listed.
 LETTERS: Final = 25
@@ -55,9 +58,9 @@ def _look_for_record(desk: Desk, wanted: finding.Record, answer: Answer) -> None
     _ask(desk, answer, lambda: find(desk.app, desk.settings, desk.routes, topic, partition, offset), topic)
     try:
         answer.letters = desk.letters.at(topic, partition, offset)
-        answer.looked.append(f"The dead letters' database ({desk.database.name}).")
+        answer.looked.append("The dead letters' database.")
     except DeskUnavailable as error:
-        answer.silent.append(str(error))
+        answer.silent.append(no_database(error))
 
 
 def _look_for_key(desk: Desk, wanted: finding.Key, answer: Answer, masks: Masks) -> None:
@@ -70,11 +73,17 @@ def _look_for_key(desk: Desk, wanted: finding.Key, answer: Answer, masks: Masks)
     try:
         topics = () if topic is None else (topic,)
         answer.letters = desk.letters.page(Filter(key=written.key(text), topics=topics), LETTERS).letters
-        answer.looked.append(f"The dead letters' database ({desk.database.name}), for letters with this key.")
+        answer.looked.append("The dead letters' database, for letters with this key.")
     except FilterFault as error:
         answer.looked.append(str(error))
     except DeskUnavailable as error:
-        answer.silent.append(str(error))
+        answer.silent.append(no_database(error))
+
+
+def no_database(error: DeskUnavailable) -> str:
+    """A database that does not answer, for whoever looks: where it is stands in the log alone."""
+    logger.warning("%s", error)
+    return "The dead letters' database does not answer: the log of bridge deadletters serve says which one, and why."
 
 
 def mask(lists: Lists, answer: Answer) -> None:

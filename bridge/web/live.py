@@ -1,6 +1,7 @@
 """What pages show live: one snapshot of each thing that is looked at, however many look; none if nobody does.
 
-A stream ends after a while and its page asks again: so who was signed out sees nothing more, and no proxy cuts it.
+A stream ends after a while and its page asks again: so no proxy cuts it. It ends with
+the session, too.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ EVERY: Final = 1.0
 REST: Final = 24.0
 LONGEST: Final = 10.0
 LASTS: Final = 60.0
+#: Seconds between two looks whether who looks is still signed in.
+ASKED: Final = 3.0
 #: Seconds between two looks whether another's snapshot is made.
 _SOON: Final = 0.05
 
@@ -61,6 +64,7 @@ class Live:
 
     every: float = EVERY
     lasts: float = LASTS
+    asked: float = ASKED
     clock: Callable[[], float] = time.monotonic
     _of: dict[str, _Watched] = field(default_factory=dict, repr=False)
     _ending: set[asyncio.Event] = field(default_factory=set, repr=False)
@@ -81,6 +85,7 @@ class Live:
         make: Callable[[], Snapshot],
         pace: float = 1.0,
         waits: Waits = Waits.DATABASE,
+        goes_on: Callable[[], bool] = lambda: True,
         **besides: str,
     ) -> AsyncIterator[str]:
         """Server-sent events: each what has changed since the one before, the first all of it; and how old that is.
@@ -89,6 +94,7 @@ class Live:
             make: is called in a thread, for all who look at the same name.
             waits: what making one waits for.
             pace: how many times as long as others it waits between two snapshots.
+            goes_on: whether who looks may still see it; is called in a thread, every `ASKED`.
             besides: goes along with each event.
         """
         watched = self._of.setdefault(name, _Watched())
@@ -97,7 +103,12 @@ class Live:
         self._ending.add(ending := asyncio.Event())
         try:
             ends = self.clock() + self.lasts
+            asked = self.clock()
             while self.clock() < ends and not ending.is_set():
+                if self.clock() - asked >= self.asked:
+                    if not await threads.run(Waits.DATABASE, goes_on):
+                        break
+                    asked = self.clock()
                 snapshot = await self._snapshot(watched, make, pace * self.every, waits)
                 changed = {place: html for place, html in snapshot.parts.items() if seen.get(place) != html}
                 seen |= changed

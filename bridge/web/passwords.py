@@ -8,6 +8,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from bridge.errors import TooManySignIn, UserRefused
+from bridge.web.common_passwords import is_common
 
 SHORTEST: Final = 12
 #: Nobody types more; a longer one costs time before it is wrong.
@@ -29,6 +30,11 @@ def hashed(name: str, password: str) -> str:
         raise UserRefused(f"A password has {SHORTEST} to {LONGEST:,} characters: nothing was changed.")
     if name.strip().lower() in password.lower() and len(password) < len(name) + SHORTEST:
         raise UserRefused("A password is more than the user's name and a few characters: nothing was changed.")
+    if is_common(password):
+        raise UserRefused(
+            "This password is among the first that are tried (a common word, a row of keys, a repetition): nothing was "
+            "changed. Take four words that have nothing to do with each other."
+        )
     return _HASHER.hash(password)
 
 

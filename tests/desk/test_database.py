@@ -1,5 +1,6 @@
 """The desk's database: how it is made, brought to a step, and what it says when it does not answer."""
 
+import stat
 import threading
 import time
 from contextlib import closing
@@ -195,3 +196,20 @@ def test_a_file_that_is_something_else_is_said(tmp_path):
 def test_a_folder_that_is_missing_is_said_with_what_to_do(tmp_path):
     with pytest.raises(DeskUnavailable, match="its folder must exist"):
         Database(f"sqlite:///{tmp_path}/missing/letters.db").migrate()
+
+
+def test_a_database_file_is_its_owner_s_and_nobody_else_reads_one_that_is_there(tmp_path):
+    def mode(file):
+        return stat.S_IMODE(file.stat().st_mode)
+
+    file = tmp_path / "desk.db"
+    made = Database(f"sqlite:///{file}")
+    made.migrate()
+    assert [mode(each) for each in tmp_path.iterdir()] == [0o600] * len(list(tmp_path.iterdir()))
+    made.close()
+    for before, then in ((0o644, 0o640), (0o664, 0o660), (0o600, 0o600)):
+        file.chmod(before)
+        opened = Database(f"sqlite:///{file}")
+        assert opened.step
+        assert mode(file) == then
+        opened.close()

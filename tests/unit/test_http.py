@@ -1,5 +1,7 @@
 """The sidecar's pages: each says what it knows, and a port that is taken costs the pages alone."""
 
+import socket
+import threading
 from collections.abc import Iterator
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -7,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from bridge.http import Readiness, Sidecar
+from bridge.http import MOST, Readiness, Sidecar
 
 
 class Served:
@@ -69,3 +71,42 @@ def test_a_port_that_is_taken_is_said_and_ends_nothing(served: Served, caplog):
     assert other.start(served.port) is None
     assert f"port {served.port} cannot be opened" in caplog.text
     other.stop()
+
+
+def test_half_open_connections_take_few_threads_and_keep_nobody_from_an_answer(served: Served):
+    before = threading.active_count()
+    assert served.port is not None
+    some = []
+    try:
+        for _ in range(100):
+            some.append(socket.create_connection(("127.0.0.1", served.port), 5))
+            some[-1].sendall(b"GET /healthz HT")
+        assert served.page("/healthz") == (200, "ok\n")
+        assert threading.active_count() - before <= MOST + 1
+    finally:
+        for each in some:
+            each.close()
+
+
+def test_a_connection_that_is_silent_or_lasts_too_long_is_ended(served: Served, monkeypatch):
+    monkeypatch.setattr("bridge.http.LASTS", 0.3)
+    assert served.port is not None
+    with socket.create_connection(("127.0.0.1", served.port), 5) as one:
+        one.sendall(b"GET /healthz HT")
+        assert one.recv(1) == b""
+    monkeypatch.setattr("bridge.http._Handler.timeout", 0.1)
+    monkeypatch.setattr("bridge.http.LASTS", 60)
+    with socket.create_connection(("127.0.0.1", served.port), 5) as one:
+        assert one.recv(1) == b""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_it_listens_on_the_address_that_is_set_alone(host):
+    sidecar = Sidecar(CollectorRegistry(), lambda: True, lambda: Readiness(True, []))
+    port = sidecar.start(0, host=host)
+    assert port is not None
+    with socket.create_connection((host, port), 5):
+        pass
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.2" if host == "127.0.0.1" else "127.0.0.1", port), 5)
+    sidecar.stop()

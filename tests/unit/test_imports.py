@@ -55,7 +55,7 @@ DESK_HEIGHT: Final = {room: -level for level, rooms in enumerate(DESK) for room 
 COMMANDS: Final = {"commands", "deadletters", "demo"}
 
 #: What of `bridge` handlers are written with.
-FOR_TASKS: Final = {"records", "settings", "ledger", "topics", "errors"}
+FOR_TASKS: Final = {"records", "settings", "ledger", "topics", "http", "errors"}
 
 #: A client library → the only places that may import it.
 ONLY: Final = {

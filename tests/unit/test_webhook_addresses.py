@@ -36,6 +36,12 @@ SECRET = "T000/B000/s3cret"
         (f"https://[4000::1]/{SECRET}", "not public"),
         (f"https://224.0.0.1/{SECRET}", "not public"),
         (f"https://0.0.0.0/{SECRET}", "not public"),
+        (f"https://192.0.0.9/{SECRET}", "not public"),
+        (f"https://192.88.99.1/{SECRET}", "not public"),
+        (f"https://example.com:22/{SECRET}", "Port 22"),
+        (f"https://example.com:6379/{SECRET}", "Port 6379"),
+        (f"https://example.com:9092/{SECRET}", "Port 9092"),
+        (f"https://8.8.8.8:12345/{SECRET}", "not one of web servers"),
     ],
 )
 def test_what_is_no_address_or_leads_into_the_house_is_refused_and_not_repeated(address, why):

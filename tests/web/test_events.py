@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -146,12 +147,12 @@ def test_a_stream_needs_somebody_who_is_signed_in_and_something_to_look_at(conso
     connection.close()
 
 
-def looked(live: Live, make: Callable[[], Snapshot], people: int, events: int) -> list[list[str]]:
+def looked(live: Live, make: Callable[[], Snapshot], people: int, events: int, **rest: Any) -> list[list[str]]:
     """What so many people see of one thing."""
 
     async def one() -> list[str]:
         found = []
-        async for said in live.stream("plan-1", make):
+        async for said in live.stream("plan-1", make, **rest):
             found.append(said)
             if len(found) == events:
                 break
@@ -203,6 +204,24 @@ def test_a_stream_ends_after_a_while_so_that_who_was_signed_out_sees_no_more():
     live = Live(every=0.01, lasts=0.1)
     (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1_000_000)
     assert 1 <= len(found) < 20
+
+
+def test_a_stream_ends_with_the_session_of_who_looks():
+    signed_in = iter([True, True, False])
+    live = Live(every=0.01, lasts=20, asked=0.01)
+    (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1_000_000, goes_on=lambda: next(signed_in))
+    assert 1 <= len(found) < 20
+
+
+def test_a_session_that_was_ended_ends_its_streams(console, ann, port):
+    console.live.asked = 0.1
+    connection, answer = opened(port, ann, applying(console, ann))
+    event(answer)
+    console.sessions.end(ann.cookie.partition("=")[2])
+    began = time.monotonic()
+    answer.read()
+    assert time.monotonic() - began < 10
+    connection.close()
 
 
 def test_without_javascript_a_plan_under_way_loads_itself_anew(console, ann):

@@ -160,10 +160,12 @@ def test_a_server_that_is_away_is_said_and_the_other_asked_all_the_same(browser,
     monkeypatch.setattr("bridge.web.found.find", away)
     text = words(browser().get("/find?q=orders-0-1").text)
     assert "Redis at r:6379 does not answer." in text
+    assert "sqlite" not in text
     assert text.startswith("1 dead letter of orders-0-1")
     monkeypatch.setattr("bridge.deadletters.questions.letters.Letters.at", gone)
     answer = browser().get("/find?q=orders-0-1")
     assert words(answer.text).startswith("It is not known where orders-0-1 is")
+    assert "(pg)" not in answer.text
     known(record_of(delivery()))
     assert words(browser().get("/find?q=orders-0-1").text).startswith("orders-0-1 is dead")
 

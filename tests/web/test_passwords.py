@@ -31,6 +31,35 @@ def test_what_is_easily_guessed_or_too_long_is_refused(password):
         passwords.hashed("annabelle.lee", password)
 
 
+@pytest.mark.parametrize(
+    "password",
+    [
+        "password1234",
+        "Password2024!",
+        "P@ssw0rd!2024",
+        "123456789012",
+        "qwertyuiop12",
+        "1qaz2wsx3edc",
+        "abcabcabcabc",
+        "aaaaaaaaaaaaaaaa",
+        "letmein123456",
+        "Welcome-2026!",
+        "kafka-bridge-1",
+        "administrator",
+        "q1w2e3r4t5y6",
+        "zaq12wsx-1234",
+    ],
+)
+def test_a_password_that_is_tried_first_is_refused_however_long_it_is(password):
+    with pytest.raises(UserRefused, match="first that are tried"):
+        passwords.hashed("annabelle.lee", password)
+
+
+@pytest.mark.parametrize("password", ["tractor-violin-lemon", "xk8#Lw2!qPz9", "my cat eats kafka books", PASSWORD])
+def test_a_password_of_one_s_own_is_taken(password):
+    passwords.hashed("annabelle.lee", password)
+
+
 @pytest.mark.parametrize("hash_", [None, "", "no hash", "$argon2id$v=19$m=8,t=1,p=1$AAAA$AAAA"])
 @pytest.mark.parametrize("password", [PASSWORD, "nobody's", ""])
 def test_what_is_no_hash_fits_no_password(hash_, password):

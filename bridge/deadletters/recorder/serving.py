@@ -20,7 +20,9 @@ def serve(recorder: Recorder, settings: Settings) -> None:
         ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
     """
     sidecar = Sidecar(recorder.registry, recorder.alive, lambda: _readiness(recorder))
-    port = sidecar.start(settings.environment.DEADLETTERS_HTTP_PORT, "DEADLETTERS_HTTP_PORT")
+    port = sidecar.start(
+        settings.environment.DEADLETTERS_HTTP_PORT, "DEADLETTERS_HTTP_PORT", settings.environment.DEADLETTERS_HTTP_HOST
+    )
     if port is not None:
         logger.info("http://localhost:%d/healthz /readyz /metrics", port)
     stop_on_signals(recorder.stop, "finishing the transaction under way")

@@ -23,7 +23,18 @@ Where = tuple[socket.AddressFamily, tuple[str, int]]
 _PUBLIC: Final = ipaddress.IPv6Network("2000::/3")
 #: And of that, what leads on to addresses of IPv4, whichever (6to4, Teredo).
 _TRANSLATED: Final = tuple(map(ipaddress.IPv6Network, ("2002::/16", "2001::/32")))
+#: Of IPv4, what `is_global` takes for public, here or in another Python: protocol assignments, and 6to4 relays.
+_SPECIAL: Final = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
 _LONGEST: Final = 2_000
+#: Ports of public hosts that are sent to: those of the web.
+_WEB: Final = frozenset((80, 443, 8000, 8008, 8080, 8081, 8088, 8443, 8888, 9443))
+_OTHERS_PORTS: Final = """
+1080 1433 1521 1719 1720 1723 2049 2181 2375 2376 2379 2380 3306 3389 3659 4045 4190 5060 5061 5432 5671 5672 5900
+6000 6379 6380 6566 6665 6666 6667 6668 6669 6679 6697 9042 9092 10080 11211 26379 27017
+"""
+#: Ports that nothing is sent to in networks of one's own either: those of mail, shells, databases, queues and the like,
+#: and those that browsers refuse (Fetch, "bad port"), as far as they are above 1023.
+_OTHERS: Final = frozenset(map(int, _OTHERS_PORTS.split()))
 
 
 class Target(NamedTuple):
@@ -77,6 +88,10 @@ def read(address: str, allowed: Sequence[Network]) -> Target:
         )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     target = Target(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), path)
+    if target.port in _OTHERS or (target.port < 1024 and target.port not in _WEB):
+        raise WebhookRefused(
+            f"Port {target.port} is not one of web servers: a webhook goes to HTTPS, usually on port 443."
+        )
     with suppress(ValueError):
         _check(target, ipaddress.ip_address(target.host), allowed)
     return target
@@ -110,9 +125,16 @@ def _check(target: Target, address: Address, allowed: Sequence[Network]) -> None
         raise WebhookRefused(
             f"{target.shown} is not public: if it is yours, name its network in DEADLETTERS_WEBHOOK_NETWORKS"
         )
+    if target.port not in _WEB:
+        raise WebhookRefused(
+            f"{target.shown} has a port that is not one of web servers: if it is yours, name its network in "
+            "DEADLETTERS_WEBHOOK_NETWORKS"
+        )
 
 
 def _is_public(address: Address) -> bool:
     if not address.is_global or address.is_multicast:
         return False
-    return address.version == 4 or (address in _PUBLIC and not any(address in network for network in _TRANSLATED))
+    if address.version == 4:
+        return not any(address in network for network in _SPECIAL)
+    return address in _PUBLIC and not any(address in network for network in _TRANSLATED)

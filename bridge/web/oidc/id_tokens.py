@@ -1,6 +1,8 @@
 """An ID token, verified as OpenID Connect Core 3.1.3.7 asks for."""
 
+import base64
 import hmac
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,8 +13,12 @@ from joserfc.jws import JWSRegistry
 
 from bridge.errors import SignInRefused
 
+logger = logging.getLogger("bridge")
+
 #: Signatures by a key that the issuer alone has: not `none`, and not HS256, whose key would be a public one.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
+#: Bits of an RSA key, at least (RFC 7518, 3.3).
+BITS: Final = 2_048
 #: Seconds by which two clocks may differ.
 LEEWAY: Final = 60
 _KINDS: Final = ("RSA", "EC", "OKP")
@@ -69,8 +75,22 @@ def _signing(found: Mapping[str, Any]) -> KeySet:
     """The keys that sign, without those that nobody here can read."""
     listed = found.get("keys")
     said = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    fit = [each for each in said if each.get("kty") in _KINDS and each.get("use", "sig") == "sig"]
+    fit = [each for each in said if each.get("kty") in _KINDS and each.get("use", "sig") == "sig" and _is_long(each)]
     return KeySet.import_key_set({"keys": fit})
+
+
+def _is_long(key: Mapping[str, Any]) -> bool:
+    """Whether a key is long enough to be believed; those of curves have their lengths."""
+    if key.get("kty") != "RSA":
+        return True
+    modulus = str(key.get("n", "")).encode("ascii", "replace")
+    try:
+        bits = int.from_bytes(base64.urlsafe_b64decode(modulus + b"=" * (-len(modulus) % 4)), "big").bit_length()
+    except ValueError:
+        return False
+    if bits < BITS:
+        logger.warning("the issuer's RSA key has %d bits and is not used: OpenID Connect needs %d or more", bits, BITS)
+    return bits >= BITS
 
 
 def _why(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """The live parts of pages, as server-sent events: a line here for each page that has some."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -8,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from bridge.deadletters.masking.masks import Masks
-from bridge.web import console
+from bridge.web import console, knowing
 from bridge.web.console import Console
 from bridge.web.live import Snapshot
 from bridge.web.pages import handler, letters, overview, plan, topic
+from bridge.web.roles import Who
 from bridge.web.threads import Waits
 
 #: What is looked at, by what its name begins with; raises where that is not there.
@@ -43,5 +45,13 @@ def answer(request: Request) -> Response:
     # Nginx would hold events back.
     headers = {"x-accel-buffering": "no"}
     # One snapshot is for all who see the same.
-    events = here.live.stream(f"{of} masked" if masks else of, make, pace, waits, release=console.release())
+    name = f"{of} masked" if masks else of
+    goes_on = partial(_goes_on, request, console.asking(request), masks)
+    events = here.live.stream(name, make, pace, waits, goes_on, release=console.release())
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+def _goes_on(request: Request, who: Who, masks: Masks) -> bool:
+    """Whether the session is what it was when the stream began: not ended, in the same role, and seeing as much."""
+    here = console.of(request)
+    return knowing.who(here, request) == who and here.masking.of_who(who) == masks

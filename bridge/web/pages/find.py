@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from bridge.deadletters.desk import Desk
 from bridge.errors import DeskUnavailable, NoSuchLetter
 from bridge.web import console, finding
-from bridge.web.found import Answer, look, mask
+from bridge.web.found import Answer, look, mask, no_database
 
 #: Characters that may be asked for.
 LONGEST: Final = 1_000
@@ -40,10 +40,10 @@ def _is_letter(desk: Desk, id_: int, answer: Answer) -> bool:
     try:
         desk.letters.one(id_)
     except NoSuchLetter:
-        answer.looked.append(f"The dead letters' database ({desk.database.name}), for a letter {id_}.")
+        answer.looked.append(f"The dead letters' database, for a letter {id_}.")
         return False
     except DeskUnavailable as error:
-        answer.silent.append(str(error))
+        answer.silent.append(no_database(error))
         return False
     return True
 
