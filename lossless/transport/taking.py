@@ -101,7 +101,7 @@ class Taker:
         self._outage = Outage("Taking messages")
         #: The list keys of each queue consumed from, highest priority first.
         self._lists_kept: dict[str, list[str]] = {}
-        #: Whether the owner is noted as idle, but with no process that could begin at once.
+        #: Whether the last take left no process that could begin at once: the owner is noted as idle accordingly.
         self._saturated = False
         #: Seconds by which the server's clock is ahead of this host's, as of the last look.
         self._ahead = 0.0
@@ -112,6 +112,7 @@ class Taker:
         self._acks: list[str] = []
         self._asked = 0
         self._asked_at = 0.0
+        self._free_asked = 0
         self._first = 0
         self._lists: list[tuple[str, str]] = []
 
@@ -183,7 +184,7 @@ class Taker:
     def _send_take(self, most: int, free: int, acks: list[str]) -> None:
         self._acks = acks
         if most:
-            self._saturated = not free
+            self._free_asked = free
             self._hungry = False  # whatever rings from now on may have come after the take looked
         keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
         args += self.holder.with_steps(acks) if self.holder is not None else [0]
@@ -273,6 +274,7 @@ class Taker:
             return
         if self._asked:
             self._hungry = self._hungry or len(taken) == 3 * self._asked or alive == GOES_ON
+            self._saturated = len(taken) // 3 >= self._free_asked
             self._looked_at = monotonic()
             self._note_lengths(lie)
             self._note(taken, float(now))

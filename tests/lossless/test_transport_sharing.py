@@ -127,6 +127,36 @@ def test_a_burst_is_shared_by_idle_workers_before_anybody_prefetches(
     wait_until(lambda: sorted(ran()) == list(range(8)))
 
 
+def test_who_took_as_much_as_it_could_begin_with_is_rung_first_again_once_that_has_ended(
+    broker: Broker, publish: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with the event loop of a worker: more than it can begin with is asked for.
+    monkeypatch.setattr(Taker, "_limit", lambda taker: taker.channel.take_limit)
+
+    def score() -> float:
+        return float(broker.client.zscore("_idle.q0", broker.client.zrange("_idle.q0", 0, -1)[0]))
+
+    taken: list[Any] = []
+    with (
+        Connection(broker.url, transport_options=QUICK) as connection,
+        Consumer(
+            connection, [Queue("q0", routing_key="q0")], callbacks=[lambda _, m: taken.append(m)], prefetch_count=4
+        ),
+    ):
+
+        def drained(until: Callable[[], Any]) -> bool:
+            with suppress(TimeoutError):
+                connection.drain_events(timeout=0.05)
+            return bool(until())
+
+        wait_until(lambda: drained(lambda: broker.client.zcard("_idle.q0")))
+        publish("one")
+        wait_until(lambda: drained(lambda: taken))
+        wait_until(lambda: drained(lambda: score() >= 1e12), what="it is noted as one that cannot begin at once")
+        taken[0].ack()
+        wait_until(lambda: drained(lambda: score() < 1e12), 2, "it is noted as one that can")
+
+
 @pytest.mark.parametrize("end", [Worker.freeze, Worker.kill])
 def test_a_worker_that_freezes_or_dies_idle_holds_up_nothing(
     broker: Broker, start_worker: Start, send: Send, ran: Ran, end: Callable[[Worker], None]
