@@ -1,7 +1,8 @@
 """What a worker measures; right under prefork, where every child counts for itself.
 
-Counting decides nothing: where it fails (a cleaner has removed the files of the counts, the disk is full), what was
-to be counted goes on, and the log says so once.
+Counting decides nothing: where it fails (a cleaner has removed the files of the counts), what was to be counted goes
+on, and the log says so once. A process for whose file the disk is full counts in its own memory, where nobody sees it:
+`worker_unseen_processes` says how many there are.
 """
 
 import os
@@ -13,6 +14,7 @@ import time
 from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec
@@ -22,6 +24,7 @@ from tasks.policy import REASONS
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
+    from prometheus_client.metrics_core import GaugeMetricFamily
 
 P = ParamSpec("P")
 logger = log(__name__)
@@ -37,6 +40,9 @@ class _Metrics(NamedTuple):
     lost: "Counter"
 
 
+#: What a process has a file for, in words.
+UNSEEN: Final = {"counts": "metrics", "notes": "notes of what is done of a batch"}
+_MARK: Final = ".full"
 #: Why deliveries are sent again.
 RETRIED: Final = ("failed", "postponed", "halted", "dead_letter_unpublished", "not_parked")
 
@@ -173,13 +179,57 @@ def collect_in_files() -> None:
     Call it in the worker's main process, before its children start.
     """
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-        folder = tempfile.mkdtemp(prefix="worker-metrics-")
+        try:
+            folder = tempfile.mkdtemp(prefix="worker-metrics-")
+        except OSError as error:
+            logger.warning("no metrics: there is no folder for the files of the counts: %s", error)
+            return
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         global _folder
         _folder = (os.getpid(), folder)
+    _allocate_files()
     if values := sys.modules.get("prometheus_client.values"):
         # A handler's module has imported prometheus_client before: its choice was made without the folder.
         values.ValueClass = values.get_value_class()  # type: ignore[attr-defined]
+
+
+def _allocate_files() -> None:
+    """Have prometheus_client allocate its files, also those in which the user's own metrics are counted."""
+    from prometheus_client import values
+
+    from tasks.count_file import AllocatedDict
+
+    AllocatedDict.on_full = staticmethod(partial(unseen, "counts"))
+    values.MmapedDict = AllocatedDict  # type: ignore[attr-defined]
+
+
+def unseen(what: str, error: OSError) -> None:
+    """A process cannot have a file of its own: say so, and leave a mark by which the main process counts it.
+
+    Parameters:
+        what: of `UNSEEN`.
+    """
+    logger.warning("process %d goes on without a file for its %s: %s", os.getpid(), UNSEEN[what], error)
+    if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        with suppress(OSError):  # an empty file needs no room
+            (Path(folder) / f"{what}_{os.getpid()}{_MARK}").touch()
+
+
+def _count_unseen(folder: Path) -> "GaugeMetricFamily":
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    found = Counts(dict.fromkeys(UNSEEN, 0))
+    for mark in folder.glob(f"*{_MARK}"):
+        what, _, process = mark.stem.rpartition("_")
+        if _has_ended(process):
+            mark.unlink(missing_ok=True)
+        elif what in UNSEEN:
+            found[what] += 1
+    help_text = "Processes without a file for their counts, or for their notes of what is done: the disk is full."
+    family = GaugeMetricFamily("worker_unseen_processes", help_text, labels=["what"])
+    for what, count in found.items():
+        family.add_metric([what], count)
+    return family
 
 
 def serve(port: int, host: str = "") -> None:
@@ -192,9 +242,9 @@ def serve(port: int, host: str = "") -> None:
     class Collector(MultiProcessCollector):
         def collect(self) -> Any:
             fold_ended()
-            return super().collect()  # type: ignore[no-untyped-call]
+            yield from super().collect()  # type: ignore[no-untyped-call]
+            yield _count_unseen(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
 
-    registry = CollectorRegistry()
     registry = CollectorRegistry()
     try:
         Collector(registry)  # type: ignore[no-untyped-call]
@@ -231,18 +281,19 @@ def fold_ended() -> None:
 
 
 def _fold(folder: Path, kind: str) -> None:
-    from prometheus_client.mmap_dict import MmapedDict
+    from tasks.count_file import AllocatedDict
 
     ended = [file for file in folder.glob(f"{kind}_*.db") if _has_ended(file.stem.rpartition("_")[2])]
     if not ended:
         return
-    total = MmapedDict(str(folder / f"{kind}_{_NOBODY}.db"))  # type: ignore[no-untyped-call]
-    for file in ended:
-        for key, value, timestamp, _ in MmapedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
+    total = AllocatedDict(str(folder / f"{kind}_{_NOBODY}.db"))
+    # Where the disk is full the next look adds up what could not be now.
+    for file in ended if total.in_file else ():
+        for key, value, timestamp, _ in AllocatedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
             before, _ = total.read_value(key)  # type: ignore[no-untyped-call]
             total.write_value(key, before + value, timestamp)  # type: ignore[no-untyped-call]
         file.unlink()
-    total.close()  # type: ignore[no-untyped-call]
+    total.close()
 
 
 def _has_ended(process: str) -> bool:
@@ -297,6 +348,7 @@ def _made() -> _Metrics:
 def _make() -> _Metrics:
     from prometheus_client import CollectorRegistry, Counter, Histogram
 
+    _allocate_files()
     # Of a registry of its own: one that could not be made whole is made anew, and no name is taken.
     registry = CollectorRegistry()
     counter = partial(Counter, registry=registry)

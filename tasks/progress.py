@@ -14,8 +14,9 @@ from mmap import mmap
 from pathlib import Path
 from typing import Final
 
-from tasks import observing
+from tasks import metrics, observing
 from tasks.aftermath import Notes
+from tasks.allocation import map_new_file
 
 logger = observing.log(__name__)
 
@@ -74,7 +75,7 @@ def keep_notes() -> None:
         _own = (os.getpid(), os.environ[FOLDER])
     except OSError as error:
         os.environ.pop(FOLDER, None)
-        logger.debug("no notes of what is done are kept: %s", error)
+        logger.warning("no notes are kept of what is done of a batch: %s", error)
 
 
 def begin(task_id: str) -> Progress:
@@ -119,11 +120,9 @@ def _opened() -> mmap | None:
     if not folder:
         return None
     try:
-        with (Path(folder) / str(os.getpid())).open("w+b") as file:
-            file.truncate(SIZE)
-            return mmap(file.fileno(), SIZE)
+        return map_new_file(Path(folder) / str(os.getpid()), SIZE)
     except OSError as error:
-        logger.debug("no notes of what is done are kept: %s", error)
+        metrics.unseen("notes", error)
         return None
 
 

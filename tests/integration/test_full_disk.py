@@ -1,0 +1,86 @@
+"""A disk that is full kills no process of a worker: neither the folder of its counts nor that of its notes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT, Served, Stack, eventually
+from tests.servers.process import free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a tmpfs")]
+
+COUNTING = """
+import os, sys
+from pathlib import Path
+from tasks import metrics, progress
+
+folder = Path(sys.argv[1])
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[progress.FOLDER] = str(folder)
+metrics.collect_in_files()
+metrics.expect(["charge"], "bridge")
+(folder / "filled").touch()
+try:
+    (folder / "filled").write_bytes(bytes(10_000_000))
+except OSError:
+    pass
+for number in range(2_000):
+    metrics.ran(f"a handler with a name that is rather long, number {number}", "bridge", "done", 0.01)
+notes = progress.begin("one")
+for offset in range(5_000):
+    notes.running(offset)
+    notes.done(offset)
+print(sorted(path.name.partition("_")[0] for path in folder.glob("*.full")))
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 400 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Write until nothing more can be written."""
+    with (folder / "filled").open("ab", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4_096)):
+            pass
+
+
+def test_a_process_counts_and_notes_on_without_its_files(small_disk: Path):
+    done = subprocess.run([sys.executable, "-c", COUNTING, small_disk], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode == -signal.SIGBUS, done.stderr[-2_000:])
+    assert done.stdout.strip() == "['counts', 'notes']"
+    assert "No space left" in done.stderr
+
+
+def test_good_deliveries_run_once_while_the_disk_is_full_and_metrics_say_so(innocents: Stack, small_disk: Path):
+    port = free_port()
+    celery = f"{sys.executable} -m celery -A tasks worker -c 2 -l INFO --without-mingle"
+    script = f"mount -t tmpfs -o size=400k tmpfs /dev/shm && exec {celery}"
+    environ: dict[str, Any] = {"TMPDIR": str(small_disk), "WORKER_METRICS_PORT": str(port)}
+    worker: Served = innocents.start("worker", "unshare", "--mount", "sh", "-c", script, kind=Served, **environ)
+    worker.port = port
+    worker.says(" ready.")
+    fill(small_disk)
+    fill(Path(f"/proc/{worker.pid}/root/dev/shm"))
+    innocents.bridge()
+    produced = innocents.produce("orders", *({"seconds": 0} for _ in range(60)))
+    eventually(lambda: len(innocents.done()) >= 3 * len(produced), 40)
+    begun = Counter((run.handler, run.coordinates) for run in innocents.runs() if run.outcome == "begun")
+    assert set(begun.values()) == {1}
+    assert not innocents.dead_letters("orders")
+    assert worker.exit_code is None
+    eventually(lambda: worker.metric("worker_unseen_processes", what="counts") > 0, 10)
+    assert worker.metric("worker_unseen_processes", what="notes") > 0
