@@ -27,6 +27,7 @@ class ClockSkew:
             LedgerUnavailable: Redis did not answer.
         """
         if time.monotonic() - self._looked_at >= LOOK_EVERY:
+            self._looked_at = time.monotonic()
             before = self._clock()
             with self._ledger.asking("read the clock") as pipe:
                 pipe.time()
@@ -34,7 +35,6 @@ class ClockSkew:
             there = seconds + micros / 1e6
             # An answer that took long says nothing: the time is taken in the middle.
             self._seconds = (before + self._clock()) / 2 - there
-            self._looked_at = time.monotonic()
             if abs(self._seconds) < DIFFERS:
                 self._seconds_since = 0.0
             elif not self._seconds_since:

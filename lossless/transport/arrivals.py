@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Protocol
 
 from kombu.asynchronous import get_event_loop
@@ -93,6 +93,9 @@ class Arrivals:
         if due is not None and due - now > self.channel.wait_from and holder is not None and tag is not None:
             holder.wait(tag, due)
         else:
+            if due is not None and due <= now and due > time():
+                # Redis says that it is due. A worker whose clock is behind would hold it until its own says so.
+                message["headers"]["eta"] = None
             self._waiting.append((queue, message))
 
     def _unreadable(self, tag: str | None, raw: bytes, queue: str, exc: Exception) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from bridge.ledger import Ledger
+from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.outcomes import Outcomes, RecentAttempts, note_outcomes, outcomes_of
 from bridge.ledger.unpublished import note_unpublished, unpublished_of
 
@@ -81,3 +82,12 @@ def test_dead_letters_that_kafka_refuses_are_all_counted_until_it_takes_them(led
     assert found["shop.charge"].since == pytest.approx(time.time(), abs=2)
     note_unpublished(ledger, {}, {"shop.charge": refused})
     assert unpublished_of(ledger, ["shop.charge"], time.time()) == {}
+
+
+@pytest.mark.parametrize("ahead", [300.0, -300.0])
+def test_a_clock_that_differs_from_that_of_redis_is_known_with_since_when(ledger: Ledger, ahead: float) -> None:
+    skew = ClockSkew(ledger, lambda: time.time() + ahead)
+    found = skew.look()
+    assert found["clock_skew"] == pytest.approx(ahead, abs=1)
+    assert found["clock_skew_since"] == pytest.approx(time.time(), abs=2)
+    assert ClockSkew(ledger).look() == {"clock_skew": pytest.approx(0, abs=1), "clock_skew_since": None}

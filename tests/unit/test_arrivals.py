@@ -1,6 +1,8 @@
 """What was taken is delivered in order, goes back in order, and is never lost to a consumer that raises."""
 
 import json
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -75,6 +77,22 @@ def raw(id_: str, eta: str | None = None, body: str = "", **properties: Any) -> 
 def come(arrivals: Arrivals, *numbers: int, queue: str = "q") -> None:
     for number in numbers:
         arrivals.come(queue, queue, raw(str(number)), number, 0.0)
+
+
+def test_a_worker_whose_clock_is_behind_does_not_hold_what_redis_calls_due(
+    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = time.time() + 300
+    message = json.loads(raw("1"))
+    message["headers"] = {"eta": datetime.fromtimestamp(ahead, UTC).isoformat()}
+    arrivals.come("q", "q", json.dumps(message).encode(), 1, ahead + 1)
+    handed: list[Any] = []
+    monkeypatch.setattr(channel, "hand_over", lambda message, queue: handed.append(message["headers"]["eta"]))
+    assert arrivals.deliver()
+    assert handed == [None]
+    # By Redis's clock it is not due yet.
+    arrivals.come("q", "q", json.dumps(message).encode(), 2, ahead - 60)
+    assert channel.holder.told[-1] == ("wait", "tag.2", pytest.approx(ahead))
 
 
 def test_what_a_consumer_raised_at_is_gone_and_the_rest_is_kept(channel: Channel, arrivals: Arrivals) -> None:

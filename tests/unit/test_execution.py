@@ -600,13 +600,25 @@ def test_a_header_that_this_version_cannot_read_costs_no_message(world):
     assert vars(refused.value)["requeue"]
 
 
-def test_few_retries_join_no_message_that_is_far_larger_than_they_are() -> None:
+def test_few_retries_join_no_message_that_is_far_larger_than_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis reads and writes the whole of what is joined: lone ones that join hundreds would stop it in an outage."""
+    monkeypatch.setattr(resending, "_ahead", lambda *_: 0.0)
     sent: list[dict[str, Any]] = []
     app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options["headers"]))
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
     resending.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
     assert sent[0]["joins"]["most"] == 2 * resending.ENLARGES
+
+
+@pytest.mark.parametrize(("ahead", "most"), [(300.0, 500), (300.0, 1), (-300.0, 500), (-300.0, 1)])
+def test_a_retry_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, ahead: float, most: int) -> None:
+    sent: list[dict[str, Any]] = []
+    app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options))
+    deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
+    monkeypatch.setattr(resending, "_ahead", lambda *_: ahead)
+    resending.send_on(app, Batch("h", "orders", 0, deliveries), 5.0, {}, most=most)
+    assert sent[0]["eta"].timestamp() == pytest.approx(time.time() - ahead + 5, abs=1)
+    assert sent[0].get("countdown") is None
 
 
 @handler("orders", name="unit.pay", codec=int, batch=9, breaker=Breaker("unit.bank"))
