@@ -27,7 +27,7 @@ from bridge.topics.first_read import first_reads
 from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, survey
-from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
+from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
 
 #: librdkafka's reports of a connection that is open and of another kind than the listener.
@@ -276,6 +276,7 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
     for redis in facts.memory:
         yield from (Finding("fault" if redis.full else "warning", sentence) for sentence in of_redis(redis))
     yield from (Finding("warning", sentence) for sentence in facts.stale)
+    yield from (Finding("fault", sentence) for sentence in other_applications(facts).values())
     yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())
     if facts.workers is None:
         return

@@ -67,13 +67,14 @@ def drained(facts: Facts) -> Iterator[Problem]:
         elif tier.use == "abandoned":
             yield Problem(
                 f"{tier.topic!r} holds {records(tier.records)} of {tier.source!r}, which no handler names any more: "
-                "they stay there. Give that topic its handlers once more, or delete the retry topic.",
+                "they stay there. Give that topic its handlers once more, or another application that uses this group "
+                "its own BRIDGE_GROUP; only if nobody needs them, delete the retry topic.",
                 "drained",
                 f"{tier.topic!r} is of a topic that no handler names",
                 topic=tier.source,
                 many=tier.records,
                 of="records",
-                do="give that topic its handlers once more, or delete the retry topic",
+                do="give that topic its handlers once more, or another application its own BRIDGE_GROUP",
             )
 
 

@@ -7,7 +7,7 @@ from bridge.commands import held, standing, unsettled
 from bridge.upkeep import handler_health
 from bridge.upkeep.facts import Facts
 from bridge.upkeep.problem import Problem
-from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
+from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 
 
 def silent(sentence: str) -> Problem:
@@ -27,6 +27,7 @@ def problems(facts: Facts) -> list[Problem]:
         *standing.unnamed(facts),
         *standing.bridges(facts),
         *handler_health.lost_bridges(facts),
+        *other_applications(facts).values(),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),
         *unconsumed_queues(facts).values(),

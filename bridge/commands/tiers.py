@@ -9,6 +9,7 @@ from bridge.handoff.carriers import STOPS, Waiting
 from bridge.handoff.parked import Search
 from bridge.kafka import Record, admin_client
 from bridge.ledger import Account, Fate, Ledger
+from bridge.ledger.members import living_sources
 from bridge.ledger.own import on_the_way
 from bridge.records.parked import Parked, read
 from bridge.records.place import Place
@@ -35,7 +36,7 @@ def tiers(
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    seen = survey(admin_client(settings.kafka), settings, routes, changed)
+    seen = survey(admin_client(settings.kafka), settings, routes, changed, living_sources(ledger))
     waits = [each.ours.name for each in seen if each.partitions and each.ours.kind in (Kind.RETRY, Kind.REPLAY)]
     there: dict[str, list[Extent]] = {}
     for extent in extents(settings, waits) if waits else ():

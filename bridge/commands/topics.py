@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from celery import Celery
@@ -11,6 +12,8 @@ from bridge.commands.opened import opened
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided
 from bridge.handlers import Routes, changed_handlers
 from bridge.kafka import AdminClient, admin_client
+from bridge.ledger import Ledger
+from bridge.ledger.members import living_sources
 from bridge.ledger.own import on_the_way
 from bridge.records.policies import changed_policies
 from bridge.settings import Settings
@@ -55,16 +58,28 @@ def topics(app: Celery, settings: Settings, routes: Routes, *, create: bool = Fa
             changed = changed_handlers(app, routes, changed_policies(group.standing))
     except NotDecided as error:
         raise KafkaUnavailable(str(error)) from None
-    found = survey(admin, settings, routes, changed)
+    others = _others(settings)
+    found = survey(admin, settings, routes, changed, others)
     if create:
         made = _create(admin, [seen.ours for seen in found if seen.use == "needed"])
         # A broker may tell of what its controller has made some moments later.
         until = time.monotonic() + ANSWER_WITHIN
         while made and time.monotonic() < until:
-            found = survey(admin, settings, routes, changed)
+            found = survey(admin, settings, routes, changed, others)
             made -= {seen.ours.name for seen in found if seen.partitions is not None}
             time.sleep(0.1 if made else 0.0)
     return Listed(found, _left(settings, routes, lying(found)))
+
+
+def _others(settings: Settings) -> frozenset[str] | None:
+    """Return the sources that living members of the group handle; `None` if Redis does not say it."""
+    if (ledger := Ledger.of(settings)) is None:
+        return frozenset()
+    try:
+        with closing(ledger):
+            return living_sources(ledger)
+    except LedgerUnavailable:
+        return None
 
 
 def _left(settings: Settings, routes: Routes, names: list[str]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 
+from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
 from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
@@ -134,6 +135,20 @@ class Members:
 
     def _key(self, *more: str) -> str:
         return key(*self._name, *more)
+
+
+def living_sources(ledger: Ledger) -> frozenset[str]:
+    """Return the source topics whose handlers some living bridge or worker of the ledger's group has.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    bridges, workers = Members(ledger, "bridges").living(), Members(ledger, "workers").living()
+    routed = {topic for state in bridges.values() for topic in state.get("routes", {})}
+    # A worker says which handlers it has; what they handle the ledger knows.
+    known = {name for state in workers.values() if state.get("group") == ledger.group for name in state["handlers"]}
+    handled = {each.topic for each in Accounts(ledger).everyone() if each.handler in known} if known else set()
+    return frozenset(routed | handled)
 
 
 def text(name: bytes) -> str | None:

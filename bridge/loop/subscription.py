@@ -4,6 +4,7 @@ import logging
 
 from bridge.kafka import Consumer
 from bridge.ledger import Accounts
+from bridge.ledger.members import living_sources
 from bridge.loop.parts import Parts
 from bridge.loop.rebalances import Rebalances
 
@@ -66,6 +67,11 @@ class Subscription:
         new = self._catalog.orphans.keys() - self._told
         if not new or self._ledger is None:
             return
+        # Of what another living member handles nothing is left over, whichever application it is.
+        others = living_sources(self._ledger)
+        new = {name for name in new if not others & {name, self._catalog.orphans[name]}}
+        if not new:
+            return
         # Another application's too have such names: only of what this group consumed is it said.
         was = {account.topic for account in Accounts(self._ledger).everyone()}
         self._told |= new
@@ -74,8 +80,10 @@ class Subscription:
             if name in was or source in was:
                 logger.warning(
                     "topic %r may hold deliveries that wait for their retry, and no handler names its source %r any "
-                    "more: they stay there. Start a bridge with a handler of %r, or delete the topic.",
+                    "more: they stay there. Start a bridge with a handler of %r; if another application uses the group "
+                    "%r, give it its own BRIDGE_GROUP; only if nobody needs them, delete the topic.",
                     name,
                     source,
                     source,
+                    self._ledger.group,
                 )

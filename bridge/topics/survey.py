@@ -54,18 +54,29 @@ class Seen:
         }
 
 
-def survey(admin: AdminClient, settings: Settings, routes: Routes, changed: Collection[Handler] = ()) -> list[Seen]:
+def survey(
+    admin: AdminClient,
+    settings: Settings,
+    routes: Routes,
+    changed: Collection[Handler] = (),
+    others: Collection[str] | None = (),
+) -> list[Seen]:
     """The topics of the handlers and ours beside them, those that are there and those that should be, by source.
 
     Parameters:
         changed: handlers as they wait by policies that were changed: what these need is needed too.
+        others: sources of which living members of the group have handlers: their topics are none that is left over.
+            `None`: it is not known, and no topic is called that.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
     cluster = all_topics(admin)
     known = cluster.shapes
-    listed = [*listed_of(settings, routes, known, changed), *_left_over(settings, routes, known)]
+    listed = [
+        *listed_of(settings, routes, known, changed),
+        *(() if others is None else _left_over(settings, routes, known, frozenset(others))),
+    ]
     if cluster.is_mock:
         return [Seen(ours, use, known[ours.name].partitions if ours.name in known else None) for ours, use in listed]
     there = [ours.name for ours, _ in listed if ours.name in known]
@@ -117,11 +128,14 @@ def _use(settings: Settings, routes: Routes, ours: Ours) -> Use:
     return "at need" if ours in possible else "drained"
 
 
-def _left_over(settings: Settings, routes: Routes, known: Collection[str]) -> Iterator[tuple[Ours, Use]]:
+def _left_over(
+    settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
+) -> Iterator[tuple[Ours, Use]]:
     """Retry topics of sources that no handler names any more, of which this group has committed something."""
     belongings = Belongings(TopicNames.of(settings), routes.topics)
     sources = {name: source for name in known if (source := belongings.source_of(name))}
-    gone = sorted(name for name, source in sources.items() if source not in routes.topics and name not in routes.topics)
+    named = {*routes.topics, *others}
+    gone = sorted(name for name, source in sources.items() if source not in named and name not in named)
     ours = {extent.topic for extent in extents(settings, gone) if extent.committed is not None} if gone else set()
     of_gone = Belongings(TopicNames.of(settings), {sources[name] for name in ours}).of(ours)
     for name, each in sorted(of_gone.items()):

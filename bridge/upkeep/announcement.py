@@ -32,7 +32,7 @@ from bridge.upkeep.facts import Facts, HandlerFacts
 from bridge.upkeep.handler_health import hung, lost_bridges, skewed, slow
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.problem_table import ROWS, Kind
-from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
+from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ class Announcement:
         self._oldest: Mapping[tuple[str, str], float] = {}
         self._uncared_for: frozenset[str] = frozenset()
         self._divided: frozenset[str] = frozenset()
+        self._others: frozenset[str] = frozenset()
         self._ready: Counts = {}
         self._backlog: dict[str, Any] = {}
         self._taken_in = 0.0
@@ -272,6 +273,10 @@ class Announcement:
         for name in self._uncared_for - found.keys():
             logger.info("%s: workers take care of it.", name)
         self._uncared_for = frozenset(found)
+        others = other_applications(facts)
+        for group in others.keys() - self._others:
+            logger.error("%s", others[group])
+        self._others = frozenset(others)
         divided = divided_topics(facts)
         for topic in sorted(divided.keys() - self._divided):
             logger.warning("%s", divided[topic])

@@ -32,10 +32,47 @@ def divided_topics(facts: Facts) -> dict[str, Problem]:
     return {topic: _divided(facts.group, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
 
 
+def other_applications(facts: Facts) -> dict[str, Problem]:
+    """Living members of the group that share no handler with this application, directly or by others: a sentence."""
+    members = {f"bridge {name}": {*state.get("handlers", ())} for name, state in (facts.bridges or {}).items()}
+    for name, state in (facts.workers or {}).items():
+        if state.get("group") == facts.group:
+            members[f"worker {name}"] = {*state["handlers"]}
+    ours = {handler.name for handler in facts.handlers}
+    others = {name: handlers for name, handlers in members.items() if handlers}
+    # A deploy may rename handlers, and workers of one application may have some each: a chain is one application.
+    while ours and (joined := [name for name, handlers in others.items() if handlers & ours]):
+        for name in joined:
+            ours |= others.pop(name)
+    # Workers alone are no application: they may lack a handler, which is said of it.
+    if not ours or not any(name.startswith("bridge ") for name in others):
+        return {}
+    theirs = sorted({handler for handlers in others.values() for handler in handlers})
+    return {facts.group: _other_application(facts, sorted(others), theirs)}
+
+
 def named(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:
     """Workers with their versions, the first five."""
     shown = ", ".join(f"{name} ({states[name]['versions'].get('celery-kafka-bridge') or '?'})" for name in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _other_application(facts: Facts, names: Sequence[str], handlers: Sequence[str]) -> Problem:
+    return Problem(
+        f"Another application uses the group {facts.group!r}: {_some(names)} with {_some(handlers)}, and no handler "
+        "of this one. Each takes the other's tasks for those of unknown handlers, and its retry topics for left over. "
+        "Give each application its own BRIDGE_GROUP, and delete no topic. If that is an older version of this one, "
+        "stop it.",
+        "divided",
+        f"Another application uses the group {facts.group!r}",
+        many=len(names),
+        of="processes",
+        do="give each application its own BRIDGE_GROUP",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _unconsumed(facts: Facts, queue: str) -> Problem:

@@ -9,7 +9,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.log_book import LogBook
-from bridge.ledger.members import Members
+from bridge.ledger.members import Members, living_sources
 from bridge.ledger.pages import Account, key
 from bridge.upkeep.facts import Facts
 from tests.processes import eventually
@@ -90,3 +90,13 @@ def test_a_redis_that_refuses_writes_says_who_lives_and_calls_nobody_dead(own_re
         assert "MISCONF" in _members(asked, ledger)
         assert (asked.facts.bridges, list(asked.facts.workers or ())) == (None, ["here"])
         assert any(memory.disk for memory in asked.facts.memory)
+
+
+def test_the_sources_of_every_living_member_of_the_group_are_known(ledger):
+    Members(ledger, "bridges").announce("b", {"routes": {"mails": ["mail.send"]}})
+    Accounts(ledger).join(Account("parcels.ship", "parcels", "id", 0), 0)
+    Accounts(ledger).join(Account("gone.handler", "gone", "id", 0), 0)
+    for group in ("bridge", "shop"):
+        state = {"queues": [], "group": group, "handlers": ["parcels.ship"] if group == "bridge" else ["gone.handler"]}
+        Members(ledger, "workers").announce(group, state)
+    assert living_sources(ledger) == {"mails", "parcels"}

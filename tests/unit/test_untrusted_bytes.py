@@ -30,7 +30,7 @@ from bridge.records.untrusted_json import name_skipped
 from bridge.topics.control import last_of
 from bridge.upkeep.backlog import total
 from bridge.upkeep.facts import Facts, HandlerFacts
-from bridge.upkeep.uncared import divided_topics, unconsumed_queues, unknown_handlers
+from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 
 _HUGE = "9" * 400
 _DEEP = "[" * 100_000 + "]" * 100_000
@@ -187,7 +187,12 @@ def test_whatever_a_member_announces_the_status_and_its_sentences_can_be_made(ki
         queues={"bridge": 5},
     )
     made = as_data(Asked(facts), ["orders"])
-    found = {**unconsumed_queues(facts), **unknown_handlers(facts), **divided_topics(facts)}
+    found = {
+        **unconsumed_queues(facts),
+        **unknown_handlers(facts),
+        **divided_topics(facts),
+        **other_applications(facts),
+    }
     totals = total([state.get("holds"), state.get("due")])
     assert json.dumps([made, {name: str(each) for name, each in found.items()}, totals], allow_nan=False).encode()
     print_status(Console(file=StringIO(), width=200), made)
