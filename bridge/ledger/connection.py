@@ -6,22 +6,24 @@ from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
 from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
 from lossless.lua import Script
+from lossless.transport.permissions import is_refusal
 from lossless.transport.replica import leaving
 
 _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis.AuthenticationError, "check the user and password in {named}"),
-    (NoPermissionError, "allow this Redis user what it was refused (ACL SETUSER)"),
     (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
     (redis.OutOfMemoryError, "raise its maxmemory or free some: nothing is taken until then"),
     (redis.BusyLoadingError, "it is reading its files after a start: wait"),
     (redis.ConnectionError, "start it or mend the network, and ask again"),
     (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and ask again"),
 )
+
+_REFUSED: Final = "allow this Redis user what it was refused (ACL SETUSER)"
 
 
 class Connection:
@@ -63,7 +65,7 @@ class Connection:
             with self._redis.pipeline(transaction=False) as pipe:
                 yield pipe
         except (redis.RedisError, OSError) as error:
-            advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")
+            advice = _advice(error)
             raise LedgerUnavailable(
                 f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
                 f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
@@ -149,3 +151,10 @@ def _client(url: str, timeout: float, named: str, patient: bool) -> redis.Redis:
         raise ValueError(
             f"{named} is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
         ) from None
+
+
+def _advice(error: Exception) -> str:
+    """Return what to do about an error of Redis or of the way to it."""
+    if is_refusal(error):  # the error of a script that an ACL refuses something has no class of its own
+        return _REFUSED
+    return next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")

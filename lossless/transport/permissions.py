@@ -27,8 +27,13 @@ QUEUES = ("EXISTS", "SADD", "SMEMBERS", "SREM")
 LOOKOUT = ("DEL", "EXISTS", "GET", "PTTL", "SET")
 KEYLESS = ("INFO", "PING", "PUBLISH", "TIME")
 
-#: What the error of a script says, instead of a name.
-SIGNS = ("NOPERM", "can't run this command", "can't access at least one of the keys")
+#: The words of a script's error about a refusal: before Redis 7, in Redis 7.0, and in Redis 7.2 and Valkey.
+SIGNS = (
+    "NOPERM",
+    "can't run this command",
+    "can't access at least one of the keys",
+    "ACL failure in script",
+)
 
 
 def is_refusal(error: BaseException) -> bool:

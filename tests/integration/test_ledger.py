@@ -325,6 +325,18 @@ def test_a_long_gap_is_marked_at_its_edges_and_on_the_pages_that_are_there(ledge
     assert list(ledger.runs(CHARGE, {Fate.OPEN}, 5, last)) == []
 
 
+def test_what_an_acl_refuses_inside_a_script_says_to_allow_it(redis_shared: RedisServer, client: redis.Redis) -> None:
+    client.execute_command(
+        "ACL", "SETUSER", "half", "on", ">half-secret", "~*", "&*", "+@all", "-setrange", "-bitfield"
+    )
+    try:
+        url = redis_shared.url.replace("//", "//half:half-secret@")
+        with closing(Ledger(url, "cluster", "bridge")) as ledger, pytest.raises(LedgerUnavailable, match="ACL SETUSER"):
+            ledger.write([Mark(CHARGE, [1], Fate.DONE)])
+    finally:
+        client.execute_command("ACL", "DELUSER", "half")
+
+
 def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: RedisServer) -> None:
     ledger = Ledger(own_redis.url, "cluster", "bridge")
     try:
@@ -489,6 +501,7 @@ def test_fsync_that_takes_too_long_is_an_error(valkey: str) -> None:
             ledger.fsync(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("patient", "waits"), [(False, 1), (True, 4)])
 def test_a_frozen_redis_is_waited_for_once_by_who_somebody_waits_for(
     own_redis: RedisServer, patient: bool, waits: int

@@ -54,6 +54,8 @@ def test_a_command_on_one_key_is_named_with_it() -> None:
     [
         (redis.exceptions.NoPermissionError("no permissions to run the 'evalsha' command"), True),
         (redis.ResponseError("The user executing the script can't run this command or subcommand script: x"), True),
+        (redis.ResponseError("ACL failure in script: User app has no permissions to run the 'llen' command"), True),
+        (redis.ResponseError("ACL failure in script: No permissions to access a key script: on @user_script:1."), True),
         (redis.ResponseError("WRONGTYPE"), False),
         (redis.ConnectionError("NOPERM"), False),
     ],
