@@ -92,7 +92,8 @@ check: lint types test
 
 # Three at a time: these wait even more.
 slow: $(INSTALLED) $(REAL_KAFKA)
-	$(BIN)/python -m pytest --redis-server -m 'slow and not chaos' --numprocesses 3 --dist worksteal \
+	$(BIN)/python -m pytest --redis-server -m '(slow or hypothesis) and not chaos' --hypothesis-profile=full \
+		--numprocesses 3 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # One at a time: what is killed and what is measured has the machine for itself.

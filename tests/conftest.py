@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
 import pytest
-from hypothesis import HealthCheck, settings
 
+from tests.examples import register_profiles
 from tests.foreign import letters
 from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
@@ -36,9 +36,7 @@ SERVERS = frozenset(
 )
 REDIS = frozenset({"redis_shared", "own_redis", "mortal_redis"})
 
-# No test is timed: other tests run beside it, on a machine that may be shared.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

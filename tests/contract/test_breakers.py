@@ -17,6 +17,7 @@ from bridge.ledger.script import BREAKER
 from bridge.records.gates import again_gate, needs_gate
 from lossless.transport.gates import Gates
 from tests.breaker_model import Model
+from tests.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 ENDED = st.builds(
@@ -58,7 +59,7 @@ def ask(client: Any, name: str, now: float, act: str, probe: str, terms: Terms, 
     return known_of(BREAKER.run(client, keys_of("bridge", name), [repr(now), act, probe, *terms.args, *ended.args]))
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(terms=TERMS, steps=STEPS)
 def test_the_script_decides_as_the_model_does(redis_url: str, terms: Terms, steps: Any) -> None:
     model, now, name = Model(terms), 1_000_000.0, uuid.uuid4().hex

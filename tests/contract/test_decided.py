@@ -13,6 +13,7 @@ from bridge.ledger import Ledger
 from bridge.records.control import Decision
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.deciding_world import KEY, SETTINGS, World, agree, broken_world
+from tests.examples import examples
 
 STEPS = st.lists(
     st.sampled_from(
@@ -52,7 +53,7 @@ def test_a_topic_that_kafka_alone_knows_as_halted_is_resumed_while_kafka_cannot_
     assert resumed(redis_url, "orders")["orders"] == {"halted": False, "changed": False}
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 @example(["halt", "redis", "topic made again", "resume", "redis"])
 @example(["halt", "look 0", "redis", "wipe", "topic made again", "halt", "look 0", "topic made again"])
@@ -76,7 +77,7 @@ def test_what_was_decided_last_stands_everywhere_as_long_as_kafka_redis_or_a_bri
         agree(world, halts=KEY in stands and stands[KEY].data is not None)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(

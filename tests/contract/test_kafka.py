@@ -169,6 +169,7 @@ def test_a_group_starts_at_the_earliest_record_and_resumes_at_the_committed_one(
     assert values(read(join(), 3)) == [7, 8, 9]
 
 
+@pytest.mark.slow
 def test_members_share_the_partitions_and_the_last_one_goes_on_where_the_other_committed(any_kafka, topic, join):
     revoked: list[TopicPartition] = []
     first = join(on_revoke=lambda _, partitions: revoked.extend(partitions))
@@ -188,6 +189,7 @@ def test_members_share_the_partitions_and_the_last_one_goes_on_where_the_other_c
     assert len(second.assignment()) == PARTITIONS
 
 
+@pytest.mark.slow
 def test_a_topic_that_does_not_exist_is_an_error_of_the_subscription_and_no_end_of_it(
     any_kafka, topic, topic_prefix, join
 ):

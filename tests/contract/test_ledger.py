@@ -13,6 +13,7 @@ from bridge.ledger.client import Ledger
 from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
 from bridge.ledger.pages import PAGE, Account, key
 from bridge.ledger.writes import Mark, Push
+from tests.examples import examples
 from tests.memory_ledger import MemoryLedger
 
 CHARGE = Account("orders.handlers.charge", "orders", "topic-id", 3)
@@ -267,7 +268,7 @@ def _writes(draw: st.DrawFn) -> Mark | Push:
     return Push(account, offsets, "celery", entries if draw(st.booleans()) else [b"whole"])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(_writes(), max_size=4), max_size=6))
 def test_redis_and_memory_agree_on_any_writes(redis_url: str, calls: list[list[Mark | Push]]) -> None:
     memory, real = MemoryLedger(), Ledger(redis_url, "any", "bridge")

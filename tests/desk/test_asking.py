@@ -12,6 +12,7 @@ from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.matching import matching
 from tests.desk import asked_model as model
 from tests.desk.asked_model import Made
+from tests.examples import examples
 
 
 def some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
@@ -87,14 +88,14 @@ QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 WIDTHS = st.sampled_from([4, 25, 100])
 
 
-@settings(max_examples=25, suppress_health_check=QUIET)
+@settings(max_examples=examples(25), suppress_health_check=QUIET)
 @given(asked=filters(), limit=WIDTHS)
 def test_pages_plans_and_counts_have_what_a_filter_of_plain_python_has(world, asked, limit):
     agree(world, asked, limit)
 
 
 @pytest.mark.slow
-@settings(max_examples=250, suppress_health_check=QUIET)
+@settings(max_examples=examples(250), suppress_health_check=QUIET)
 @given(asked=filters(), limit=WIDTHS)
 def test_so_they_have_with_hundreds_of_filters(world, asked, limit):
     agree(world, asked, limit)

@@ -164,6 +164,7 @@ cleaning.clean(Database(url), 30, folder, lambda: 1_800_000_000.0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", ["before the archive", "within a part", "before the deletion", "before its commit", "after its commit"]
 )

@@ -48,6 +48,7 @@ def test_that_any_command_would_take_a_step_again_is_said_where_one_is_taken_bac
     )
 
 
+@pytest.mark.slow
 def test_letters_stay_where_a_step_is_taken_back_and_are_found_when_it_is_taken_again(desk, tables_later):
     database = tables_later
     assert steps(desk) == (None, NEWEST)

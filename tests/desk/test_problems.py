@@ -84,6 +84,7 @@ def test_a_desk_that_was_never_used_is_no_problem_and_is_not_made(tmp_path: Path
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_database_that_somebody_has_open_is_asked_and_stays_open(database, tmp_path: Path):
     nowhere = settings(f"sqlite:///{tmp_path}/none.db")
     with database.writing() as connection:

@@ -48,6 +48,7 @@ def read_all(terminal: int) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", found.decode())
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_is_seen_how_far_an_export_is(command: tuple[list[str], dict[str, str]]):
     words, environ = command
     ours, theirs = pty.openpty()
@@ -59,6 +60,7 @@ def test_on_a_terminal_it_is_seen_how_far_an_export_is(command: tuple[list[str],
     assert f"exported: {LETTERS}" in said
 
 
+@pytest.mark.slow
 def test_where_there_is_none_a_log_has_nothing_of_it(command: tuple[list[str], dict[str, str]]):
     words, environ = command
     ended = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=90, check=True)

@@ -367,6 +367,7 @@ def test_what_a_name_leads_to_is_looked_at_each_time_it_is_sent(hooks, there, da
     assert "s3cret" not in hooks.told(message).said
 
 
+@pytest.mark.slow
 def test_several_processes_send_each_once(hooks, there, database_url):
     for number in range(4):
         add(hooks, there, f"ops-{number}")
@@ -377,6 +378,7 @@ def test_several_processes_send_each_once(hooks, there, database_url):
     assert sorted(got.id for got in there.got) == sorted(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_after_any_step_each_arrives_by_its_id_and_nothing_waits(hooks, there, database_url, step):
     add(hooks, there)

@@ -66,6 +66,7 @@ def test_a_patch_of_many_has_few_values_in_memory_and_leaves_none_out(heavy: Dat
     assert made[0].counts.edits["changed"] == LETTERS
 
 
+@pytest.mark.slow
 def test_an_export_and_its_import_have_few_values_in_memory_and_leave_none_out(
     heavy: Database, new_database: Callable[[], str], tmp_path: Path
 ):
@@ -87,6 +88,7 @@ def test_the_step_that_makes_the_index_of_words_has_the_beginnings_of_values_in_
         assert counting.count(connection, Filter(text="x" * 40))[0] == LETTERS
 
 
+@pytest.mark.slow
 def test_what_goes_into_the_archive_is_not_in_memory_as_a_whole(heavy: Database, tmp_path: Path):
     with heavy.writing() as connection:
         statuses.move(connection, range(1, LETTERS + 1), Status.OPEN, Status.RESOLVED, 21_000)

@@ -101,6 +101,7 @@ def frozen_with(broker: Broker, worker: Worker, app: Celery, **options: Any) -> 
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
     broker: Broker, tmp_path: Path, transport: str
@@ -119,6 +120,7 @@ def test_on_sigterm_what_a_process_was_sent_and_has_not_accepted_yet_runs_once(
             assert not broker.left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_on_sigterm_a_process_that_does_not_begin_with_what_it_was_sent_has_no_more_time_than_one_that_runs(
     broker: Broker, tmp_path: Path, transport: str
@@ -134,6 +136,7 @@ def test_on_sigterm_a_process_that_does_not_begin_with_what_it_was_sent_has_no_m
     assert not broker.taken()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("wakes", [True, False])
 def test_on_sigterm_what_a_process_was_sent_in_part_is_sent_whole_or_given_back(
@@ -294,6 +297,7 @@ def test_a_message_that_kills_whole_workers_is_found_among_innocent_ones(broker:
     assert set(broker.noted("done")) == set(innocent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_burial_is_never_buried_but_done_again(broker: Broker, tmp_path: Path, transport: str):
     settings = {"burial_task": "killed", "lost_limit": 1, "lost_pauses": (0.1,)}

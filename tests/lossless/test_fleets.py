@@ -26,6 +26,7 @@ def drain(broker: Broker, *arguments: str) -> int:
     return main(["drain", "--broker", broker.url, "--watch", "0.5", *arguments])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["kombu", "lossless"])
 def test_a_mixed_fleet_runs_what_either_sends(broker: Broker, tmp_path: Path, ran: Ran, transport: str):
     with worker(broker.url, tmp_path), worker(broker.url, tmp_path, transport="kombu"):
@@ -40,6 +41,7 @@ for number in range(40):
         wait_until(lambda: not broker.left(), what="nothing is left")
 
 
+@pytest.mark.slow
 def test_what_a_killed_plain_worker_held_comes_to_this_transport_in_time(
     broker: Broker, tmp_path: Path, send: Send, ran: Ran
 ):

@@ -23,6 +23,7 @@ Send = Callable[..., Any]
 Ran = Callable[[], list[int]]
 
 
+@pytest.mark.slow
 def test_beat_sends_and_its_worker_runs(broker: Broker, tmp_path: Path, ran: Ran):
     schedule = {"often": {"task": f"{TRANSPORT_APP}.mark", "schedule": 0.3, "args": [7]}}
     with worker(broker.url, tmp_path, "-B", "-s", str(tmp_path / "schedule"), beat_schedule=schedule) as beating:
@@ -31,6 +32,7 @@ def test_beat_sends_and_its_worker_runs(broker: Broker, tmp_path: Path, ran: Ran
         assert beating.terminate() == 0
 
 
+@pytest.mark.slow
 def test_a_pool_that_grows_and_shrinks_loses_nothing(
     broker: Broker, tmp_path: Path, send: Send, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ):

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kombu import Exchange
 
 from tests.lossless.harness import ENDS_APP, Broker, sender, wait_until, worker
@@ -23,6 +24,7 @@ ENDS: dict[str, tuple[int, str | None]] = {
 }
 
 
+@pytest.mark.slow
 def test_every_worker_sees_its_copy_of_a_broadcast_to_its_end(broker: Broker, tmp_path: Path):
     options: dict[str, Any] = {"app": ENDS_APP, "task_queues": QUEUES, "lost_pauses": (0.1, 0.2)}
     with worker(broker.url, tmp_path, **options), worker(broker.url, tmp_path, **options), sender(broker) as app:

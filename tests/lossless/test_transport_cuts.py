@@ -23,6 +23,7 @@ def cut_until(broker: Broker, worker: Worker, seconds: float) -> None:
         time.sleep(random.uniform(0.02, 0.3))
 
 
+@pytest.mark.slow
 def test_a_cut_while_a_worker_looks_for_its_neighbours_does_not_end_it(
     broker: Broker, start_worker: Start, send: Send, ran: Ran
 ) -> None:

@@ -59,6 +59,7 @@ def test_while_nobody_listens_a_look_a_second_is_all_that_is_sent(broker: Broker
     assert len(found) <= seconds + 2
 
 
+@pytest.mark.slow
 def test_a_listener_that_comes_later_sees_what_runs_from_then_on_whole_and_in_order(
     broker: Broker, start_worker: Start, send: Send
 ):
@@ -94,6 +95,7 @@ def test_a_listener_sees_what_began_before_it_came(broker: Broker, start_worker:
         wait_until(lambda: listener.types(running) == listener.types(waiting) == ALL, 10)
 
 
+@pytest.mark.slow
 def test_a_listener_that_asks_nothing_of_the_workers_is_noticed_by_the_next_heartbeat(
     broker: Broker, start_worker: Start, send: Send
 ):
@@ -106,6 +108,7 @@ def test_a_listener_that_asks_nothing_of_the_workers_is_noticed_by_the_next_hear
         wait_until(lambda: listener.types(running) == ALL[:2], 4, "it is told")
 
 
+@pytest.mark.slow
 def test_when_the_last_listener_has_closed_nothing_is_sent_again(broker: Broker, start_worker: Start, send: Send):
     start_worker("-E")
     with listening(broker) as one, listening(broker) as other:
@@ -139,6 +142,7 @@ def test_who_listens_to_another_database_is_nobody_here(broker: Broker, start_wo
         assert not [event for event in listener.seen if event["type"].startswith("task-")]
 
 
+@pytest.mark.slow
 def test_a_listener_sees_events_again_after_redis_was_away(broker: Broker, start_worker: Start, send: Send):
     start_worker("-E")
     send("mark", 0)
@@ -154,6 +158,7 @@ def test_a_listener_sees_events_again_after_redis_was_away(broker: Broker, start
         wait_until(seen_whole, 20, "one is seen whole")
 
 
+@pytest.mark.slow
 def test_a_frozen_listener_delays_nothing(broker: Broker, start_worker: Start, send: Send):
     start_worker("-E")
     code = f"from celery import Celery; app = Celery(broker={broker.url!r})"
@@ -169,6 +174,7 @@ def test_a_frozen_listener_delays_nothing(broker: Broker, start_worker: Start, s
             os.kill(frozen.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "solo"])
 def test_other_pools_tell_whoever_listens_too(broker: Broker, start_worker: Start, send: Send, pool: str):
     start_worker("-E", "-P", pool)
@@ -205,6 +211,7 @@ def test_a_worker_of_kombus_own_transport_sends_as_ever(broker: Broker, tmp_path
             wait_until(lambda: listener.types(name) == ALL, what="it is seen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_a_worker_that_is_told_to_stop_tells_of_its_last_tasks(
     broker: Broker, start_worker: Start, send: Send, seconds: float

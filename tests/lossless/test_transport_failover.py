@@ -70,6 +70,7 @@ def sent(app: Celery, number: int, name: str = "mark", *args: Any) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_what_a_redis_that_went_back_holds_for_a_living_worker_runs_again(
     brokers: tuple[Broker, Broker], proxy: Proxy, start: Callable[..., Worker]
 ) -> None:
@@ -88,6 +89,7 @@ def test_what_a_redis_that_went_back_holds_for_a_living_worker_runs_again(
     assert not running.exited
 
 
+@pytest.mark.slow
 def test_a_redis_that_went_back_without_cutting_a_connection_is_noticed(
     brokers: tuple[Broker, Broker], start: Callable[..., Worker]
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_worker_behind_one_address_follows_the_master(
     assert running.count(" ready.") == 1
 
 
+@pytest.mark.slow
 def test_a_worker_with_a_list_of_brokers_goes_to_the_next(
     brokers: tuple[Broker, Broker], start: Callable[..., Worker]
 ) -> None:

@@ -54,6 +54,7 @@ def test_cut_connections(broker: Broker, worker: Worker, send: Send, ran: Ran) -
     wait_until(lambda: set(range(500)) <= set(ran()), 30)
 
 
+@pytest.mark.slow
 def test_a_restart_while_a_message_is_held(broker: Broker, worker: Worker, send: Send, ran: Ran) -> None:
     for number in range(4):
         send("nap", 1.5, number)
@@ -75,6 +76,7 @@ def test_a_restart_longer_than_the_dead_are_waited_for(
     assert started(broker) == 1
 
 
+@pytest.mark.slow
 def test_a_replica_that_refuses_writes(broker: Broker, worker: Worker, send: Send, ran: Ran) -> None:
     send("nap", 1.5, 1)
     wait_until(lambda: started(broker))
@@ -112,6 +114,7 @@ def test_a_full_redis_keeps_living_owners_alive(
     assert started(broker) == 1
 
 
+@pytest.mark.slow
 def test_a_frozen_redis(broker: Broker, worker: Worker, send: Send, ran: Ran) -> None:
     for number in range(300):
         send("mark", number)
@@ -122,6 +125,7 @@ def test_a_frozen_redis(broker: Broker, worker: Worker, send: Send, ran: Ran) ->
     wait_until(lambda: set(range(300)) <= set(ran()), 20)
 
 
+@pytest.mark.slow
 def test_a_loading_redis(broker: Broker, worker: Worker, send: Send, ran: Ran) -> None:
     send("nap", 1, 1)
     wait_until(lambda: started(broker))

@@ -113,6 +113,7 @@ def test_a_step_is_done_whatever_becomes_of_its_message(broker: Broker, connecti
     wait_until(lambda: broker.client.llen("q") == 1)
 
 
+@pytest.mark.slow
 def test_a_step_and_its_acknowledgement_reach_a_redis_that_was_frozen(
     broker: Broker, connection: Connection, publish: Any
 ) -> None:

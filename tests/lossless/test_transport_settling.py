@@ -290,6 +290,7 @@ def test_scripts_that_redis_forgot_are_loaded_again(broker: Broker, connection: 
     wait_until(lambda: not broker.taken())
 
 
+@pytest.mark.slow
 def test_dead_owners_whose_messages_are_many_are_emptied(broker: Broker, connection: Connection, publish: Any) -> None:
     dead = {str(number): b"q\0" + json.dumps({"n": number}).encode() for number in range(1, 1201)}
     broker.client.hset("_taken", "gone:1", 5)

@@ -157,6 +157,7 @@ def test_who_took_as_much_as_it_could_begin_with_is_rung_first_again_once_that_h
         wait_until(lambda: drained(lambda: score() < 1e12), 2, "it is noted as one that can")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [Worker.freeze, Worker.kill])
 def test_a_worker_that_freezes_or_dies_idle_holds_up_nothing(
     broker: Broker, start_worker: Start, send: Send, ran: Ran, end: Callable[[Worker], None]

@@ -48,6 +48,7 @@ def test_a_cold_shutdown_gives_back_at_once(broker: Broker, start_worker: Start,
     assert broker.client.hlen("_taken") == 0
 
 
+@pytest.mark.slow
 def test_a_consumer_that_celery_starts_anew_keeps_what_runs_and_gives_back_the_rest(
     broker: Broker, start_worker: Start, send: Send, ran: Ran
 ) -> None:

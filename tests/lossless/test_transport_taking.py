@@ -71,6 +71,7 @@ def test_nothing_is_lost_when_workers_are_killed_under_load(
     assert len(ran()) <= 600 + 3 * 8
 
 
+@pytest.mark.slow
 def test_a_task_longer_than_every_timeout_runs_once_while_its_worker_lives(
     broker: Broker, start_worker: Start, send: Send, ran: Ran
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_task_longer_than_every_timeout_runs_once_while_its_worker_lives(
     wait_until(lambda: not broker.taken())
 
 
+@pytest.mark.slow
 def test_a_worker_whose_main_loop_is_blocked_by_its_task_is_alive(
     broker: Broker, start_worker: Start, send: Send, ran: Ran
 ) -> None:

@@ -30,6 +30,7 @@ def when(broker: Broker) -> dict[int, float]:
     return dict(broker.noted("ran"))
 
 
+@pytest.mark.slow
 def test_a_countdown_survives_every_worker_and_runs_once_on_time(
     broker: Broker, start_worker: Start, send: Send, ran: Ran
 ) -> None:

@@ -98,6 +98,10 @@ SMALL = {
         records=2, bridges=2, ordered=True, completion=True, faults=_faults(bridge_freezes=1)
     ),
 }
+#: Their ways are among those of other bounds, or take their time.
+MARKS = dict.fromkeys(
+    ("nothing goes wrong", "a worker dies, twice", "a worker is held to be dead", "one key"), pytest.mark.slow
+)
 LARGE = {
     "two workers die, and one sends again": Bounds(workers=2, tries=1, parks=0, faults=_faults(worker_dies=2)),
     "parked twice": Bounds(parks=2, faults=_faults(worker_dies=2)),
@@ -105,7 +109,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SMALL])
 def test_no_way_loses_a_delivery_or_ends_it_twice(name: str) -> None:
     assert _visit(SMALL[name]).ends
 

@@ -70,6 +70,7 @@ def test_an_app_that_cannot_be_imported_completes_nothing_and_says_nothing(tmp_p
     assert completed(tmp_path, "bridge deadletters list --handler ", BROKEN="1") == []
 
 
+@pytest.mark.slow
 def test_an_app_that_is_slow_is_not_waited_for(tmp_path):
     began = time.monotonic()
     assert completed(tmp_path, "bridge deadletters list --handler ", SLOW="60") == []

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from bridge.ledger import KnownLog
 from bridge.loop.log_identity import Said, meet, step
+from tests.examples import examples
 
 
 class Model(RuleBasedStateMachine):
@@ -140,7 +141,7 @@ def test_a_log_that_lost_all_and_has_another_record_since_is_read_from_that() ->
 
 
 TestLogs = Model.TestCase
-TestLogs.settings = settings(max_examples=150, stateful_step_count=25)
+TestLogs.settings = settings(max_examples=examples(150), stateful_step_count=25)
 
 
 def test_what_comes_between_two_starts_into_a_log_that_lost_all_is_read() -> None:

@@ -18,6 +18,7 @@ from bridge.ledger.writes import Mark, Push
 from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Offsets
 from bridge.partitions.turns import Doomed, Order, Turns
+from tests.examples import examples
 from tests.memory_ledger import MemoryLedger
 
 ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)
@@ -427,4 +428,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=150, stateful_step_count=40)
+TestModel.settings = settings(max_examples=examples(150), stateful_step_count=40)

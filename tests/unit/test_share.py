@@ -17,6 +17,7 @@ from bridge.handoff.share import (
     room,
     size,
 )
+from tests.examples import examples
 
 NOTHING = Waiting()
 
@@ -40,7 +41,7 @@ def test_a_little_waits_where_workers_keep_up_and_a_share_where_they_do_not(
 
 
 @given(st.floats(0.05, 0.9), st.integers(1, 8), st.floats(0.05, 3), st.integers(1, 20))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_each_has_its_share_of_the_workers_and_live_records_all_that_they_need_below_theirs(
     share: float, processes: int, demand: float, each: int
 ) -> None:

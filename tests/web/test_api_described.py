@@ -18,6 +18,7 @@ from bridge.web.app import application
 from bridge.web.console import Console
 from bridge.web.roles import Role
 from tests.desk.letters import letter
+from tests.examples import examples
 from tests.web.acting import desk_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -34,7 +35,9 @@ WAITS = {
     *("planCopy", "planRedrive"),
 }
 #: The same each time, so that nobody's change fails by luck.
-FEW = settings(max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=[*HealthCheck])
+FEW = settings(
+    max_examples=examples(12), deadline=None, database=None, derandomize=True, suppress_health_check=[*HealthCheck]
+)
 NAMES = [each.name for each in OPERATIONS if each.name not in WAITS]
 
 
@@ -55,6 +58,7 @@ def served(desk, record, monkeypatch):
     return schema, secrets
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_is_asked_is_answered_as_described_and_is_no_fault(served, name):
     schema, secrets = served

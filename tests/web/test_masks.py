@@ -204,6 +204,10 @@ class Found:
         self.looked_from: dict[int, int] = {}
 
 
+#: An admin is shown every page and operation; the others are shown some of them.
+EVERY_ROLE = [*(pytest.param(role, marks=pytest.mark.slow) for role in (Role.VIEWER, Role.OPERATOR)), Role.ADMIN]
+
+
 @pytest.fixture
 def masked(desk, record, monkeypatch):
     """Makes a console of such letters: as they should be, unreadable, too large, with a history, and edited."""
@@ -265,7 +269,7 @@ def test_every_address_is_asked_for_what_it_shows():
     assert {f"{page.method} {page.path}" for page in PAGES} == set(ASKED)
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.ADMIN])
+@pytest.mark.parametrize("role", EVERY_ROLE)
 def test_nothing_of_a_masked_field_is_on_any_page(masked, role):
     browser = masked(role)
     seen = 0
@@ -312,7 +316,7 @@ def test_every_operation_of_the_api_is_asked_for_what_it_says():
     assert {f"{each.method} {each.path}" for each in OPERATIONS} == set(ASKED_BY_API)
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.ADMIN])
+@pytest.mark.parametrize("role", EVERY_ROLE)
 def test_nothing_of_a_masked_field_is_in_any_answer_of_the_api(masked, desk, role):
     browser = masked(role)
     with desk.database.writing() as connection:

@@ -280,6 +280,7 @@ def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(m
     eventually(lambda: len(asks) > count, 10, "it is asked anew")
 
 
+@pytest.mark.slow
 def test_after_something_was_changed_an_answer_from_before_is_not_shown():
     answers = iter(range(100))
     begun, go_on = threading.Event(), threading.Event()
