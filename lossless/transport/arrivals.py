@@ -15,6 +15,7 @@ from lossless.transport.holding import Holder
 from lossless.transport.ownership import TAKEN
 from lossless.transport.riding import LOOKED
 from lossless.transport.stored import Keys, decoded, eta_of
+from lossless.transport.working import runs_in_this_process, stopping
 from lossless.transport.yielding import Yielding
 
 logger = get_logger("lossless.transport")
@@ -38,6 +39,9 @@ class Delivering(Protocol):
 
     def hand_over(self, message: dict[str, Any], queue: str) -> None:
         """Give a message to the queue's consumers."""
+
+    def settle_now(self) -> None:
+        """Settle what has ended before anything else is done."""
 
     def put_back(self, queue: str, message: dict[str, Any]) -> None:
         """Put a message that nobody holds back into its list."""
@@ -120,16 +124,20 @@ class Arrivals:
 
     def deliver(self) -> bool:
         """Hand what has arrived to the consumers, and return whether there was anything; if one raises, the rest is
-        kept for the next turn.
+        kept for the next turn. A worker that was told to stop begins nothing more: the rest is put back as it closes.
         """
         delivered = False
         while self._waiting:
             queue, message = self._waiting[0]
+            if stopping() and queue not in self.channel.no_ack_queues:
+                break
             if queue in self.channel.active_queues:
                 delivered = True
                 self._waiting.popleft()
                 self._strange = False
                 self.channel.hand_over(message, queue)
+                if runs_in_this_process():  # it has ended, and the next one may take long, or kill the worker
+                    self.channel.settle_now()
                 self._note_strange(queue)
             else:  # cancelled meanwhile
                 self._return_cancelled()

@@ -180,7 +180,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def settle_soon(self) -> None:
         """Without an event loop, settle now; if that fails the keeper repeats it."""
-        if self.holder is not None and not self.poller.endures:
+        if not self.poller.endures:
+            self.settle_now()
+
+    def settle_now(self) -> None:
+        """Settle what has ended before anything else is done; if that fails the keeper repeats it."""
+        if self.holder is not None:
             try:
                 self.holder.settle()
             except UNAVAILABLE as exc:

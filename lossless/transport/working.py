@@ -33,6 +33,12 @@ def free_processes() -> int | None:
     return max(0, int(processes) - len(state.reserved_requests))
 
 
+def runs_in_this_process() -> bool:
+    """Return whether tasks run in the event loop itself (pool solo): it does nothing else meanwhile."""
+    worker = _workers[0]() if _workers else None
+    return type(getattr(worker, "pool", None)).__module__ == "celery.concurrency.solo"
+
+
 def _state() -> Any:
     return sys.modules.get("celery.worker.state")
 

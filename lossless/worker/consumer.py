@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import signals
+from celery.concurrency import solo
 from celery.exceptions import ImproperlyConfigured, NotRegistered
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
@@ -102,6 +103,14 @@ class Consumer(consumer.Consumer):
                 self._blame(message, error)
 
         return on_task_received
+
+    def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
+        """Acknowledge, or reject; under solo at once: the event loop, to which Celery leaves it, goes on only when all
+        that has arrived has run.
+        """
+        if isinstance(self.pool, solo.TaskPool):
+            return p(*args, **kwargs)
+        return super().call_soon_ack(p, *args, **kwargs)  # type: ignore[misc]
 
     def _blame(self, message: Any, error: Exception) -> None:
         # kombu's Redis transport lists KeyError among its connection errors (kombu/transport/redis.py).

@@ -325,3 +325,24 @@ def test_a_worker_that_would_lose_something_does_not_start(
 def test_a_pool_without_time_limits_says_whose_have_no_effect(broker: Broker, tmp_path: Path):
     with ends(broker, tmp_path, "lossless", "-P", "threads") as running:
         assert "enforces no time limits: those of hard_limit, soft_limit have no effect" in running.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_solo_has_done_is_not_run_again_and_nothing_begins_once_it_is_told_to_stop(
+    broker: Broker, tmp_path: Path, number: int
+):
+    settings = {"worker_prefetch_multiplier": 8, "broker_transport_options": {"dead_after": 1.5}}
+    with ends(broker, tmp_path, "lossless", "-P", "solo", wait=False, **settings) as first, sender(broker) as app:
+        for task in range(8):
+            app.send_task("sleeps", (0.4,), task_id=str(task))
+        wait_until(lambda: len(broker.noted("done")) >= 4)
+        first.signal(number)
+        first.ends()
+        begun, done = len(broker.noted("runs")), len(broker.noted("done"))
+        assert done <= begun <= done + (number == signal.SIGKILL)
+        assert done < 8
+    with ends(broker, tmp_path, "lossless", "-P", "solo", **settings):
+        wait_until(lambda: len(set(broker.noted("done"))) == 8, 20, "all are done")
+        wait_until(lambda: not broker.left())
+    assert sorted(broker.noted("done")) == [str(task) for task in range(8)]

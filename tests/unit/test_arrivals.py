@@ -44,6 +44,7 @@ class Channel:
         self.on_unreadable: Any = None
         self.delivered: list[Any] = []
         self.returned: list[Any] = []
+        self.settled: list[int] = []
         self.fails = False
 
     def check_body(self, message: dict[str, Any]) -> None:
@@ -54,6 +55,9 @@ class Channel:
         if self.fails:
             raise RuntimeError("a consumer's own fault")
         self.delivered.append(message["headers"]["id"])
+
+    def settle_now(self) -> None:
+        self.settled.append(len(self.delivered))
 
     def put_back(self, queue: str, message: dict[str, Any]) -> None:
         self.returned.append(message["headers"]["id"])
@@ -104,6 +108,29 @@ def test_what_a_consumer_raised_at_is_gone_and_the_rest_is_kept(channel: Channel
     assert arrivals.deliver()
     assert channel.delivered == ["2", "3"]
     assert not arrivals.deliver()
+
+
+def test_under_solo_each_is_settled_before_the_next_is_handed_over(
+    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come(arrivals, 1, 2)
+    arrivals.deliver()
+    assert channel.settled == []
+    monkeypatch.setattr("lossless.transport.arrivals.runs_in_this_process", lambda: True)
+    come(arrivals, 3, 4)
+    arrivals.deliver()
+    assert channel.settled == [3, 4]
+
+
+def test_a_worker_that_was_told_to_stop_is_handed_nothing_more_and_gives_the_rest_back(
+    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come(arrivals, 1, 2)
+    monkeypatch.setattr("lossless.transport.arrivals.stopping", lambda: True)
+    assert not arrivals.deliver()
+    assert channel.delivered == []
+    arrivals.return_all()
+    assert len(channel.holder.told) == 2
 
 
 def test_what_came_from_a_cancelled_queue_goes_back_the_oldest_last(channel: Channel, arrivals: Arrivals) -> None:
