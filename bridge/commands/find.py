@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from celery import Celery
@@ -160,11 +161,21 @@ def _letters(settings: Settings, topic: str, traced: Traced) -> dict[Which, Dead
 
 def _delivery(known: Whereabouts, traced: Traced, policies: Mapping[str, Data], which: Which) -> dict[str, Any]:
     carrier = known.carriers.get(which)
+    fate = traced.fates[which]
+    found = known.of(which, fate)
     return {
-        **known.of(which, traced.fates[which]),
+        **found,
         "task": traced.ran.get(which) if carrier is None else carrier.task_id,
-        "policy": summary(policies.get(which[2])),
+        "policy": summary(policies.get(which[2]), _ended(fate, found["since"])),
     }
+
+
+def _ended(fate: Fate, since: str | None) -> float | None:
+    """Until when a policy had a say in a delivery: one that has ended knows nothing of what was changed later."""
+    if fate not in (Fate.DONE, Fate.DEAD, Fate.DISCARDED):
+        return None
+    # When it ended is not known: no change can be said to be older.
+    return datetime.fromisoformat(since).timestamp() if since else 0.0
 
 
 def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[str, Any]:

@@ -93,9 +93,13 @@ def changed_policies(standing: Mapping[str, Decision]) -> dict[str, Data]:
     }
 
 
-def summary(data: Data) -> str | None:
-    """`changed by ann at 2026-01-31T12:00:00+00:00`, by whom and when last; `None`: nothing is."""
-    found = changed_options(data).values()
+def summary(data: Data, until: float | None = None) -> str | None:
+    """`changed by ann at 2026-01-31T12:00:00+00:00`, by whom and when last; `None`: nothing is.
+
+    Parameters:
+        until: changes after this Unix time are left out; `None`: none is.
+    """
+    found = [each for each in changed_options(data).values() if until is None or each.at <= until]
     if not found:
         return None
     last = max(found, key=lambda changed: changed.at)

@@ -21,6 +21,8 @@ def test_an_option_keeps_who_set_it_until_it_is_set_anew():
         "give_up_after": ("ann", 1.0, "the bank is slow"),
     }
     assert summary(second) == "changed by bob at 1970-01-01T00:00:02+00:00"
+    assert summary(second, until=1.5) == "changed by ann at 1970-01-01T00:00:01+00:00"
+    assert summary(second, until=0.0) is None
     assert without(second, ["max_retries"]) == {"give_up_after": first["give_up_after"]}
     assert without(second, ["max_retries", "give_up_after", "other"]) is None
     assert summary(None) is None

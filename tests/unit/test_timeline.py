@@ -48,6 +48,12 @@ def test_earlier_deaths_and_what_people_did_stand_between():
     ]
 
 
+def test_how_a_plan_ended_with_a_letter_is_dated_by_its_end_and_not_by_the_plan_s_making():
+    plan = Act(7_000, "ann", "replay", "", 7, "done", state_at=19_000)
+    (found,) = [event for event in timeline(replace(DEAD, plans=(plan,))) if event.plan == 7]
+    assert (found.at, found.said) == (19_000, "replay by ann, plan 7: done")
+
+
 def test_what_stands_in_the_trail_by_plan_and_by_group_is_told_once():
     act = Act(9_000, "fixed in 1.4.2", "regressed", "it failed in version 1.4.2", 4)
     told = said(replace(DEAD, trail=(act, act)))

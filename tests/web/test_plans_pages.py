@@ -13,12 +13,13 @@ from sqlalchemy import update
 
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, State, What
-from bridge.deadletters.questions.progress import Progresses, stops_at
+from bridge.deadletters.questions.progress import Progresses, Wave, stops_at
 from bridge.deadletters.store import items, plans, schema, statuses
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.spots import Spot
 from bridge.web.console import Console
 from bridge.web.pages import plan
+from bridge.web.pages.plan_figures import result
 from bridge.web.pages.plan_words import VERBS
 from bridge.web.roles import Role
 from tests.processes import eventually
@@ -83,7 +84,7 @@ def test_a_filter_becomes_a_plan_of_its_open_letters_and_says_that_their_number_
     page = ann.get(address).text
     assert "Nothing to replay: of 3 letters that matched, none can be replayed" in page
     assert "3 letters of <bdi>orders.handlers.gone</bdi>, which nobody knows" in page
-    assert "4 matched when you looked" in page
+    assert "The list had 4 when you looked" in page
     assert 'href="/letters?handler=orders.handlers.gone"' in page
     assert "Replay 3 letters" not in page
     assert "Throw the plan away" in page
@@ -349,6 +350,21 @@ def test_a_plan_that_is_not_there_is_404(ann):
 @pytest.mark.parametrize(("wave", "letters", "dead"), [(1, 1, 1), (2, 5, 1), (3, 20, 2), (4, 100, 6), (4, 40, 3)])
 def test_how_many_deaths_stop_a_wave(wave, letters, dead):
     assert stops_at(wave, letters) == dead
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        ({"waiting": 5}, "not begun"),
+        ({"sent": 5}, "sent, 5 under way"),
+        ({"claimed": 1, "waiting": 4}, "sent, 1 under way"),
+        ({"done": 3, "waiting": 2}, "2 not sent"),
+        ({"done": 5}, "passed"),
+    ],
+)
+def test_a_wave_of_a_stopped_plan_says_whether_it_was_sent(outcomes, says):
+    wave = Wave(2, outcomes, 1, None, None, is_now=False, is_last=True)
+    assert result(wave).words == says
 
 
 def test_every_what_has_words():

@@ -122,6 +122,15 @@ def test_after_five_wrong_ones_not_even_the_right_one_is_tried(site):
     assert sign_in(browser, "ann").status_code == 303
 
 
+def test_who_signs_in_stands_in_the_audit_log(site):
+    site.user("ann", Role.VIEWER)
+    sign_in(site.browser(), "ann", "wrong")
+    assert sign_in(site.browser(), "ann").status_code == 303
+    said = [(each.by, each.said) for each in site.console.desk.trail.page(what=("user",)).entries]
+    assert said[0] == ("ann", "ann signed in at 127.0.0.1")
+    assert len([each for _, each in said if "signed in" in each]) == 1
+
+
 def test_a_browser_that_a_user_has_signed_in_with_lets_them_in_however_others_guess_from_its_address(site):
     site.user("ann", Role.VIEWER)
     site.user("bob", Role.VIEWER)

@@ -154,7 +154,7 @@ def _failed(row: Any) -> Failed:
 
 def _plan(row: Any) -> Act:
     said = "; ".join(filter(None, (row.reason, row.why)))
-    return Act(row.at, row.by, row.what, said, plan=row.id, state=row.state)
+    return Act(row.at, row.by, row.what, said, plan=row.id, state=row.state, state_at=row.state_at)
 
 
 def _edit(edit: edits.Edit) -> Act:

@@ -165,6 +165,7 @@ class Act:
         what: "note", "discard", …; of a plan, what it does; "edit", "patch" or "upgrade".
         state: of a plan: how far it is with the letter.
         said: the note, the reason.
+        state_at: of a plan: when it came to be so far with the letter; `None`: not since it was made.
         value: that was sent instead of the letter's own; only of edits.
     """
 
@@ -175,6 +176,7 @@ class Act:
     plan: int | None = None
     state: str = ""
     value: bytes | None = field(default=None, repr=False)
+    state_at: int | None = None
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""

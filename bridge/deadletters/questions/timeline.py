@@ -42,7 +42,8 @@ def _events(letter: Shown) -> Iterator[Event]:
     trail = [act for act in letter.trail if act.plan is None or (act.plan, act.what) not in made]
     for act in (*letter.plans, *letter.edits, *trail):
         if act.at is not None:
-            yield Event(act.at, _act(act), plan=act.plan)
+            # How far a plan is with the letter is of when it came to be so, and not of when the plan was made.
+            yield Event(act.at if act.state_at is None else act.state_at, _act(act), plan=act.plan)
     if now.status in (Status.RESOLVED, Status.REPLAYING):
         yield Event(letter.status_at, str(now.status))
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from bridge.deadletters.store.matching import one_of
 from bridge.deadletters.store.schema import failures, groups, items, kinds, letters, plans, tracebacks
@@ -55,6 +55,7 @@ def in_plans(connection: Connection, id_: int) -> list[Row[Any]]:
     """The plans that a letter is in, oldest first, and how far each is with it; `reason` is the plan's."""
     reason = plans.c.why.label("reason")
     found = select(plans.c.id, plans.c.what, plans.c.by, plans.c.at, reason, items.c.state, items.c.why)
+    found = found.add_columns(func.coalesce(items.c.ended_at, items.c.sent_at).label("state_at"))
     found = found.join_from(items, plans, plans.c.id == items.c.plan_id).where(items.c.letter_id == id_)
     return list(connection.execute(found.order_by(plans.c.id)))
 

@@ -64,16 +64,18 @@ def wave_bar(wave: Wave) -> list[pictures.Share]:
 def result(wave: Wave) -> Standing:
     """How a wave has ended, or what would stop the plan at it."""
     dead, done = wave.count(ItemState.DEAD, ItemState.UNKNOWN), wave.count(ItemState.DONE)
-    pending = wave.count(ItemState.WAITING, *UNDER_WAY)
+    pending, way = wave.count(ItemState.WAITING, *UNDER_WAY), wave.count(*UNDER_WAY)
     if wave.is_now:
         stops = "" if wave.is_last else f"; stops the plan at {wave.stops_at:,} dead"
         return Standing("run", "run", f"runs{stops}")
-    if pending == wave.letters:
+    if pending == wave.letters and not way:
         return Standing("off", "clock", "not begun")
     if not wave.is_last and dead >= wave.stops_at:
         return Standing("bad", "halt", f"stopped the plan: {dead:,} of {wave.letters:,}")
     if pending:
-        return Standing("run", "run", f"{pending:,} to come")
+        if way:
+            return Standing("run", "run", f"sent, {way:,} under way")
+        return Standing("off", "clock", f"{pending:,} not sent")
     return Standing("good", "ok", f"passed, {done:,} of {wave.letters:,}" if dead else "passed")
 
 

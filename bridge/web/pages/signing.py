@@ -6,6 +6,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from bridge.deadletters.store.users import Secret
+from bridge.deadletters.users.sessions import BY_LINK
+from bridge.deadletters.users.users import WHAT
 from bridge.web import console, cookies, knowing, passwords
 from bridge.web.console import Console
 from bridge.web.guesses import Guess
@@ -41,6 +43,7 @@ def enter(request: Request) -> Response:
         logger.warning("somebody at %s gave a wrong name or password to the console", address)
         return page(request, 403, then=then, given=name, words=f"{_WRONG} {guess.warning}")
     asked.guesses.right(name, address, device)
+    asked.desk.trail.add(name, WHAT, f"{name} signed in at {address}")
     answer = signed_in(request, cookie, way(then))
     cookies.keep_device(request, answer, name, secret.password)
     return answer
@@ -69,6 +72,7 @@ def by_link(request: Request) -> Response:
             "another, or sign in by name."
         )
         return asked.fault(request, 403, words)
+    asked.desk.trail.add(BY_LINK, WHAT, "somebody signed in by the one-time link")
     return signed_in(request, cookie, "/")
 
 
