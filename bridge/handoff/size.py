@@ -22,9 +22,11 @@ FEW: Final = 5
 SLOW_FOR: Final = 300.0
 #: Messages for each process that are in the queue at most while nothing is known of a handler.
 UNKNOWN_EACH: Final = 4
-#: What is in the queue at most once the size is found: messages that take each process so many seconds, and so many
-#: deliveries in all; or so many messages for each process, if that is more.
+#: What is in the queue at most once the size is found: messages that take each process so many seconds (at least one
+#: for each), fewer where other handlers use the queue; and so many deliveries in all, or so many messages for each
+#: process, if that is more.
 WORK_EACH: Final = 5.0
+WORK_BESIDE: Final = 1.0
 MOST_AHEAD: Final = 200_000
 MOST_EACH: Final = 50
 #: Bytes of keys, values and headers of one handler's in a queue at most; or a message for each process.
@@ -78,7 +80,9 @@ def shared(size: Size, ready: int, queued: int, processes: int) -> Size:
     return Size(max(1, ready // wanted), f"{max(1, processes)} processes share {ready} that wait", size.grows)
 
 
-def room(size: Size, cost: Cost | None, queued: int, processes: int, weighs: float = 0.0) -> int:
+def room(
+    size: Size, cost: Cost | None, queued: int, processes: int, weighs: float = 0.0, *, beside: bool = False
+) -> int:
     """How many more of a handler's messages may go into the queue now.
 
     What is in the queue has the size that it has: while the size grows there is little of it, and never so much that a
@@ -87,24 +91,27 @@ def room(size: Size, cost: Cost | None, queued: int, processes: int, weighs: flo
     Parameters:
         queued: of this handler's, that wait there: it does not wait for those of others.
         weighs: bytes of one of its messages; 0 where nothing is known.
+        beside: whether other handlers use the queue: what they hand off waits for all that is in it.
     """
-    most = _ahead(size, cost, processes)
+    most = _ahead(size, cost, processes, WORK_BESIDE if beside else WORK_EACH)
     if weighs:
         most = min(most, max(1, processes, int(BYTES_AHEAD / weighs)))
     return max(0, most - queued)
 
 
-def _ahead(size: Size, cost: Cost | None, processes: int) -> int:
-    """How many of its messages wait in the queue at most, whatever they weigh."""
+def _ahead(size: Size, cost: Cost | None, processes: int, work_each: float) -> int:
+    """How many of its messages wait in the queue at most, whatever they weigh.
+
+    Parameters:
+        work_each: seconds of work for each process.
+    """
     # Seconds that a message takes.
     takes = max(size.number * cost.mean, 1e-6) if cost is not None else None
     if size.grows:
-        each = max(UNKNOWN_EACH, ceil(AHEAD / takes)) if takes else UNKNOWN_EACH
-        return each * max(1, processes)
+        return (ceil(AHEAD / takes) if takes else UNKNOWN_EACH) * max(1, processes)
     if not takes or not processes:
         return MOST_QUEUED // size.number
-    work = min(ceil(WORK_EACH / takes) * processes, MOST_AHEAD // size.number)
-    return max(MOST_EACH * processes, work)
+    return min(ceil(work_each / takes) * processes, max(MOST_AHEAD // size.number, MOST_EACH * processes))
 
 
 def _most(cost: Cost) -> int:

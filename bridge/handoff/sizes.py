@@ -22,7 +22,9 @@ GROWING_EVERY: Final = 0.05
 LOOK_EVERY: Final = 0.1
 #: Seconds between two looks at which workers live.
 WORKERS_EVERY: Final = 1.0
-#: Seconds for which hand-off waits for a handler's first times: of a worker that tells none it hears nothing.
+#: Seconds for which another handler counts as one that uses the queue.
+SHARED_FOR: Final = 60.0
+#: Seconds for which hand-off waits for the first worker.
 WAIT_FOR_TIMES: Final = 3.0
 #: Seconds between two looks while they fail.
 FAILED_EVERY: Final = 1.0
@@ -52,6 +54,8 @@ class Sizes:
         self._processes: dict[str, int] = {}
         #: Bytes of a delivery of a handler's, lately.
         self._bytes: dict[str, float] = {}
+        #: When something of a handler was handed off last.
+        self._handed_at: dict[str, float] = {}
         self._look_at = self._workers_at = 0.0
         #: Since when what a handler costs is waited for.
         self._waits_since: dict[str, float] = {}
@@ -107,6 +111,7 @@ class Sizes:
         Parameters:
             size: bytes of keys, values and headers of all their deliveries.
         """
+        self._handed_at[handler] = self._clock()
         if found := self._auto.get(handler):
             if deliveries:
                 self._bytes[handler] = _fading(self._bytes.get(handler), size / deliveries)
@@ -147,8 +152,15 @@ class Sizes:
         known = self._known.get(handler.name, Known())
         more = None
         if self._waits(handler.name, size, known, processes):
-            more = room(size, known.cost, line.of(handler.name), processes, self._weight(handler.name, size))
+            weight, beside = self._weight(handler.name, size), self._is_shared(handler)
+            more = room(size, known.cost, line.of(handler.name), processes, weight, beside=beside)
         return Portion(used.number, size.number, more, str(used))
+
+    def _is_shared(self, handler: Handler) -> bool:
+        """Whether something of another handler went into the queue lately."""
+        since = self._clock() - SHARED_FOR
+        others = (each.name for each in self._routes if each.queue == handler.queue and each.name != handler.name)
+        return any(self._handed_at.get(name, since) > since for name in others)
 
     def _weight(self, name: str, size: Size) -> float:
         """Bytes of a message of a handler's, as its records are lately."""
@@ -158,7 +170,8 @@ class Sizes:
     def _waits(self, name: str, size: Size, known: Known, processes: int) -> bool:
         """Whether hand-off may wait for the queue to be shorter, or the size to grow.
 
-        Not for looks that fail, and for growth not for workers that are not there, or that tell no times.
+        Not for looks that fail, and for growth not for workers that are not there. Workers that tell no times may be at
+        a first run that takes long.
         """
         if self._times is None:
             return False
@@ -166,7 +179,7 @@ class Sizes:
             return False
         if not size.grows:
             return True
-        if known.cost is not None and processes:
+        if processes:
             self._waits_since.pop(name, None)
             return True
         return self._clock() - self._waits_since.setdefault(name, self._clock()) < WAIT_FOR_TIMES

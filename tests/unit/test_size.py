@@ -15,6 +15,7 @@ from bridge.handoff.size import (
     MOST_QUEUED,
     SLOW_FOR,
     WITHIN,
+    WORK_BESIDE,
     WORK_EACH,
     Size,
     by_times,
@@ -154,17 +155,29 @@ def test_the_size_keeps_all_its_bounds(known: Known, before: int, ready: int, qu
     assert used.why
 
 
-@given(KNOWN, st.integers(0, 10**5), st.integers(1, 1_000))
+@given(KNOWN, st.integers(0, 10**5), st.integers(1, 1_000), st.booleans())
 def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
-    known: Known, queued: int, processes: int
+    known: Known, queued: int, processes: int, beside: bool
 ) -> None:
     size = grown(known)
-    left = room(size, known.cost, queued, processes)
-    assert left is not None
+    left = room(size, known.cost, queued, processes, beside=beside)
     assert left >= 0
-    if known.cost is not None and not size.grows and left > MOST_EACH * processes:
-        assert (left - processes) * size.number * known.cost.mean <= WORK_EACH * processes * 1.001
-        assert left * size.number <= MOST_AHEAD
+    if known.cost is not None and not size.grows:
+        work = WORK_BESIDE if beside else WORK_EACH
+        assert (left - processes) * size.number * known.cost.mean <= work * processes * 1.001
+        assert left * size.number <= MOST_AHEAD or left <= MOST_EACH * processes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "alone", "beside"), [(2.0, 12, 4), (0.2, 100, 20), (60.0, 4, 4), (14e-6, 400, 400), (1 * MS, 400, 80)]
+)
+def test_what_is_slow_has_no_more_ahead_than_its_seconds_and_leaves_room_to_others(
+    seconds: float, alone: int, beside: int
+) -> None:
+    known = Known(cost(seconds))
+    size = grown(known)
+    assert room(size, known.cost, 0, 4) == alone
+    assert room(size, known.cost, 0, 4, beside=True) == beside
 
 
 @given(KNOWN, st.integers(0, 10**5), st.integers(0, 1_000), st.floats(1, 1e8))

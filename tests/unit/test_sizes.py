@@ -51,14 +51,17 @@ def test_a_look_is_not_repeated_before_its_time(monkeypatch: pytest.MonkeyPatch)
     assert world.looks == 1
 
 
-def test_little_goes_out_until_times_are_known_and_all_of_it_when_nobody_tells_any(
+def test_little_goes_out_until_times_are_known_however_long_the_first_run_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch)
     world.look()
     assert world.taken(1_000) == (1, 16)
     world.now += WAIT_FOR_TIMES
-    assert world.taken(1_000) == (1, None)
+    assert world.taken(20_000) == (1, 16)
+    world.sizes.handed("charge", 16)
+    world.now += 100 * WAIT_FOR_TIMES
+    assert world.taken(20_000) == (1, 0)
 
 
 def test_a_fast_handler_ends_at_the_most_and_its_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +174,8 @@ def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypat
         if name == "quick":
             # 5 s of work of 5 ms each in tens for each of four processes.
             assert world.queued == 400
-    # The queue is full of the quick one's; the slow one still has the room that its own times give it.
-    assert world.queued == 400 + 4 * 50
+    # The queue is full of the quick one's; the slow one still has the room that its own times give it beside others.
+    assert world.queued == 400 + 4 * 2
     assert world.sizes.portions({"slow": 100})["slow"].room == 0
 
 

@@ -1,0 +1,28 @@
+"""A slow handler's backlog does not starve a fast handler that uses the same queue, which is the default."""
+
+import time
+from statistics import median
+
+import pytest
+
+from tests.processes import Stack, eventually
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seconds", "waiting", "within"), [(2.0, 300, 25.0), (0.2, 3_000, 6.0)])
+def test_a_fast_handler_goes_on_beside_the_backlog_of_a_slow_one(
+    stack: Stack, seconds: float, waiting: int, within: float
+):
+    stack.environ["HANDLERS"] = "tests.handlers.uneven"
+    stack.make_topics("quick", "slow")
+    stack.worker("-c", "4")
+    stack.bridge()
+    stack.produce("slow", *({"seconds": seconds} for _ in range(waiting)))
+    eventually(lambda: sum(run.handler == "slow" for run in stack.runs()) >= 4, 40)
+    for number in range(60):
+        stack.produce("quick", number)
+        time.sleep(0.2)
+    eventually(lambda: sum(run.handler == "quick" for run in stack.runs()) >= 40, within + 5)
+    took = [run.value["took"] for run in stack.runs() if run.handler == "quick"]
+    print(f"{seconds:g} s beside: {len(took)} ran, median {median(took):.2f} s, slowest {max(took):.2f} s")
+    assert median(took) < within
