@@ -49,6 +49,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _is_list(is_right: _Check) -> _Check:
     return lambda value: isinstance(value, list) and all(map(is_right, value))
 
@@ -96,6 +100,12 @@ _FIELDS: Final[Mapping[str, _Check]] = {
         _is_object(topic=_is_text, partition=_is_count, handler=_is_text, count=_is_count, since=is_time)
     ),
     "oldest": _is_list(_is_object(topic=_is_text, handler=_is_text, seconds=_is_count)),
+    "running": _is_list(_is_object(handler=_is_text, record=_is_text, pid=_is_count, seconds=_is_count)),
+    "backlog_growth": _is_map(_is_object(deliveries=_is_count, seconds=_is_count, rate=_is_number, since=is_time)),
+    "costs": _is_map(_is_count),
+    "host": _is_text,
+    "clock_skew": lambda value: value is None or _is_number(value),
+    "clock_skew_since": lambda value: value is None or is_time(value),
     "backlog": _is_map(_is_map(_is_object(deliveries=_is_count))),
 }
 #: What readers take for granted.

@@ -30,6 +30,7 @@ from bridge.records.untrusted_json import name_skipped
 from bridge.topics.control import last_of
 from bridge.upkeep.backlog import total
 from bridge.upkeep.facts import Facts, HandlerFacts
+from bridge.upkeep.handler_health import hung, skewed, slow
 from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 
 _HUGE = "9" * 400
@@ -167,12 +168,19 @@ _MEMBER = {
     "unaccounted": [{**_PLACE, "count": 5, "since": 5.5}],
     "oldest": [{"topic": "orders", "handler": "orders.handlers.charge", "seconds": 5.5}],
     "backlog": {"bridge": {"ready": {"deliveries": 5, "seconds": None}}},
+    "running": [{"handler": "orders.handlers.charge", "record": "orders-3-5", "pid": 7, "seconds": 900.5}],
+    "backlog_growth": {"bridge": {"deliveries": 500, "seconds": 900.5, "rate": 2.5, "since": 5.5}},
+    "costs": {"orders.handlers.charge": 0.5},
+    "host": "h",
+    "clock_skew": 7.5,
+    "clock_skew_since": 5.5,
     "of a newer version": {"at": [1]},
 }
 
 
 @settings(max_examples=200)
 @given(st.sampled_from(["bridges", "workers", "recorders"]), spoilt(_MEMBER))
+@example("workers", json.dumps(_MEMBER).encode())
 def test_whatever_a_member_announces_the_status_and_its_sentences_can_be_made(kind: Any, raw: bytes):
     state = said(raw, kind, "here")
     if state is None:
@@ -193,6 +201,7 @@ def test_whatever_a_member_announces_the_status_and_its_sentences_can_be_made(ki
         **divided_topics(facts),
         **other_applications(facts),
     }
+    found |= {str(problem): problem for seen in (hung, slow, skewed) for problem in seen(facts)}
     totals = total([state.get("holds"), state.get("due")])
     assert json.dumps([made, {name: str(each) for name, each in found.items()}, totals], allow_nan=False).encode()
     print_status(Console(file=StringIO(), width=200), made)
@@ -277,3 +286,8 @@ def test_whatever_the_header_of_a_celery_message_holds_is_a_batch_or_malformed(r
         assert header.from_header("orders.handlers.charge", data).deliveries
     found = header.Contents.of({"kafka": data})
     assert found is None or len(list(found.tell())) == len(found.offsets)
+
+
+def test_a_field_of_each_kind_that_is_as_announced_is_kept():
+    state = said(json.dumps(_MEMBER).encode(), "workers", "here")
+    assert state == _MEMBER
