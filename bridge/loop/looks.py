@@ -12,6 +12,7 @@ from bridge.loop.places import begin_anew
 from bridge.loop.subscription import Subscription
 from bridge.partitions.parked import ParkedPartition
 from bridge.upkeep.gone import LOOK_EVERY
+from bridge.upkeep.open_transactions import OpenTransactions
 from bridge.upkeep.renewal import renew
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Looks:
     def __init__(self, parts: Parts, consumer: Consumer, committing: Committing, subscription: Subscription) -> None:
         self._parts, self._consumer, self._subscription = parts, consumer, subscription
         self._since_queues = 0
+        self._transactions = OpenTransactions(parts.before.catalog)
         file = parts.before.settings.file
         self._jobs = (
             Job("fates", FATES_EVERY, self._fates),
@@ -140,6 +142,9 @@ class Looks:
             and parts.before.kafka.ends.get(each.place, 0) > each.offsets.window.stop
             and not (isinstance(each, ParkedPartition) and each.rewind is not None)
         ]
+        ends = parts.before.kafka.ends
+        sources = [each for each in idle if not isinstance(each, ParkedPartition)]
+        self._transactions.look({each.place: (each.offsets.window.stop, ends[each.place]) for each in sources})
         if not idle:
             return
         stands = self._consumer.position([TopicPartition(*each.place) for each in idle])

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import AdminClient, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka import AdminClient, IsolationLevel, KafkaException, OffsetSpec, TopicPartition
 from bridge.records.place import Place
 from bridge.topics.cluster import ANSWER_WITHIN
 from bridge.topics.offset_answers import listed_offset
@@ -18,8 +18,8 @@ END: Final = None
 class Asking:
     """One question at a time; what Kafka does not tell is left out, and nothing is to rest on that."""
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+    def __init__(self, admin: AdminClient, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> None:
+        self._admin, self._isolation = admin, isolation
         self._asked: dict[TopicPartition, Future[Any]] = {}
         self._of_times: frozenset[Place] = frozenset()
 
@@ -32,7 +32,8 @@ class Asking:
         if places and not self._asked:
             wanted = {TopicPartition(*place): _spec(at) for place, at in places.items()}
             self._of_times = frozenset(place for place, at in places.items() if at is not END)
-            self._asked = dict(self._admin.list_offsets(wanted, request_timeout=ANSWER_WITHIN))
+            options = {"isolation_level": self._isolation, "request_timeout": ANSWER_WITHIN}
+            self._asked = dict(self._admin.list_offsets(wanted, **options))
 
     def told(self) -> dict[Place, int] | None:
         """The answer, once it is there; `None` until then. An offset of -1: there is no such record."""

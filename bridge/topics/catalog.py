@@ -10,6 +10,7 @@ from typing import Any, Final
 from bridge.errors import KafkaUnavailable
 from bridge.kafka import (
     AdminClient,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     OffsetSpec,
@@ -99,6 +100,10 @@ class Catalog:
     def asking(self) -> Asking:
         """A question of one's own about offsets."""
         return Asking(self._admin)
+
+    def asking_stable(self) -> Asking:
+        """A question about where what is readable ends: at the first transaction that is still open."""
+        return Asking(self._admin, IsolationLevel.READ_COMMITTED)
 
     @property
     def complete(self) -> bool:

@@ -1,10 +1,14 @@
 """What a running bridge knows of Kafka besides its records."""
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
+
+import pytest
 
 from bridge.metrics import BridgeMetrics
 from bridge.topics.belonging import Belonging
 from bridge.upkeep.kafka_state import KafkaState
+from bridge.upkeep.open_transactions import OpenTransactions
 
 
 class Catalog:
@@ -79,3 +83,29 @@ def test_what_hundreds_of_partitions_are_behind_is_shown_once_for_all_that_begin
     for _ in range(3):
         state.hear(given)
     assert len(looked_at) == 500
+
+
+def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog: pytest.LogCaptureFixture):
+    now, here, other = [0.0], ("orders", 0), ("orders", 1)
+    stable: dict[Any, int] = {}
+    asked: list[Any] = []
+    asking = SimpleNamespace(told=lambda: stable, ask=lambda places: asked.append(sorted(places)))
+    catalog: Any = SimpleNamespace(asking_stable=lambda: asking)
+    hanging = OpenTransactions(catalog, lambda: now[0])
+    for _ in range(30):
+        # Of the other one something is read now and then, and Kafka has told of it at the wrong moment.
+        hanging.look({here: (4, 9), other: (int(now[0]), 500)})
+        stable.update({here: 4, other: int(now[0])} if asked[-1] else {})
+        now[0] += 5
+    assert asked[0] == []
+    assert asked[-1] == [here]
+    (said,) = caplog.messages
+    assert said.startswith("orders-0: nothing was read for")
+    assert "Kafka has 5 more: a transaction that began at offset 4 is still open" in said
+    # What a slow reader has before it is held back by nobody.
+    stable[here] = 9
+    hanging = OpenTransactions(catalog, lambda: now[0])
+    for _ in range(30):
+        hanging.look({here: (4, 9)})
+        now[0] += 5
+    assert len(caplog.messages) == 1
