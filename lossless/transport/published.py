@@ -28,8 +28,8 @@ class Published(PubSub):
         """Return what has come, None where nothing has.
 
         Parameters:
-            block: not looked at: nothing is waited for.
-            timeout: not looked at either.
+            block: kombu's way to ask: nothing is waited for, since its event loop has seen that there is something.
+            timeout: seconds to wait for the beginning of a message where `block` is not set (`get_message`).
 
         Raises `redis.ConnectionError` where the connection is closed, `redis.TimeoutError` where the rest of a message
         does not come.
@@ -37,7 +37,7 @@ class Published(PubSub):
         connection: Any = self.connection
         if connection is None or connection._sock is None:
             raise redis.ConnectionError("the connection of published messages was closed")
-        if not connection.can_read(timeout=0):
+        if not connection.can_read(timeout=0 if block else timeout):
             return None
         return super().parse_response(block=False, timeout=REST)  # type: ignore[no-untyped-call]
 

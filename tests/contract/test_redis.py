@@ -1,5 +1,6 @@
 """What the project needs of a Redis, held by the embedded Valkey and by a real Redis alike."""
 
+import threading
 import uuid
 from collections.abc import Iterator
 from queue import Empty
@@ -9,6 +10,8 @@ import pytest
 import redis
 from kombu import Connection, Producer, Queue
 from kombu.exceptions import EncodeError
+
+from lossless.transport.published import Published
 
 
 @pytest.fixture
@@ -129,3 +132,16 @@ def test_two_bits_of_a_page_are_set_and_counted_without_touching_their_neighbour
     client.bitfield(name).set("u2", "#3", 2).execute()
     assert client.get(name) == b"\x02\xff\xff"
     assert client.bitcount(name) == 17
+
+
+def test_a_published_message_is_waited_for_as_long_as_it_is_asked_for(client: redis.Redis, name: str) -> None:
+    published = Published(client.connection_pool)
+    with published:
+        published.subscribe(name)
+        assert published.get_message(timeout=5) is not None  # that it is subscribed
+        sending = threading.Timer(0.2, client.publish, (name, b"it"))
+        sending.start()
+        found = published.get_message(timeout=5)
+        sending.join()
+    assert found is not None
+    assert found["data"] == b"it"
