@@ -143,6 +143,10 @@ class DeskOfAnotherKafka(DeskUnavailable):
     """The dead letters' database holds those of another Kafka cluster."""
 
 
+class RecordedElsewhere(DeskUnavailable):
+    """A living recorder of the same group records into another database: the two would share the letters out."""
+
+
 class RecordedByAnother(BridgeError):
     """Another recorder has recorded these partitions further meanwhile; nothing was written.
 

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -38,6 +39,22 @@ def test_what_lies_there_and_what_comes_is_recorded_and_kafka_is_told_how_far(de
     assert kept(recorded(database_url, positions), "partition", "next", "missed") == [(0, 50, 0), (1, 10, 0)]
     desk.environ["BRIDGE_GROUP"] += ".recorder"
     eventually(lambda: desk.committed("orders.dlq") == 60)
+
+
+@pytest.mark.slow
+def test_a_recorder_with_another_database_refuses_to_start_and_takes_nothing(
+    desk: Stack, database_url: str, tmp_path: Path
+):
+    first = recorder(desk)
+    second = recorder(desk, DEADLETTERS_DATABASE_URL=f"sqlite:///{tmp_path}/other.db")
+    assert second.exit_code == 1
+    assert "records into another database" in second.text
+    bury(desk, range(20), partition=0)
+    bury(desk, range(20, 40), partition=1)
+    has(database_url, 40)
+    # Another one of the same database shares the work.
+    assert recorder(desk).terminate() == 0
+    assert first.terminate() == 0
 
 
 def test_letters_are_recorded_while_all_that_is_done_besides_holds_every_connection(desk: Stack, database_url: str):

@@ -111,7 +111,7 @@ def ledger(settings: Settings) -> Iterator[Ledger]:
 def announced(settings: Settings, alive: bool) -> Iterator[None]:
     """A recorder of these settings whose loop turns, or hangs."""
     stopping, desk = threading.Event(), SimpleNamespace(settings=settings)
-    do: Any = announcing(lambda: alive).do
+    do: Any = announcing(lambda: alive, lambda: "one").do
     thread = threading.Thread(target=do, args=(desk, stopping))
     thread.start()
     try:

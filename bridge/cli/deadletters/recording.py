@@ -18,6 +18,7 @@ from bridge.errors import (
     DeskOfAnotherKafka,
     DeskUnavailable,
     KafkaUnavailable,
+    RecordedElsewhere,
 )
 from bridge.handlers import Routes
 from bridge.process import Beside, say_misspelt
@@ -67,7 +68,7 @@ def record(
     say_misspelt(settings)
     try:
         (serve_once if once else serve)(recorder, settings)
-    except (DeskOfAnotherKafka, DeskDatabaseNewer) as error:
+    except (DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere) as error:
         fail(str(error), FAULTS)
     except (ConsumerFailed, DeskUnavailable, KafkaUnavailable) as error:
         fail(str(error), AGAIN)

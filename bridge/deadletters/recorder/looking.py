@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Final, NamedTuple
 
+from bridge.deadletters.recorder.announcing import require_same_database
 from bridge.deadletters.recorder.beginning import Beginning, back, begin
 from bridge.deadletters.store import positions
-from bridge.deadletters.store.cluster import check_cluster
+from bridge.deadletters.store.cluster import check_cluster, identity_of
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.positions import Log
 from bridge.errors import KafkaUnavailable
@@ -44,6 +45,9 @@ class Looking:
     """
 
     def __init__(self, settings: Settings, database: Database, everybodys: Collection[str]) -> None:
+        self._settings = settings
+        #: Of the database; empty until it has answered.
+        self.identity = ""
         self._group, self._database, self._everybodys = settings.group, database, frozenset(everybodys)
         self._catalog = Catalog(settings, ())
         self._prepared = False
@@ -56,7 +60,7 @@ class Looking:
 
         Raises:
             DeskUnavailable, KafkaUnavailable: nothing is known of any.
-            DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
+            DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere: this database is not for this recorder.
             RecordedByAnother: another recorder was in some of them a moment ago; to be asked again.
         """
         self._prepare()
@@ -121,6 +125,10 @@ class Looking:
         self._catalog.prepare()
         self._database.migrate()
         check_cluster(self._database, self._catalog.cluster)
+        identity = identity_of(self._database)
+        # Once, and before this one announces its database: of two, the one that runs already goes on.
+        require_same_database(self._settings, identity, self._database.name)
+        self.identity = identity
         self._prepared = True
 
     def _log(self, place: Place) -> Log:

@@ -19,7 +19,14 @@ from bridge.deadletters.recorder.metrics import RecorderMetrics
 from bridge.deadletters.recorder.taken import Taken
 from bridge.deadletters.recorder.trouble import Trouble
 from bridge.deadletters.recorder.writing import Writing, Written
-from bridge.errors import DeskDatabaseNewer, DeskOfAnotherKafka, DeskUnavailable, KafkaUnavailable, RecordedByAnother
+from bridge.errors import (
+    DeskDatabaseNewer,
+    DeskOfAnotherKafka,
+    DeskUnavailable,
+    KafkaUnavailable,
+    RecordedByAnother,
+    RecordedElsewhere,
+)
 from bridge.kafka import KafkaError
 from bridge.loop.timetable import Timetable
 from bridge.records.place import Place
@@ -91,7 +98,7 @@ class Recorder:
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
         self._duties = Duties(desk, duties)
-        self._announcing = Duties(desk, (announcing(self.alive),) if stays else ())
+        self._announcing = Duties(desk, (announcing(self.alive, lambda: self._looking.identity),) if stays else ())
         self._prepared = False
         self._stopping = threading.Event()
         self._turned = clock()
@@ -130,7 +137,7 @@ class Recorder:
             ends: record up to these offsets, and return; then what does not answer is not waited for.
 
         Raises:
-            DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
+            DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere: this database is not for this recorder.
             ConsumerFailed: Kafka's client cannot go on.
             DeskUnavailable, KafkaUnavailable: with `ends`, what did not answer.
         """
@@ -191,7 +198,7 @@ class Recorder:
             self._begin(intake, found)
             if found.untold:
                 raise KafkaUnavailable(" ".join(found.untold))
-        except (DeskOfAnotherKafka, DeskDatabaseNewer):
+        except (DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere):
             raise
         except (DeskUnavailable, KafkaUnavailable, RecordedByAnother) as error:
             self._beginning.met(error)

@@ -1,4 +1,6 @@
-"""Of which Kafka the letters are: offsets of one cluster mean nothing in another."""
+"""Of which Kafka the letters are: offsets of one cluster mean nothing in another; and which database this is."""
+
+import uuid
 
 from bridge.deadletters.store.database import Database, holds
 from bridge.errors import DeskOfAnotherKafka
@@ -22,3 +24,13 @@ def check_cluster(database: Database, cluster: str) -> None:
             f"{cluster!r}: offsets of the one mean nothing in the other. Name another database in "
             "DEADLETTERS_DATABASE_URL, or the Kafka that it is of."
         )
+
+
+def identity_of(database: Database) -> str:
+    """Return the id that a database has for good, by whichever address it is reached.
+
+    Raises:
+        DeskUnavailable: the database did not answer.
+    """
+    with database.writing() as connection:
+        return holds(connection, "database", uuid.uuid4().hex)
