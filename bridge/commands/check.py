@@ -285,7 +285,8 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
         if count:
             yield Finding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
     for sentence in unconsumed_queues(facts).values():
-        yield Finding("warning", sentence)
+        # Before the first worker has ever run there is nothing wrong yet; once work waits, or one was here, there is.
+        yield Finding("fault" if sentence.many or sentence.since else "warning", sentence)
     for sentence in unknown_handlers(facts).values():
         yield Finding("warning", sentence)
 

@@ -306,7 +306,9 @@ def _topic_of(places: Collection[str]) -> str | None:
 def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Partitions that no bridge has, where all have had the time to take them and nothing else hinders."""
     young = any(
-        facts.now - each.get("started", 0.0) < UNASSIGNED_LONG or each["obstacles"] for each in bridges.values()
+        facts.now - max(each.get("started", 0.0), each.get("assigned_since", 0.0)) < UNASSIGNED_LONG
+        or each["obstacles"]
+        for each in bridges.values()
     )
     if young or facts.partitions is None:
         return

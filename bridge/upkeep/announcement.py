@@ -84,7 +84,7 @@ class Announcement:
         self._members, self._workers = Members(here, "bridges"), Members(here, "workers")
         self._ledger: Ledger | None = None
         self._member = unique_member()
-        self._started = time.time()
+        self._started = self._assigned_since = time.time()
         self._paused, self._obstacles, self._waiting, self._unaccounted = Since(), Since(), Since(), Since()
         self._behind, self._growth = Behind(), BacklogGrowth()
         self._skew, self._here = ClockSkew(here), here
@@ -138,14 +138,20 @@ class Announcement:
         pauses = self._paused.look(paused)
         lost = self._unaccounted.look(unaccounted)
         self._accounts = [account for partition in partitions for account in partition.accounts.values()]
+        places = sorted(map(_shown, assigned))
+        # After an outage partitions come back one after another: what nobody has then is no problem yet.
+        if obstacles or places != self._state.get("assigned"):
+            self._assigned_since = time.time()
         self._state = {
+            "assigned_since": self._assigned_since,
+            "ready": {queue: dict(counts) for queue, counts in ready.items()},
             "cluster": self._ledger.cluster if self._ledger else None,
             "versions": versions(),
             "started": self._started,
             "topics": self._routes.topics,
             "handlers": sorted(handler.name for handler in self._routes),
             "routes": {topic: [handler.name for handler in self._routes.of(topic)] for topic in self._routes.topics},
-            "assigned": sorted(map(_shown, assigned)),
+            "assigned": places,
             "paused": {_shown(place): why for place, why in sorted(paused.items())},
             "paused_since": {_shown(place): at for place, at in sorted(pauses.items())},
             "obstacles": obstacles,

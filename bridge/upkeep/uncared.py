@@ -121,18 +121,27 @@ def _unknown_to(facts: Facts, handler: HandlerFacts) -> Problem | None:
     if not consumers or any(handler.name in state["handlers"] for state in consumers.values()):
         return None
     last, count = facts.seen.get(f"handler {handler.name}"), (facts.queues or {}).get(handler.queue, 0)
+    own = _ready(facts, handler)
+    waiting = f"{own:,} of its deliveries wait there" if own is not None else f"{count:,} messages wait in that queue"
     return Problem(
         f"No worker knows handler {handler.name}, {when(last, facts.now)}: {named(list(consumers), consumers)} consume "
-        f"its queue {handler.queue!r}; {count:,} messages wait in that queue. Deploy it to the workers, or see their "
+        f"its queue {handler.queue!r}; {waiting}. Deploy it to the workers, or see their "
         "HANDLERS and `imports`.",
         "unknown handler",
         f"No worker knows handler {handler.name}",
         handler=handler.name,
         since=last,
-        many=count,
-        of="messages",
+        many=count if own is None else own,
+        of="messages" if own is None else "deliveries",
         do="deploy it to the workers",
     )
+
+
+def _ready(facts: Facts, handler: HandlerFacts) -> int | None:
+    """How many deliveries of a handler wait in its queue, as bridges reckon it; `None`: none has said."""
+    said = (state.get("ready") for state in (facts.bridges or {}).values())
+    queue = next((each[handler.queue] for each in said if isinstance(each, Mapping) and handler.queue in each), None)
+    return round(queue.get(handler.name, 0)) if isinstance(queue, Mapping) else None
 
 
 def _divided(group: str, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> Problem:

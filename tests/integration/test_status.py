@@ -53,7 +53,7 @@ def test_nothing_needs_a_person_and_then_all_workers_are_down(stack: Stack):
     assert "2 messages wait there" in problem
     assert "celery -A tasks worker" in problem
     eventually(lambda: bridge.metric("bridge_workers", queue=queue) == 0, 20)
-    assert "warning  No worker consumes queue" in command(stack, "check")
+    assert "fault  No worker consumes queue" in command(stack, "check", code=1)
     assert bridge.metric("bridge_oldest_delivery_seconds", topic=stack.topic("orders"), handler=NAME) >= 0
     bridge.says("No worker consumes queue")
     assert bridge.terminate() == 0

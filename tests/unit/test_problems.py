@@ -244,6 +244,14 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
         assert each in sentence
 
 
+def test_what_waits_for_a_handler_that_no_worker_knows_is_its_own_and_not_the_whole_queue():
+    known: dict[str, Any] = {"workers": {"w:1": worker(handlers=[])}, "queues": {"orders": 5000}}
+    ready = {"orders": {CHARGE.name: 12.0, "orders.handlers.notify": 4988.0}}
+    (problem,) = problems(replace(WELL, bridges={"a:1": bridge(ready=ready)}, **known))
+    assert "12 of its deliveries wait there" in problem
+    assert (problem.many, problem.of) == (12, "deliveries")
+
+
 def test_advice_names_the_app_that_is_asked_for():
     well = replace(WELL, app="mysite")
     (idle,) = problems(replace(well, workers={}, queues={"orders": 0}))
@@ -257,6 +265,8 @@ def test_advice_names_the_app_that_is_asked_for():
     [
         # A bridge that has just started, or that stands before something, takes its partitions later.
         {"bridges": {"a:1": bridge(assigned=[], started=NOW - 5)}},
+        # Nor does one that lost its partitions a moment ago, or begins again after an outage.
+        {"bridges": {"a:1": bridge(assigned=[], assigned_since=NOW - 12)}},
         # Bridges of other topics, with the same handlers, or of a version that does not tell which.
         {"bridges": {"a:1": bridge(routes={"orders": [CHARGE.name]}), "b:2": bridge(routes={"returns": ["other.h"]})}},
         {"bridges": {"a:1": bridge(routes={"orders": [CHARGE.name]}), "b:2": bridge()}},
