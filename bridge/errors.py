@@ -306,6 +306,10 @@ class RequestRefused(BridgeError):
         super().__init__(detail)
 
 
+class UnreadableJson(ValueError):
+    """A text that is no JSON, or that exceeds the limits. Its words never quote the text, which may hold a secret."""
+
+
 def how_to_install(*extras: str) -> str:
     """Return the command that installs extras: from a clone, as no package index has the project.
 

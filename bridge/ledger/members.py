@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 
+from bridge.errors import UnreadableJson
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
 from bridge.ledger.connection import is_of_another_type, raised
 from bridge.ledger.pages import key
 from bridge.ledger.script import ANNOUNCE
 from bridge.records.member_state import Kind, read_state
-from bridge.records.untrusted_json import UnreadableJson, name_skipped
+from bridge.records.untrusted_json import name_skipped
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from bridge.records.untrusted_json import UnreadableJson, is_time, parse_json
+from bridge.errors import UnreadableJson
+from bridge.records.untrusted_json import is_time, parse_json
 
 Kind = Literal["bridges", "workers", "recorders"]
 _Check = Callable[[Any], bool]

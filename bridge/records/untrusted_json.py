@@ -6,16 +6,14 @@ from logging import Logger
 from math import isfinite
 from typing import Any, Final
 
+from bridge.errors import UnreadableJson
+
 #: Levels of lists and objects inside each other; the project writes six at most.
 DEEPEST: Final = 32
 #: The largest whole number, as Kafka's offsets and times have it; a float holds it too.
 LARGEST: Final = 2**63 - 1
 #: The end of the year 9998: a later Unix time cannot be written as a date in every time zone.
 LATEST: Final = 253_370_764_800.0
-
-
-class UnreadableJson(ValueError):
-    """A text that is no JSON, or that exceeds the limits. Its words never quote the text, which may hold a secret."""
 
 
 def parse_json(raw: Any) -> Any:

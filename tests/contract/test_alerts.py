@@ -170,6 +170,7 @@ def test_each_alert_has_its_incident() -> None:
     assert {alert.name for row in TABLE for alert in row.alerts} == INCIDENTS.keys()
 
 
+@pytest.mark.servers
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not here (on Debian: apt install prometheus)")
 def test_each_alert_fires_in_its_incident_and_where_all_is_well_it_does_not(tmp_path: Path) -> None:
     tests = []

@@ -23,7 +23,11 @@ class Server:
         self.port = free_port()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()  # Nobody else does: a server that did not start is given to nobody.
+            raise
         return self
 
     def __exit__(

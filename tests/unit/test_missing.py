@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from tests.servers.missing import need, not_run
+from tests.servers.process import ServerFailed
+from tests.servers.redis import RedisServer
 
 
 def test_what_was_not_run_is_counted_by_reason_most_first():
@@ -28,3 +30,10 @@ def test_the_last_line_of_a_run_says_what_was_not_run():
     command = [sys.executable, "-m", "pytest", "-q", "tests/unit/test_topics.py"]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "every selected test was run" in printed
+
+
+def test_a_server_that_does_not_start_leaves_no_folder():
+    server = RedisServer(no_such_setting="yes")
+    with pytest.raises(ServerFailed), server:
+        pass
+    assert not server.folder.exists()

@@ -126,7 +126,7 @@ class Admin:
     def __init__(self, *answers: int | Exception) -> None:
         self.answers, self.asked = answers, 0
 
-    def list_offsets(self, wanted: Any, request_timeout: float) -> dict[Any, Future[Any]]:
+    def list_offsets(self, wanted: Any, request_timeout: float, isolation_level: Any = None) -> dict[Any, Future[Any]]:
         self.asked += 1
         futures: dict[Any, Future[Any]] = {each: Future() for each in wanted}
         for future, answer in zip(futures.values(), self.answers, strict=False):
