@@ -1,17 +1,19 @@
 """The script `bridge`: every command, and what it does without one."""
 
+import inspect
 import os
 import sys
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 
-from bridge.cli.answers import OK
+from bridge.cli.answers import OK, USAGE
 from bridge.cli.deadletters.entry import COMMANDS as OF_DESK
-from bridge.cli.deadletters.entry import deadletters
+from bridge.cli.deadletters.entry import deadletters, deadletters_group
 from bridge.cli.deciding import halt, resume
 from bridge.cli.defaulting import Pointing
 from bridge.cli.discard import discard
+from bridge.cli.exit_codes import EXIT_CODES, help_of
 from bridge.cli.looking import audit, check, find, status, topics
 from bridge.cli.options import AppOption, FormatOption, Level, LevelOption, LogFormat
 from bridge.cli.policy import policy
@@ -21,10 +23,22 @@ from bridge.settings.versions import versions
 
 #: In the order in which `--help` lists them.
 COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)
+#: What click raises for every option and argument that is wrong; Typer names only its subclass.
+_WrongUse: Final[Any] = typer.BadParameter.__base__
 
 
 class _Commands(Pointing):
     elsewhere: ClassVar = {name: f"bridge deadletters {name}" for name in (*OF_DESK, "plans", "users", "webhooks")}
+
+    def invoke(self, ctx: Any) -> Any:
+        """Click's; a command whose 2 says something else ends with `USAGE` where it is used wrongly."""
+        try:
+            return super().invoke(ctx)
+        except _WrongUse as error:
+            of = error.ctx
+            if of is not None and of.parent is ctx and USAGE in EXIT_CODES.get(of.info_name or "", {}):
+                error.exit_code = USAGE
+            raise
 
 
 cli = typer.Typer(
@@ -68,6 +82,6 @@ def default(
 
 
 for command in COMMANDS:
-    cli.command()(command)
+    cli.command(help=help_of(command.__name__, inspect.getdoc(command) or ""))(command)
 cli.add_typer(policy, name="policy")
-cli.add_typer(deadletters, name="deadletters")
+cli.add_typer(deadletters, name="deadletters", help=help_of("deadletters", inspect.getdoc(deadletters_group) or ""))

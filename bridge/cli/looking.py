@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bridge.cli.answers import FAULTS, NOT_FOUND, OK, console, fail, loaded, print_found
+from bridge.cli.answers import FAULTS, NOT_FOUND, OK, USAGE, console, fail, loaded, print_found
 from bridge.cli.deadletters.problems import desk_findings, desk_problems
 from bridge.commands import tables
 from bridge.commands.audit import audit as audit_of
@@ -24,7 +24,7 @@ def check(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of {level, text}.")] = False,
 ) -> None:
-    """Check settings, handlers and connections, and list everything that is wrong. Exits 1 if anything is.
+    """Check settings, handlers and connections, and list everything that is wrong.
 
     Example: bridge check --json
     """
@@ -42,17 +42,17 @@ def audit(
     topic: Annotated[str, typer.Argument(help="A source topic.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Count the fates of every offset of a topic. Exits 1 if anything is unaccounted for or forgotten.
+    """Count the fates of every offset of a topic: what is unaccounted for or forgotten is a fault.
 
     Example: bridge audit orders --json
     """
-    app, chosen, routes = loaded(context.obj)
+    app, chosen, routes = loaded(context.obj, wrong=USAGE)
     if chosen.ledger_url is None:
-        fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
+        fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     try:
         report = audit_of(app, chosen, routes, topic)
     except UnknownTopic as error:
-        fail(str(error), FAULTS)
+        fail(str(error), USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
     print_found(report.to_data(), as_json, lambda: tables.print_audit(console, report))
@@ -64,8 +64,6 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
     """Say what needs a person, what the group consumes and how far, and what bridges and workers say of themselves.
-
-    Exits 0 if it could tell anything, 2 if neither Kafka nor Redis answers.
 
     Example: bridge status --json
     """
@@ -85,11 +83,9 @@ def topics(
 ) -> None:
     """List the topics that the handlers need and those of ours that are there: what for, how cut, how long kept.
 
-    Exits 1 if anything is wrong with one, 2 if Kafka does not answer.
-
     Example: bridge topics --create
     """
-    app, chosen, routes = loaded(context.obj)
+    app, chosen, routes = loaded(context.obj, wrong=USAGE)
     try:
         found = topics_of(app, chosen, routes, create=create)
     except KafkaUnavailable as error:
@@ -107,13 +103,11 @@ def find(
 ) -> None:
     """Say where one record stands for each handler: its fate, where it lies now, its attempts, its last failure.
 
-    Exits 1 if there is no such record.
-
     Example: bridge find orders-3-1234 --json
     """
-    app, chosen, routes = loaded(context.obj)
+    app, chosen, routes = loaded(context.obj, wrong=USAGE)
     if chosen.ledger_url is None:
-        fail("fates are in the ledger, and the broker is no Redis: set LEDGER_URL.", FAULTS)
+        fail("fates are in the ledger, and the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     where = coordinates(record) if record is not None and not (topic or key) else None
     try:
         if record is None and topic is not None and key is not None:
@@ -121,7 +115,7 @@ def find(
         elif where is not None:
             found = find_record(app, chosen, routes, *where)
         else:
-            fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", FAULTS)
+            fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
     for partition, first in found.looked_from.items():

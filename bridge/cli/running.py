@@ -34,8 +34,6 @@ def run(
 ) -> None:
     """Run the bridge until SIGTERM or Ctrl-C.
 
-    Exits 0 after a clean shutdown, 1 if settings are wrong, 75 if it must be started again.
-
     Example: bridge -A tasks run --log-format json
     """
     run_bridge(context.obj, level, form, recording=recording)

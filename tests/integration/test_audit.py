@@ -43,7 +43,7 @@ def test_what_is_not_read_yet_is_open_and_no_fault_and_a_missing_topic_counts_as
     assert (found["open"], found["unaccounted"], found["clean"]) == (7, 0, True)
     assert audit(stack, "keyed")["open"] == 0
     assert json_of(stack, "audit", stack.topic("line"))["lines"] == []
-    assert "no handler names topic" in command(stack, "audit", "nobody", code=1)
+    assert "no handler names topic" in command(stack, "audit", "nobody", code=64)
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.answers import FAULTS, NOT_FOUND, OK
-from bridge.cli.deadletters.carrying import BAD, INTERRUPTED
+from bridge.cli.answers import BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK
 from tests.processes import ROOT, Process, Stack, eventually
 from tests.promises import choose
 

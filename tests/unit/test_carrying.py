@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import typer
 
-from bridge.cli.answers import AGAIN, OK
+from bridge.cli.answers import AGAIN, BAD, INTERRUPTED, OK
 from bridge.cli.deadletters import carrying
-from bridge.cli.deadletters.carrying import BAD, INTERRUPTED, carry_out, code
+from bridge.cli.deadletters.carrying import carry_out, code
 from bridge.deadletters.plan.plan import Counts, ItemState, Options, Plan, State, What
 from bridge.deadletters.questions.progress import LeftOut
 from bridge.deadletters.recorder import meanwhile

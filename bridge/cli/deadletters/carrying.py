@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bridge.cli.answers import AGAIN, OK, console, print_found
+from bridge.cli.answers import AGAIN, BAD, INTERRUPTED, OK, console, print_found
 from bridge.cli.deadletters.progress import errors
 from bridge.commands.halt import who
 from bridge.commands.printing import say
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
     from bridge.deadletters.questions.progress import LeftOut
 
-#: Exit codes: outcomes are bad, or the canary stopped; and a person's Ctrl-C, as shells have it.
-BAD, INTERRUPTED = 3, 130
 #: Seconds without an end of anything on its way, after which it is said what the outcomes need.
 LONG: Final = 20.0
 #: What has been done where no handler runs.
