@@ -455,6 +455,7 @@ def test_what_has_happened_can_be_marked_in_a_full_redis(own_redis: RedisServer,
             ledger.write([Push(CHARGE, [2], "celery", [b"entry"])])
 
 
+@pytest.mark.servers
 def test_an_old_redis_cannot_fsync_and_says_so(ledger: Ledger, client: redis.Redis) -> None:
     if waits_for_the_disk(client):
         pytest.skip("this redis-server has WAITAOF")
