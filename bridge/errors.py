@@ -219,6 +219,10 @@ class PlanChanged(PlanRefused):
     """Somebody was quicker: a plan, or what it is about, is not as it was when it was decided on; nothing was done."""
 
 
+class PlanHeld(PlanRefused):
+    """Another process applies a plan of the desk now: it may be asked for again later."""
+
+
 class GroupChanged(BridgeError):
     """Somebody was quicker: a group is not as it was when it was decided on; nothing was done."""
 

@@ -3,8 +3,10 @@
 import pytest
 from celery import Celery
 
-from bridge.cli.answers import FAULTS, NOT_FOUND
+from bridge.cli.answers import AGAIN, FAULTS, NOT_FOUND
 from bridge.cli.deadletters import confirming
+from bridge.deadletters.plan.plan import Options, What
+from bridge.deadletters.store import plans
 from tasks.declaring import declare
 from tasks.defaults import DEFAULTS
 from tests.desk.commands import Commands
@@ -165,3 +167,12 @@ def test_a_letter_that_has_ended_is_said_to_stay(desk):
 
 def test_what_is_done_without_asking_is_said_on_stderr_for_who_reads_the_log(desk):
     assert "orders.handlers.charge: 2 exhausted" in desk.run("archive", "--all", "--yes").stderr
+
+
+def test_a_plan_that_another_process_applies_is_to_be_asked_for_again(desk, database):
+    with database.writing() as connection:
+        plan, _ = plans.add(connection, What.ARCHIVE, "ann", "", {}, Options())
+        assert plans.lease(connection, plan, "another")
+    ended = desk.run("plans", "apply", plan, "--yes")
+    assert ended.exit_code == AGAIN
+    assert "is applied by another process" in ended.output

@@ -50,6 +50,14 @@ def test_the_list_has_the_contracts_fields_newest_first(desk):
     assert found[1]["failed_at"] == "1970-01-01T00:33:20.000+00:00"
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_the_list_says_which_of_the_ids_nobody_knows(desk, words):
+    ended = desk.run("list", 2, 77, *words)
+    assert "orders.handlers.notify" in ended.stdout
+    assert "There is no dead letter 77." in ended.stderr
+    assert "There is no dead letter 2." not in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

@@ -54,6 +54,7 @@ def list_letters(
             print_list(each.to_data() for each in islice(desk.letters.each(chosen), limit or None))
         else:
             _print(desk, chosen, SHOWN if limit is None else limit)
+        tell_absent(desk, chosen)
         tell_unrecorded(desk)
 
 
@@ -85,17 +86,12 @@ def _print(desk: "Desk", chosen: Filter, limit: int) -> None:
     found = list(islice(desk.letters.each(chosen), limit or None))
     tables.letters(console, found)
     if not found:
-        _print_none(desk, chosen)
+        say(console, "no dead letter fits")
     elif len(found) == limit:
         say(
             console,
             f"{len(found):,} of {desk.letters.count(chosen)}; all: --limit 0; in groups: bridge deadletters groups",
         )
-
-
-def _print_none(desk: "Desk", chosen: Filter) -> None:
-    say(console, "no dead letter fits")
-    tell_absent(desk, chosen)
 
 
 @filtered()
@@ -115,7 +111,8 @@ def groups(
         found = desk.groups.all(chosen)
         print_found([each.to_data() for each in found], as_json, lambda: tables.groups(console, found))
         if not found and not as_json:
-            _print_none(desk, chosen)
+            say(console, "no dead letter fits")
+            tell_absent(desk, chosen)
         tell_unrecorded(desk)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from bridge.cli.answers import FAULTS, NOT_FOUND, fail, loaded
+from bridge.cli.answers import AGAIN, FAULTS, NOT_FOUND, fail, loaded
 from bridge.errors import (
     ConsoleRefused,
     CopyRefused,
@@ -21,6 +21,7 @@ from bridge.errors import (
     NoSuchLetter,
     NoSuchPlan,
     PatchRefused,
+    PlanHeld,
     PlanRefused,
     PolicyRefused,
     RecordingNotEnded,
@@ -67,7 +68,7 @@ def opened(context: typer.Context, *, makes: bool = False) -> "Iterator[Desk]":
         makes: whether a database is made where there is none: by what puts something into it.
 
     What cannot be asked or done is printed, and ends the command: with 2 where a server or the database does not
-    answer, with 1 where what was asked for is wrong.
+    answer, with 1 where what was asked for is wrong, with 75 where another process has the plan.
     """
     need_extra()
     from bridge.deadletters.desk import Desk
@@ -75,6 +76,8 @@ def opened(context: typer.Context, *, makes: bool = False) -> "Iterator[Desk]":
     try:
         with Desk.opened(*loaded(context.obj, desk=True), makes=makes) as desk:
             yield desk
+    except PlanHeld as error:
+        fail(str(error), AGAIN)
     except REFUSED as error:
         fail(str(error), FAULTS)
     except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:

@@ -31,6 +31,7 @@ from bridge.errors import (
     KafkaUnavailable,
     LedgerUnavailable,
     NoSuchPlan,
+    PlanHeld,
     PlanRefused,
     PlanTakenOver,
 )
@@ -262,7 +263,7 @@ class Plans:
         if not plans.move(connection, plan.id, plans.TO_DO, State.APPLYING):
             raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied again; make a new one.")
         if who is not None and not plans.lease(connection, plan.id, who):
-            raise PlanRefused(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
+            raise PlanHeld(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
         if plan.state is State.STOPPED and plan.options.canary:
             waves.anew(connection, plan.id)
             plans.at_wave(connection, plan.id, 0)
@@ -294,7 +295,7 @@ class Plans:
                 with action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
                     Applying(self.database, plan, doing, who, around).run()
         except PlanTakenOver:
-            raise PlanRefused(f"Plan {id_} was taken over: this process was away for too long.") from None
+            raise PlanHeld(f"Plan {id_} was taken over: this process was away for too long.") from None
         except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
             raise
         except BridgeError as error:

@@ -1,15 +1,22 @@
 """Versions of the handlers' code, compared (pure)."""
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
+
+#: A day, and what counts the releases of that day: `20261120`, `2026-11-20`, `2026-11-20.3`, `20261120093000`.
+_DATE: Final = re.compile(r"v?(20\d\d)[-._]?(0[1-9]|1[0-2])[-._]?([0-2]\d|3[01])((?:[-._T:]?\d)*)Z?")
+#: What a commit's hash looks like, whole or cut; PEP 440 would read a number from digits alone or with one letter.
+_HASH: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
 def has(version: str, fixed_in: str) -> bool:
     """Whether code of a version has what was mended in another: it is that one, or a later one.
 
-    What is no version by PEP 440 (a commit's hash) has no order: only the same has it.
+    A date has an order. What is no version by PEP 440, and a commit's hash whatever it is made of, has none: only the
+    same has it.
 
     Parameters:
         version: as workers report it; empty: they do not, and nobody knows what they have.
@@ -17,9 +24,18 @@ def has(version: str, fixed_in: str) -> bool:
     if not version:
         return False
     try:
-        return Version(version) >= Version(fixed_in)
+        return _ordered(version) >= _ordered(fixed_in)
     except InvalidVersion:
         return version == fixed_in
+
+
+def _ordered(version: str) -> Version:
+    """Raises InvalidVersion where it has no order."""
+    if date := _DATE.fullmatch(version):
+        return Version(".".join([*date.groups()[:3], *re.findall(r"\d+", date[4])]))
+    if _HASH.fullmatch(version):
+        raise InvalidVersion(version)
+    return Version(version)
 
 
 def ready(handler: str, fixed_in: str, workers: Iterable[Mapping[str, Any]]) -> bool:
