@@ -46,6 +46,7 @@ def problems(facts: Facts) -> list[Problem]:
         *standing.dying(facts),
         *standing.paused(facts),
         *standing.behind(facts),
+        *standing.hot_keys(facts),
         *handler_health.quiet(facts),
         *unsettled.failing(facts),
         *handler_health.dying_processes(facts),

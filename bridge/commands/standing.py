@@ -15,6 +15,8 @@ from bridge.upkeep.problem import Problem
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
 UNASSIGNED_LONG: Final = 30.0
+#: Seconds for which most of a partition's deliveries must have waited for one key.
+HOT_LONG: Final = 60.0
 #: Share of its memory from which on a Redis is nearly full.
 NEARLY_FULL: Final = 0.9
 #: How the reason begins that is told by itself (`dying`).
@@ -242,6 +244,28 @@ def behind(facts: Facts) -> Iterator[Problem]:
             of="records",
             do="add workers where a queue is long, else bridges",
         )
+
+
+def hot_keys(facts: Facts) -> Iterator[Problem]:
+    """Keys of ordered topics for which most of a partition's deliveries wait, for a minute or longer."""
+    for state in (facts.bridges or {}).values():
+        for each in state.get("hot_keys", ()):
+            if each["seconds"] < HOT_LONG or each["topic"] in facts.halts:
+                continue
+            place, since = f"{each['topic']}-{each['partition']}", facts.now - each["seconds"]
+            yield Problem(
+                f"{each['count']:,} deliveries of {each['handler']!r} wait for others of their key on {place}, "
+                f"{when(since, facts.now)}: the key of record {place}-{each['offset']}. A key runs one delivery at a "
+                "time, so more workers are of no use: see what its deliveries take, or spread it over several keys.",
+                "hot key",
+                f"{each['handler']!r} has a hot key on {place}",
+                topic=each["topic"],
+                handler=each["handler"],
+                since=since,
+                many=each["count"],
+                of="deliveries",
+                do="see what that key's deliveries take, or spread it over several keys",
+            )
 
 
 def paused(facts: Facts) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from bridge.ledger.fates import Fate
-from bridge.partitions.turns import Doomed, Group, Order, Portion, Portions, Turns
+from bridge.partitions.turns import Doomed, Group, LongestLane, Order, Portion, Portions, Turns
 from bridge.partitions.unordered import Unordered
 
 #: Fates that end a delivery for those behind it: what is parked holds its lane.
@@ -83,6 +83,15 @@ class Lanes:
     def waiting(self) -> int:
         """Messages taken in and not handed out."""
         return self._waiting
+
+    def longest_lane(self) -> LongestLane | None:
+        """Return the key of which most deliveries wait; of a whole partition in order there is none to tell."""
+        if self._order != "key":
+            return None
+        longest = max(self._lanes.values(), key=lambda lane: len(lane.waiting), default=None)
+        if longest is None or not longest.waiting:
+            return None
+        return LongestLane(longest.key, longest.waiting[0], len(longest.waiting))
 
     def add(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None

@@ -9,7 +9,7 @@ from bridge.kafka import Record
 from bridge.ledger import Account, Fate, Mark
 from bridge.partitions.lanes import turns
 from bridge.partitions.offsets import Change, Offsets
-from bridge.partitions.turns import Doomed, Group, Order, Portions, Turns
+from bridge.partitions.turns import Doomed, Group, LongestLane, Order, Portions, Turns
 from bridge.records.row import size_of
 from bridge.settings import TopicSettings
 
@@ -17,6 +17,8 @@ from bridge.settings import TopicSettings
 #: pauses; it goes on at half.
 WINDOW: Final = 100_000
 WAITING: Final = 10_000
+#: Waiting deliveries of one key, and half of all that wait, from which on it is a hot key.
+HOT_FROM: Final = 100
 HELD_BYTES: Final = 100_000_000
 #: Why a partition pauses whose window is too wide.
 WIDE: Final = "one that is not settled holds back the commit (kafka_window)"
@@ -176,6 +178,17 @@ class Partition:
             return []
         found = ((name, self.offsets.oldest(name, Fate.HANDED)) for name in self.accounts)
         return [(name, offset) for name, offset in found if offset is not None]
+
+    def hot_keys(self) -> list[tuple[str, LongestLane]]:
+        """Of each handler the key that most of its waiting deliveries have, if those are many."""
+        longest = [
+            (each.handlers[0], each.longest_lane(), each.waiting) for each in self._turns if each.waiting >= HOT_FROM
+        ]
+        return [
+            (name, lane)
+            for name, lane, waiting in longest
+            if lane is not None and lane.waiting >= max(HOT_FROM, waiting / 2)
+        ]
 
     def pressure(self) -> str | None:
         """Why this partition must pause, or `None`."""

@@ -62,6 +62,19 @@ class Portion:
 Portions = Mapping[str, Portion]
 
 
+class LongestLane(NamedTuple):
+    """The key of which most deliveries wait.
+
+    Attributes:
+        first: the offset of the first that waits.
+        waiting: how many of its deliveries wait.
+    """
+
+    key: bytes | None
+    first: int
+    waiting: int
+
+
 class Turns(Protocol):
     """The waiting messages of one handler, or of one sequence of handlers, on one partition.
 
@@ -75,6 +88,9 @@ class Turns(Protocol):
     @property
     def waiting(self) -> int:
         """Messages taken in and not handed out."""
+
+    def longest_lane(self) -> LongestLane | None:
+        """Return the key of which most deliveries wait; `None` if keys are not kept apart, or nothing of any waits."""
 
     def add(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None

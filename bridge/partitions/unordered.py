@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from bridge.ledger.fates import Fate
-from bridge.partitions.turns import Doomed, Group, Portion, Portions
+from bridge.partitions.turns import Doomed, Group, LongestLane, Portion, Portions
 
 
 class Unordered:
@@ -24,6 +24,10 @@ class Unordered:
     def waiting(self) -> int:
         """Messages taken in and not handed out."""
         return len(self._waiting)
+
+    def longest_lane(self) -> LongestLane | None:
+        """Return `None`: there are no keys here."""
+        return None
 
     def add(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None

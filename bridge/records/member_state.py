@@ -95,6 +95,11 @@ _FIELDS: Final[Mapping[str, _Check]] = {
     "waiting": _is_list(
         _is_object(topic=_is_text, partition=_is_count, handler=_is_text, offset=_is_count, seconds=_is_count)
     ),
+    "hot_keys": _is_list(
+        _is_object(
+            topic=_is_text, partition=_is_count, handler=_is_text, offset=_is_count, count=_is_count, seconds=_is_count
+        )
+    ),
     "batches": _is_map(_is_object(size=_is_count, why=_is_text)),
     "behind": _is_list(_is_object(topic=_is_text, partition=_is_count, count=_is_count, since=is_time)),
     "unaccounted": _is_list(

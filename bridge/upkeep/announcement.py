@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 #: Announcements between two looks at workers and at what is under way.
 LOOK_EVERY: Final = 3
+#: Seconds between two looks for hot keys, which go over every key that waits.
+HOT_KEYS_EVERY: Final = 10.0
 #: Seconds without news from the loop after which nothing more is announced: it does not turn.
 STALE_AFTER: Final = 60.0
 #: Seconds that taking the announcement back may take.
@@ -86,6 +88,8 @@ class Announcement:
         self._member = unique_member()
         self._started = self._assigned_since = time.time()
         self._paused, self._obstacles, self._waiting, self._unaccounted = Since(), Since(), Since(), Since()
+        self._hot, self._hot_at = Since(), float("-inf")
+        self._hot_keys: list[dict[str, Any]] = []
         self._behind, self._growth = Behind(), BacklogGrowth()
         self._skew, self._here = ClockSkew(here), here
         self._shown_growth: dict[str, Any] = {}
@@ -157,6 +161,7 @@ class Announcement:
             "obstacles": obstacles,
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
             "waiting": self._waits(partitions),
+            "hot_keys": self._look_at_hot_keys(partitions),
             # Whatever kind of mapping it is: JSON knows objects alone.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
             "unmade": list(unmade),
@@ -316,6 +321,30 @@ class Announcement:
             for delivery, since in self._waiting.look(found).items()
             if since < now
         ]
+
+    def _look_at_hot_keys(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+        """Return for how long most waiting deliveries of a partition have had one key; never the key itself."""
+        if time.monotonic() - self._hot_at < HOT_KEYS_EVERY:
+            return self._hot_keys
+        self._hot_at, now = time.monotonic(), time.time()
+        lanes = {
+            (partition.topic, partition.number, handler, lane.key): lane
+            for partition in partitions
+            for handler, lane in partition.hot_keys()
+        }
+        self._hot_keys = [
+            {
+                "topic": topic,
+                "partition": number,
+                "handler": handler,
+                "offset": lane.first,
+                "count": lane.waiting,
+                "seconds": round(now - since, 1),
+            }
+            for (topic, number, handler, key), since in self._hot.look(lanes).items()
+            for lane in [lanes[topic, number, handler, key]]
+        ]
+        return self._hot_keys
 
 
 def beside(here: Sequence[Account], everyone: Iterable[Account]) -> list[Account]:

@@ -401,8 +401,8 @@ TABLE: Final[tuple[Row, ...]] = (
     Row(
         "hot key",
         "key_hot",
-        "Deliveries of an ordered topic wait behind others of their key or partition, while its backlog grows.",
-        "See what that key's handler takes; a key runs one delivery at a time.",
+        "Most deliveries that wait on a partition of an ordered topic have one key, for a minute.",
+        "See what that key's deliveries take, or spread it over several keys; a key runs one delivery at a time.",
         None,
     ),
     Row(

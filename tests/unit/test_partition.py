@@ -180,3 +180,18 @@ def test_large_records_that_wait_for_their_key_pause_long_before_many_small_ones
         made.handed(CHARGE, [offset])
         made.saw(CHARGE, offset, bytes([Fate.DONE]))
     assert made.pressure() is None
+
+
+def test_a_key_that_most_deliveries_wait_for_is_hot():
+    """Many that are spread over keys are not, nor are few."""
+    made = partition(handler(CHARGE, 1), commit="completion", order="key")
+    for offset in range(90):
+        made.receive(records(offset, key=b"%d" % (offset % 5)), None)
+    assert made.hot_keys() == []
+    for offset in range(90, 400):
+        made.receive(records(offset, key=b"hot" if offset % 2 else b"%d" % offset), None)
+    assert made.hot_keys() == []
+    made.receive(records(*range(400, 600), key=b"hot"), None)
+    ((name, lane),) = made.hot_keys()
+    assert (name, lane.key, lane.first, lane.waiting) == (CHARGE, b"hot", 91, 355)
+    assert partition(order="partition").hot_keys() == []

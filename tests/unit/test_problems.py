@@ -43,6 +43,8 @@ def bridge(**more: Any) -> dict[str, Any]:
     }
 
 
+#: A key that most deliveries of a partition have.
+HOT = {"topic": "orders", "partition": 0, "handler": "h", "offset": 90, "count": 812, "seconds": 120.0}
 #: A partition of which less is read than is written.
 BEHIND = {"topic": "orders", "partition": 0, "count": 12_345, "since": NOW - 420}
 
@@ -141,6 +143,10 @@ def test_what_is_not_known_is_no_problem():
         (
             {"bridges": {"a:1": bridge(behind=[BEHIND])}},
             ["Bridges fall behind on 'orders'", "7 min", "12,345 records are not read yet", "orders-0", "Add workers"],
+        ),
+        (
+            {"bridges": {"a:1": bridge(hot_keys=[HOT])}},
+            ["812 deliveries of 'h' wait for others of their key on orders-0", "2 min", "record orders-0-90"],
         ),
         (
             {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 300})}},
@@ -277,6 +283,7 @@ def test_advice_names_the_app_that_is_asked_for():
         {"bridges": {"a:1": bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 5])}},
         {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 5})}},
         {"bridges": {"a:1": bridge(behind=[])}},
+        {"bridges": {"a:1": bridge(hot_keys=[{**HOT, "seconds": 59.0}])}},
         # What waits for its time, or was due this minute.
         {
             "bridges": {
