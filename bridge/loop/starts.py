@@ -21,6 +21,13 @@ logger = logging.getLogger(__name__)
 LOOK: Final = 32 * PAGE
 
 
+#: Why something below a consumer's commit is to be read, a clause.
+_BY_A_CONSUMER: Final = (
+    "a consumer that is no bridge has read and committed with this group's id, which is no reason to skip anything "
+    "(`bridge reset` is the way to skip)"
+)
+
+
 class Committed(NamedTuple):
     """What the group has committed on a partition.
 
@@ -36,9 +43,17 @@ class Committed(NamedTuple):
 
     @property
     def is_external(self) -> bool:
-        """Whether another program than a bridge made it, on this log: somebody moved the group on purpose."""
+        """Whether another program than a bridge made it, on this log."""
         of_a_bridge = self.epoch is not None or self.said.log is not None
         return self.offset is not None and self.offset == self.said.offset and not of_a_bridge
+
+    @property
+    def is_of_a_consumer(self) -> bool:
+        """Whether a consumer made it, which read what lies below and may have handled none of it.
+
+        Consumers say the leader epoch of what they read; tools that move the offsets of a group have read nothing.
+        """
+        return self.is_external and self.said.epoch >= 0
 
 
 class Log(NamedTuple):
@@ -88,7 +103,7 @@ class Starts:
         made = self._assignment.made(place, first)
         accounts = list(made.accounts.values())
         back = self._went_back_to(made, accounts, committed, first)
-        if committed.is_external and not isinstance(made, ParkedPartition):
+        if committed.is_external and not committed.is_of_a_consumer and not isinstance(made, ParkedPartition):
             yield from self._discard_passed(made, accounts, log, first)
         known = dict(zip(accounts, Accounts(self._ledger).known(accounts), strict=True))
         starts: list[int] = []
@@ -112,7 +127,7 @@ class Starts:
             logs = {account[1:] for account in accounts}
             others = [each for log_key in logs for each in self._everyone().get(log_key, ()) if each not in known]
             known |= zip(others, Accounts(self._ledger).known(others), strict=True)
-            why = _why_below(known, starts, start, first)
+            why = _BY_A_CONSUMER if committed.is_of_a_consumer else _why_below(known, starts, start, first)
             logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
         yield start
 

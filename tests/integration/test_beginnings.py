@@ -35,8 +35,17 @@ CHARGE = Account("charge", "orders", "id", 0)
 class Kafka:
     """A catalog and a consumer: one partition of `orders` after another, of which some have no leader."""
 
-    def __init__(self, low: int, high: int, committed: int, metadata: str, leaderless: tuple[int, ...] = ()):
+    def __init__(
+        self,
+        low: int,
+        high: int,
+        committed: int,
+        metadata: str,
+        leaderless: tuple[int, ...] = (),
+        epoch: int | None = None,
+    ):
         self.low, self.high, self._committed, self._metadata = low, high, committed, metadata
+        self._epoch: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
         self._leaderless = leaderless
         self.topic_ids = {"orders": "id"}
         self.gone: dict[str, str] = {}
@@ -63,7 +72,8 @@ class Kafka:
         return int(answer.result())
 
     def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return [TopicPartition(each.topic, each.partition, self._committed, self._metadata) for each in asked]
+        said = (self._committed, self._metadata)
+        return [TopicPartition(each.topic, each.partition, *said, **self._epoch) for each in asked]
 
     def seek(self, to: TopicPartition) -> None:
         self.sought[to.partition] = to.offset
@@ -409,6 +419,19 @@ def test_what_an_external_commit_passes_over_is_discarded_as_by_a_reset(
         fates.forget(CHARGE, 7, 7)
         assert start_of(fates, Kafka(0, 40, 30, "")) == 7
         assert "the ledger has no fate of offset 7 for charge" in caplog.text
+
+
+def test_what_a_consumer_that_is_no_bridge_has_read_is_not_discarded(redis_url: str, caplog: pytest.LogCaptureFixture):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        accounts = Accounts(fates)
+        accounts.join(CHARGE, 0)
+        accounts.reach({CHARGE: 20})
+        fates.write([Mark(CHARGE, range(20), Fate.DONE)])
+        # kafka-console-consumer with the group's id: it says the leader epoch of what it read.
+        assert start_of(fates, Kafka(0, 40, 30, "", epoch=0)) == 20
+        assert [Fate(fate) for fate in fates.fates(CHARGE, 20, 29)] == [Fate.OPEN] * 10
+        assert "a consumer that is no bridge has read and committed with this group's id" in caplog.text
+        assert "discarded" not in caplog.text
 
 
 def test_why_something_below_the_commit_is_read_again_is_said_as_it_is(
