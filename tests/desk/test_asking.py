@@ -124,5 +124,20 @@ def test_counts_of_what_is_tallied_are_exact_however_many_there_are(world):
     assert counted.number == len(model.meant(asked, world.letters)) > 30
 
 
+def test_a_word_that_many_have_is_counted_by_the_index(world):
+    """However few of them are among the newest, and however many have it: up to where a count stops."""
+    for text in model.TEXTS:
+        asked = Filter(text=text)
+        counted = Letters(world.database).count(asked)
+        meant = len(model.meant(asked, world.letters))
+        assert (counted.number, counted.exact, counted.among) == (min(meant, 30), meant <= 30, None)
+
+
+def test_a_count_of_the_newest_alone_says_that_it_is_one(world):
+    counts = [Letters(world.database).count(Filter(text=text, attempts=2)) for text in model.TEXTS]
+    (among, *_) = [each for each in counts if not each.exact]
+    assert str(among) == f"at least {among.number} (counted among the newest 17 alone)"
+
+
 def test_a_count_that_stops_says_so(world):
     assert str(Letters(world.database).count(Filter(since=0))) == "30+"

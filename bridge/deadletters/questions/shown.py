@@ -103,13 +103,17 @@ class Count:
 
     Attributes:
         exact: otherwise there are at least so many.
+        among: of how many letters, the newest that might be meant, they were counted; `None`: of all.
     """
 
     number: int
     exact: bool
+    among: int | None = None
 
     def __str__(self) -> str:
-        """`10,000+` where it is not exact."""
+        """`10,000+` where it is not exact; and where not all were looked at, that and how many were."""
+        if self.among is not None:
+            return f"at least {self.number:,} (counted among the newest {self.among:,} alone)"
         return f"{self.number:,}" + ("" if self.exact else "+")
 
 

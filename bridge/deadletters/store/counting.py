@@ -7,6 +7,7 @@ from sqlalchemy import Connection, case, func, literal, select
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import key_digest
+from bridge.deadletters.store import searching
 from bridge.deadletters.store.matching import conditions, within
 from bridge.deadletters.store.newest import Range, by_status, of_kinds, ranges, side_by_side, tallied
 from bridge.deadletters.store.pages import looked_through, rare
@@ -29,17 +30,29 @@ class Weight(NamedTuple):
     octets: int
 
 
-def count(connection: Connection, asked: Filter) -> tuple[int, bool]:
-    """How many letters a filter means, and whether that is exact; otherwise there are at least so many."""
-    if asked.ids or (asked.words and rare(connection, asked)):
+def count(connection: Connection, asked: Filter) -> tuple[int, bool, int | None]:
+    """How many letters a filter means, whether that is exact, and among how many of the newest it was counted.
+
+    What is not exact is a lower bound; the last is `None` where the count ended only because it had enough.
+    """
+    if (found := _by_index(connection, asked)) is not None:
+        return (*found, None)
+    newest = looked_through(connection, asked, AMONG, most=AMONG)
+    return len(newest.letters), newest.next is None, None if newest.next is None else AMONG
+
+
+def _by_index(connection: Connection, asked: Filter) -> tuple[int, bool] | None:
+    """As `count`; `None` where no index or tally has all that is asked for."""
+    if asked.words and asked == Filter(text=asked.text):
+        return _rows(connection, [searching.having(asked.words)])
+    if asked.ids or (asked.words and rare(connection, asked, MOST)):
         return _rows(connection, [select(literal(1)).where(*conditions(asked, few=True)).select_from(letters)])
     if asked.key is not None and asked == Filter(key=asked.key, since=asked.since, until=asked.until):
         # By the digest alone: what stands for two keys would have to be looked for on purpose.
         plain = select(literal(1)).select_from(letters).where(letters.c.key_digest == key_digest(asked.key))
         return _rows(connection, [plain.where(*within(asked, None))])
     if asked.words or asked.key is not None or asked.of_history:
-        found = looked_through(connection, asked, AMONG, most=AMONG)
-        return len(found.letters), found.next is None
+        return None
     if asked.since is None and asked.until is None:
         return tallied(connection, asked), True
     if of_kinds(asked):

@@ -77,10 +77,11 @@ def looked_through(
         before, stride = part.next, stride * FURTHER
 
 
-def rare(connection: Connection, asked: Filter) -> bool:
-    """Whether few letters have a filter's words, of whatever else it says."""
-    some = searching.having(asked.words).limit(RARE + 1).subquery()
-    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= RARE
+def rare(connection: Connection, asked: Filter, most: int | None = None) -> bool:
+    """Whether few letters have a filter's words, of whatever else it says: at most `RARE`, or so many."""
+    few = RARE if most is None else most
+    some = searching.having(asked.words).limit(few + 1).subquery()
+    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= few
 
 
 def _by_words(connection: Connection, asked: Filter, limit: int, before: Cursor | None) -> Page:
