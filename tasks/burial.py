@@ -23,7 +23,7 @@ from tasks.attempt_outcomes import attempt_outcomes
 from tasks.book import Book
 from tasks.breaking import PAUSE, Breaking
 from tasks.defaults import DeliveryTask
-from tasks.metrics import process_lost
+from tasks.metrics import process_lost, retried
 from tasks.policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.resending import publish_delay, retry, send_on
 from tasks.running import MessageTask
@@ -67,7 +67,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         for delivery in guilty:
             run = delivery.lost(uncounted(letter))
             # What was dead before, and waited for Kafka to take it, died of that.
-            settling.dead(run, delivery.dead or dead)
+            write_dead_letter(settling, run, delivery.dead or dead, batch.group, again=self.request.retries > 0)
         if rest := [delivery for delivery in todo if delivery not in guilty]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
         settling.note_carrier(letter.get("id"))
@@ -83,6 +83,26 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             str(error),
         )
         retry(self, countdown=delay, headers=headers)
+
+
+def write_dead_letter(settling: Settling, delivery: Delivery, dead: Dead, group: str, *, again: bool) -> None:
+    """Write a dead letter; note for `bridge status` that Kafka refuses it, and that it takes it after all.
+
+    Parameters:
+        again: Kafka may have refused it before.
+
+    Raises:
+        LedgerUnavailable: it is written, and the ledger did not take the mark.
+        PublishFailed: Kafka did not take it.
+    """
+    try:
+        settling.dead(delivery, dead)
+    except PublishFailed as error:
+        retried(delivery.handler, group, "dead_letter_unpublished")
+        attempt_outcomes.refused(settling.ledger, delivery.handler, delivery.identity, str(error)[:300])
+        raise
+    if again or delivery.publish_tries:
+        attempt_outcomes.written(settling.ledger, delivery.handler, delivery.identity)
 
 
 def _is_spared(app: Celery, batch: Batch, delivery: Delivery, dead: Dead) -> bool:

@@ -53,6 +53,7 @@ class Catalog:
         unfit: retry topics that would drop records before they are due, a sentence each, as last found.
         waiting: the retry and replay topics of the sources that exist, with whose they are.
         orphans: what looks like a retry topic of a source that no handler names, with that source.
+        unlisted: why Kafka did not list its topics when it was last asked; `None` if it did.
         listings: how often Kafka has listed its topics.
         numbers: the partitions of each source, as last listed.
         letters: the partitions of each source's dead letters, as far as they were seen.
@@ -76,6 +77,7 @@ class Catalog:
         self._ids: dict[str, Future[Any]] = {}
         self._belongings = Belongings(TopicNames.of(settings), self._topics)
         self._listing: Future[Cluster] | None = None
+        self.unlisted: str | None = None
         self._absent: frozenset[str] = frozenset()
         self.waiting: dict[str, Belonging] = {}
         self.orphans: dict[str, str] = {}
@@ -162,7 +164,9 @@ class Catalog:
         """Take in the answer to `ask_topics`, if it is there; return whether Kafka gave one."""
         if self._listing is not None and self._listing.done():
             listed, self._listing = self._listing, None
-            if listed.exception() is None:
+            error = listed.exception()
+            self.unlisted = None if error is None else str(error)
+            if error is None:
                 self._see(listed.result().named)
                 return True
         return False

@@ -104,9 +104,13 @@ class KafkaState:
 
     def hear(self, assignment: Assignment) -> None:
         """Take in the answer, if it is there."""
-        # A bridge without partitions asks for no ends: it would be without Kafka until the next rebalance.
-        if self._catalog.hear_topics() and not any(True for _ in assignment):
-            self.answers()
+        listed = self._catalog.hear_topics()
+        # A bridge without partitions asks for no ends: the list of topics tells whether Kafka answers it.
+        if not any(True for _ in assignment):
+            if listed:
+                self.answers()
+            elif self._catalog.unlisted is not None:
+                self.silent(self._catalog.unlisted)
         self._hear_ripe(assignment)
         self._hear_letters()
         if self._unshown and time.monotonic() - self._shown_at >= SHOW_EVERY:

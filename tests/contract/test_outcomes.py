@@ -3,13 +3,19 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
+from bridge.errors import PublishFailed
 from bridge.ledger import Ledger
 from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.outcomes import Outcomes, RecentAttempts, note_outcomes, outcomes_of
 from bridge.ledger.unpublished import note_unpublished, unpublished_of
+from bridge.records.failure import Failure
+from bridge.records.message import Dead, Delivery, Message
+from tasks.attempt_outcomes import attempt_outcomes
+from tasks.burial import write_dead_letter
 
 CHARGE = ("orders", "shop.charge")
 
@@ -81,6 +87,32 @@ def test_dead_letters_that_kafka_refuses_are_all_counted_until_it_takes_them(led
     assert (found["shop.charge"].many, found["shop.charge"].error) == (650, "not enough replicas")
     assert found["shop.charge"].since == pytest.approx(time.time(), abs=2)
     note_unpublished(ledger, {}, {"shop.charge": refused})
+    assert unpublished_of(ledger, ["shop.charge"], time.time()) == {}
+
+
+def test_what_the_burial_cannot_write_is_counted_until_it_can(ledger: Ledger) -> None:
+    class Settling:
+        """Kafka refuses the first."""
+
+        refuses = True
+        ledger: Ledger
+
+        def dead(self, delivery: Delivery, dead: Dead) -> None:
+            if self.refuses:
+                raise PublishFailed("not enough replicas")
+
+    settling: Any = Settling()
+    settling.ledger = ledger
+    delivery = Delivery(Message("orders", 0, 7), "shop.charge")
+    dead = Dead("poison", Failure("WorkerLost", "killed", "", 1), "1")
+    with pytest.raises(PublishFailed):
+        write_dead_letter(settling, delivery, dead, "bridge", again=False)
+    attempt_outcomes.flush()
+    found = unpublished_of(ledger, ["shop.charge"], time.time())["shop.charge"]
+    assert (found.many, found.error) == (1, "not enough replicas")
+    settling.refuses = False
+    write_dead_letter(settling, delivery, dead, "bridge", again=True)
+    attempt_outcomes.flush()
     assert unpublished_of(ledger, ["shop.charge"], time.time()) == {}
 
 

@@ -101,6 +101,22 @@ def test_while_kafka_is_away_nothing_is_lost_and_no_handler_runs_twice(outage: S
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("session", [3, 45])
+def test_a_kafka_that_is_frozen_is_said_within_half_a_minute(outage: Stack, mortal_kafka: KafkaServer, session: int):
+    """Its connections stay open, and whether the bridge keeps its partitions is a matter of the session."""
+    bridge = outage.bridge(KAFKA_SESSION_TIMEOUT_MS=str(session * 1000))
+    outage.produce("orders", *range(10))
+    eventually(lambda: outage.committed("orders") == 10, 20)
+    mortal_kafka.freeze()
+    try:
+        eventually(lambda: bridge.get("/readyz")[0] == 503, 30)
+        assert "Kafka" in bridge.get("/readyz")[1]
+    finally:
+        mortal_kafka.thaw()
+    eventually(bridge.ready, 60)
+
+
+@pytest.mark.slow
 def test_a_bridge_waits_for_a_kafka_that_is_not_there_at_the_start(outage: Stack, mortal_kafka: KafkaServer):
     mortal_kafka.stop()
     bridge = outage.bridge(wait=False)

@@ -20,8 +20,10 @@ class Catalog:
     def told(self) -> None:
         """Nothing was asked for."""
 
+    unlisted: str | None = None
+
     def hear_topics(self) -> bool:
-        return True
+        return self.unlisted is None
 
     def ends(self) -> None:
         """No end was asked for."""
@@ -45,6 +47,15 @@ def test_a_bridge_without_partitions_knows_that_kafka_answers_again():
     none: Any = Assignment()
     state.hear(none)
     assert state.down is None
+
+
+def test_a_bridge_that_lost_its_partitions_says_that_kafka_does_not_answer():
+    """A frozen Kafka takes them away by its silence, and then no end is asked for."""
+    catalog: Any = Catalog()
+    catalog.unlisted = "Kafka does not answer: timed out."
+    state, none = KafkaState(catalog, BridgeMetrics()), Assignment()
+    state.hear(none)  # type: ignore[arg-type]
+    assert state.down == "Kafka does not answer: timed out."
 
 
 class Parts(Assignment):
