@@ -59,7 +59,8 @@ class Arrivals:
         self.channel = channel
         self._yielding = yielding
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
-        self._strange = False
+        #: Whether the message that is being delivered is nothing for this worker; None: it has been so for long.
+        self._strange: bool | None = False
         self._changed = False
 
     def __len__(self) -> int:
@@ -145,9 +146,9 @@ class Arrivals:
 
     # -- what is nothing for this worker
 
-    def strange(self) -> None:
+    def strange(self, for_long: bool = False) -> None:
         """Be told that the message which is being delivered is nothing for this worker, and waits for another."""
-        self._strange = True
+        self._strange = None if for_long else True
 
     def changed_turns(self) -> bool:
         """Whether a queue is left to others, or no longer, since this was asked last."""
@@ -159,8 +160,8 @@ class Arrivals:
         strange, self._strange = self._strange, False
         now = monotonic()
         before = self._yielding.most(queue, now)
-        pause = self._yielding.note(queue, strange, now)
-        if self._yielding.most(queue, now) != before or (strange and before > 0):
+        pause = 0.0 if strange is None else self._yielding.note(queue, strange, now)
+        if self._yielding.most(queue, now) != before or (strange is not False and before > 0):
             self._changed = True  # it is idle there no longer, or again
         if pause and (hub := get_event_loop()) is not None:
             hub.call_later(pause, lambda: None)  # the loop sleeps for longer

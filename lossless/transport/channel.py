@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import time
 from typing import Any
 
@@ -28,7 +29,7 @@ from lossless.transport.prefetch import QoS
 from lossless.transport.published import PrefixedPublished, Published
 from lossless.transport.replica import leaving
 from lossless.transport.riding import Step, ridden
-from lossless.transport.stored import Keys, eta_of
+from lossless.transport.stored import Keys, eta_of, with_headers
 from lossless.transport.taking import Taker
 from lossless.transport.versions import refuse_unfit_redis
 from lossless.transport.waiting import Tried, Waiting
@@ -282,19 +283,26 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         raw = dumps(message).encode()
         self.qos.settle(delivery_tag, lambda holder: holder.replace(delivery_tag, name, key, raw, eta, gate, first))
 
-    def put_off(self, delivery_tag: str, due: float) -> None:
-        """Put a taken message back into its list, as it is, at ``due`` (seconds since the epoch), or when this closes.
+    def put_off(self, delivery_tag: str, due: float, headers: Mapping[str, object] | None = None) -> None:
+        """Put a taken message back into its list at ``due`` (seconds since the epoch), or when this channel closes.
+
+        The message keeps its bytes, unless it gets further ``headers``.
 
         It waits in Redis. Where no other process of this transport is left then, nobody would bring it back.
         """
         taken = self.holder.entry(delivery_tag) if self.holder is not None else None
         if taken is not None:
+            taken = replace(taken, raw=with_headers(taken.raw, headers)) if headers else taken
             self._waiting.note_put_off(taken)
-        self.qos.settle(delivery_tag, lambda holder: holder.wait(delivery_tag, due))
+        raw = None if taken is None else taken.raw
+        self.qos.settle(delivery_tag, lambda holder: holder.wait(delivery_tag, due, raw))
 
-    def strange(self) -> None:
-        """Be told that the message which is being delivered is nothing for this worker: others come first then."""
-        self.taker.arrivals.strange()
+    def strange(self, for_long: bool = False) -> None:
+        """Be told that the message which is being delivered is nothing for this worker: others come first then.
+
+        What has been so ``for_long`` comes seldom, and no worker has taken it so far: nobody is let go first for it.
+        """
+        self.taker.arrivals.strange(for_long)
 
     # -- publishing
 

@@ -238,10 +238,11 @@ class Holder:
             how = "front" if front else "back"
             self._settle(Settlement(how, entry.field, entry.key, marked(entry.raw)))
 
-    def wait(self, tag: str, due: float) -> None:
-        """Let a taken message wait in Redis until ``due`` (seconds since the epoch)."""
+    def wait(self, tag: str, due: float, raw: bytes | None = None) -> None:
+        """Let a taken message wait in Redis until ``due`` (seconds since the epoch), as ``raw`` if that is given."""
         if entry := self._decide(tag):
-            self._settle(self._waiting(entry.field, entry.queue, stored(entry.key, entry.raw), due))
+            payload = stored(entry.key, entry.raw if raw is None else raw)
+            self._settle(self._waiting(entry.field, entry.queue, payload, due))
 
     def set_aside(self, tag: str) -> None:
         """Move a message that cannot be read to the list of such messages."""

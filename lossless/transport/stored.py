@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -121,6 +122,16 @@ def marked(raw: bytes, counted: str | None = None) -> bytes:
         if counted is not None:
             count = message["headers"].get(counted)
             message["headers"][counted] = (count if isinstance(count, int) else 0) + 1
+        return str(dumps(message)).encode()
+    except Exception:  # whatever is wrong with it, it must not be lost here
+        return raw
+
+
+def with_headers(raw: bytes, headers: Mapping[str, object]) -> bytes:
+    """Return a message with further headers; return anything that is not a kombu message as it is."""
+    try:
+        message = decoded(raw)
+        message["headers"].update(headers)
         return str(dumps(message)).encode()
     except Exception:  # whatever is wrong with it, it must not be lost here
         return raw

@@ -1,8 +1,8 @@
 """Which queues a worker leaves to others for a moment, because it knows nothing of what it took there (pure).
 
 A worker that puts everything back at once always has room, and would empty a queue before those that know what lies
-there. So after some such messages in a row it takes nothing from that queue for a moment, and then a part of what
-lies there: the others always find the rest, and what it does know is passed by nothing for long.
+there. So after some such messages in quick succession it takes nothing from that queue for a moment, and then a part
+of what lies there: the others always find the rest, and what it does know is passed by nothing for long.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 IN_A_ROW = 3
 #: Seconds for which it is left: the shortest while much lies there, doubled up to the longest while little does.
 SHORTEST, LONGEST = 0.25, 2.0
+#: Seconds without a strange message, the pauses apart, after which a row is over: what comes seldom empties nothing.
+ROW_ENDS_AFTER = 2.0
 
 #: Of what lies there, one in so many is looked at between two pauses.
 PART = 3
@@ -24,6 +26,8 @@ class _Turn:
     in_a_row: int = 0
     pause: float = SHORTEST / 2
     until: float = 0.0
+    #: When the last pause, or the last strange message after it, was over: the row ends some time after that.
+    served_from: float = 0.0
     #: How many more are looked at before the next pause, None: that is not known yet.
     left: int | None = None
     much: bool = False
@@ -54,7 +58,10 @@ class Yielding:
         if not strange:
             self._turns.pop(queue, None)
             return 0.0
-        turn = self._turns.setdefault(queue, _Turn())
+        turn = self._turns.get(queue)
+        if turn is None or now - turn.served_from > ROW_ENDS_AFTER:
+            turn = self._turns[queue] = _Turn()
+        turn.served_from = max(now, turn.until)
         turn.in_a_row += 1
         if turn.in_a_row < IN_A_ROW or turn.until > now:
             return 0.0
@@ -62,7 +69,8 @@ class Yielding:
         if turn.left:
             return 0.0
         turn.pause = SHORTEST if turn.much else min(2 * turn.pause, LONGEST)
-        turn.until, turn.left, turn.much = now + turn.pause, None, False
+        turn.until = turn.served_from = now + turn.pause
+        turn.left, turn.much = None, False
         return turn.pause
 
     def over(self, queues: Iterable[str], now: float) -> bool:

@@ -9,7 +9,9 @@ Use, in the settings of any Celery app on Redis:
 Settings: `burial_task` (default "tasks.bury"), `lost_limit` (3: lost processes that make a message poison),
 `lost_pauses` ((1, 5): seconds before it runs again), `restored_limit` (6: lost processes and lost workers),
 `unknown_for` (3600: seconds that a message waits for a worker that knows its task), `burial_wants` (a function, or its
-"module:name", of a message's headers: whether the burial task can make something of it; default: of each).
+"module:name", of a message's headers: whether the burial task can make something of it; default: of each),
+`unknown_tasks` (what becomes of an unknown task that the burial task does not want: "wait", the default, or "discard",
+which is what Celery does: it is acknowledged, and its result is FAILURE, NotRegistered).
 """
 
 import math
@@ -22,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import signals
+from celery.app.task import Context
 from celery.concurrency import solo
 from celery.exceptions import ImproperlyConfigured, NotRegistered
 from celery.utils.imports import symbol_by_name
@@ -43,9 +46,9 @@ from lossless.worker.burial import (
 from lossless.worker.ending import REQUEUE_PAUSES, pause_after
 from lossless.worker.memory import kills
 from lossless.worker.replacement import Replacement, bury, pending, put_in_place
-from lossless.worker.requirements import fault_in
+from lossless.worker.requirements import discards_unknown, fault_in
 from lossless.worker.strangers import Strangers, which
-from lossless.worker.waiting import unknown_since
+from lossless.worker.waiting import SINCE, unknown_since
 
 logger = get_logger(__name__)
 
@@ -95,6 +98,8 @@ class Consumer(consumer.Consumer):
 
         def on_task_received(message: Any) -> None:
             try:
+                if SINCE in message.headers and message.headers.get("task") in self.app.tasks:
+                    del message.headers[SINCE]  # a retry would carry it on
                 if not any(name in message.headers for name in DEATHS) or not self._hold_back(message):
                     receive(message)
             except MemoryError:
@@ -154,7 +159,10 @@ class Consumer(consumer.Consumer):
 
     def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
         """A task that is not registered here: it waits for a worker that knows it, for as long as `unknown_for`."""
-        name, id_ = message.headers.get("task"), message.headers.get("id")
+        name = message.headers.get("task")
+        if not self._is_burial(message) and not self._wanted(message) and discards_unknown(self.app):
+            self._discard(message, exc)
+            return
         if self._is_burial(message) or not self._wanted(message):
             self._refuse(message, "unknown_task", NotRegistered(name))
             return
@@ -165,6 +173,34 @@ class Consumer(consumer.Consumer):
             self._strangers.wait(message, since, now, left)
             return
         self._refuse(message, "unknown_task", NotRegistered(name))
+        self._say_unknown(message, exc)
+
+    def _discard(self, message: Any, exc: Exception) -> None:
+        """Fail a task that is not registered here, as Celery does; if its result cannot be written, it waits."""
+        headers, properties = message.headers, message.properties
+        name, id_ = headers.get("task"), headers.get("id")
+        request = Context(
+            id=id_, task=name, root_id=headers.get("root_id"), correlation_id=properties.get("correlation_id"),
+            reply_to=properties.get("reply_to"), ignore_result=bool(headers.get("ignore_result")),
+        )  # fmt: skip
+        try:
+            self.app.backend.mark_as_failure(id_, NotRegistered(name), request=request)
+        except Exception as error:
+            logger.error(
+                "The failure of the unknown task %r [%s] could not be written, so it waits: %r", name, id_, error
+            )
+            self._refuse(message, "unknown_task", NotRegistered(name))
+            return
+        logger.error(
+            "The task %r [%s] is not registered here: it is discarded, and its result is FAILURE (unknown_tasks = "
+            "'discard'). Register the task, or correct its name where it is sent.",
+            name, id_,
+        )  # fmt: skip
+        message.reject_log_error(logger, self.connection_errors)
+        self._say_unknown(message, exc)
+
+    def _say_unknown(self, message: Any, exc: Exception) -> None:
+        name, id_ = message.headers.get("task"), message.headers.get("id")
         if self.event_dispatcher:
             self.event_dispatcher.send("task-failed", uuid=id_, exception=f"NotRegistered({name!r})")
         signals.task_unknown.send(sender=self, message=message, exc=exc, name=name, id=id_)

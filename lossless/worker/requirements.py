@@ -8,6 +8,9 @@ from celery.utils.imports import symbol_by_name
 from lossless.worker.burial import burial_task
 from lossless.worker.request import Request
 
+#: The values of the setting `unknown_tasks`.
+WAIT, DISCARD = "wait", "discard"
+
 
 def fault_in(app: Celery) -> str | None:
     """Why burials would get lost with an app's settings, or None."""
@@ -25,4 +28,11 @@ def fault_in(app: Celery) -> str | None:
         )
     if not {"json", "application/json"} & set(app.conf.accept_content):
         return "accept_content must include json, which burials are written in"
+    if (chosen := app.conf.get("unknown_tasks", WAIT)) not in (WAIT, DISCARD):
+        return f"unknown_tasks is {chosen!r}: it must be {WAIT!r} or {DISCARD!r}"
     return None
+
+
+def discards_unknown(app: Celery) -> bool:
+    """Whether tasks that are not registered are discarded as failures, if the burial task does not want them."""
+    return bool(app.conf.get("unknown_tasks", WAIT) == DISCARD)

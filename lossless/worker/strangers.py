@@ -8,7 +8,7 @@ from celery.utils.log import get_logger
 
 from lossless.worker.burial import Successor, comeback_of
 from lossless.worker.replacement import Replacement
-from lossless.worker.waiting import SINCE, Seen, pause_for
+from lossless.worker.waiting import LONGEST_WITHOUT_END, OLD_AFTER, SINCE, Seen, pause_for, unknown_since
 
 logger = get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Strangers:
                 "at most, then it is buried. The last is %s.",
                 count, name, left + now - since, message.headers.get("id"),
             )  # fmt: skip
-        _leave_to_others(message.channel)
+        _leave_to_others(message.channel, now - since)
         why = f"its task {name!r} is not known here, again in {pause:.1f} s"
         # It is due by the broker's clock too, however wrong this host's is.
         due_in = pause + now - time.time()
@@ -59,7 +59,9 @@ class Strangers:
     def leave(
         self, channel: Any, delivery_tag: str, name: object, what: str, which: object, message: Any = None
     ) -> None:
-        """Put a message that is not ours back into its queue, byte for byte, for whoever can read it.
+        """Put a message that is not ours back into its queue for whoever can read it, with pauses that grow.
+
+        On this transport a header says since when it waits, whichever worker looks at it; all else stays as it is.
 
         Parameters:
             channel: the channel that took it.
@@ -70,16 +72,23 @@ class Strangers:
             message: the message, where it is one.
         """
         now = time.time()
-        pause = self._seen.pause(name, which, now)
         if count := self._seen.to_say(name, now):
             logger.error(
-                "%d time(s) came what is not this application's, and went back to its queue: %s. Another application "
-                "uses this queue: give one of them another (task_default_queue).",
+                "%d time(s) came what is not this application's, and went back to its queue: %s. If another "
+                "application uses this queue, give one of them another (task_default_queue). If nobody has that "
+                "task, correct its name where it is sent, or set unknown_tasks = 'discard'.",
                 count, what,
             )  # fmt: skip
-        _leave_to_others(channel)
+        if hasattr(channel, "put_off") and message is not None and isinstance(message.headers, dict):
+            now = channel.now()
+            since = unknown_since(message.headers, now)
+            pause, headers = pause_for(now - since, longest=LONGEST_WITHOUT_END), {SINCE: int(since * 1000)}
+            _leave_to_others(channel, now - since)
+        else:
+            pause, headers = self._seen.pause(name, which, now), None
+            _leave_to_others(channel, 0)
         if hasattr(channel, "put_off"):
-            channel.put_off(delivery_tag, channel.now() + pause)
+            channel.put_off(delivery_tag, channel.now() + pause, headers)
             if message is not None:
                 message._state = "REQUEUED"
         elif message is not None:
@@ -104,10 +113,10 @@ class Strangers:
         self.consumer.timer.call_after(pause, now)
 
 
-def _leave_to_others(channel: Any) -> None:
-    """Have others come first at a queue whose messages are nothing for this worker."""
+def _leave_to_others(channel: Any, waited: float) -> None:
+    """Have others come first at a queue whose messages are nothing for this worker, unless they waited for long."""
     if hasattr(channel, "strange"):
-        channel.strange()
+        channel.strange(waited > OLD_AFTER)
 
 
 def which(message: Any) -> object:

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 #: Seconds between two looks at such a message: half as long as it has waited so far, within these. Whoever looks may
 #: again be one that does not know it, so there must be many looks before the first minute is over.
 SHORTEST, LONGEST = 1.0, 30.0
+#: The longest such pause of a message that may wait without end: it goes back at once when its worker stops.
+LONGEST_WITHOUT_END = 600.0
+#: Seconds after which a message that no worker took is an old one: other workers are not let go first for it.
+OLD_AFTER = 60.0
 #: Seconds between two log lines about messages of one name.
 SAY_EVERY = 60.0
 #: Header: milliseconds since the epoch at which a worker first did not know the message's task.
@@ -22,9 +26,9 @@ def unknown_since(headers: Mapping[str, object], now: float) -> float:
     return min(now, since / 1000) if isinstance(since, int | float) and since > 0 else now
 
 
-def pause_for(waited: float, left: float = float("inf")) -> float:
+def pause_for(waited: float, left: float = float("inf"), longest: float = LONGEST) -> float:
     """Seconds until the next look at a message that has waited so long and may wait for `left` more."""
-    return min(max(waited / 2, SHORTEST), LONGEST, max(left, 0.1))
+    return min(max(waited / 2, SHORTEST), longest, max(left, 0.1))
 
 
 @dataclass(slots=True)

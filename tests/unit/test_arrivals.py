@@ -10,7 +10,7 @@ import pytest
 from lossless.transport.arrivals import Arrivals
 from lossless.transport.riding import LOOKED
 from lossless.transport.stored import Keys
-from lossless.transport.yielding import IN_A_ROW, Yielding
+from lossless.transport.yielding import ANY, IN_A_ROW, Yielding
 
 
 class Holder:
@@ -194,3 +194,13 @@ def test_strange_messages_in_a_row_change_a_queues_turn_which_is_said_once(
     arrivals.deliver()
     assert arrivals.changed_turns()
     assert not arrivals.changed_turns()
+
+
+def test_for_messages_that_nobody_has_known_for_long_a_queue_is_not_left(
+    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.strange(for_long=True))
+    come(arrivals, *range(10 * IN_A_ROW))
+    arrivals.deliver()
+    assert not arrivals.changed_turns()
+    assert arrivals._yielding.most("q", 0.0) == ANY

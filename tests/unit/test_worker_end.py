@@ -9,6 +9,7 @@ from celery.worker import state
 from lossless.worker import grace
 from lossless.worker.grace import GIVE_BACK_AFTER, begin, unstarted
 from lossless.worker.strangers import Strangers, which
+from lossless.worker.waiting import SINCE
 
 
 class Timer:
@@ -100,14 +101,24 @@ class Qos:
         self.more -= 1
 
 
-def test_on_this_transport_a_stranger_waits_in_redis_by_its_clock() -> None:
+@pytest.mark.parametrize(
+    ("headers", "long", "due", "marked"),
+    [
+        ({}, False, 5001.0, {SINCE: 5_000_000}),
+        ({SINCE: 4_000_000}, True, 5500.0, {SINCE: 4_000_000}),
+        ({SINCE: 1_000_000}, True, 5600.0, {SINCE: 1_000_000}),
+        (None, False, 5001.0, None),
+    ],
+    ids=["new", "seen by another worker", "seen for long", "no headers"],
+)
+def test_on_this_transport_a_stranger_waits_in_redis_by_its_clock_the_longer_the_older_it_is(
+    headers: Any, long: bool, due: float, marked: Any
+) -> None:
     told: list[Any] = []
-    channel = SimpleNamespace(
-        now=lambda: 1000.0, put_off=lambda tag, due: told.append((tag, due)), strange=lambda: told.append("strange")
-    )
-    message = SimpleNamespace(_state="RECEIVED")
+    channel = SimpleNamespace(now=lambda: 5000.0, put_off=lambda *put: told.append(put), strange=told.append)
+    message = SimpleNamespace(_state="RECEIVED", headers=headers)
     Strangers(SimpleNamespace(qos=None, timer=None)).leave(channel, "tag", "theirs", "a message", "1", message)
-    assert told == ["strange", ("tag", 1001.0)]
+    assert told == [long, ("tag", due, marked)]
     assert message._state == "REQUEUED"
 
 

@@ -1,6 +1,6 @@
 """A worker that knows nothing of what it takes leaves the queue to others for a moment."""
 
-from lossless.transport.yielding import ANY, IN_A_ROW, LONGEST, PART, SHORTEST, Yielding
+from lossless.transport.yielding import ANY, IN_A_ROW, LONGEST, PART, ROW_ENDS_AFTER, SHORTEST, Yielding
 
 
 def strange(yielding: Yielding, count: int, now: float) -> float:
@@ -31,16 +31,26 @@ def test_the_pause_grows_while_little_lies_there():
     yielding, now, pauses = Yielding(), 0.0, []
     for _ in range(IN_A_ROW + 5):
         pauses.append(strange(yielding, 1, now))
-        now += 10
+        now += LONGEST
     assert pauses[IN_A_ROW - 1 :] == [SHORTEST, 2 * SHORTEST, 4 * SHORTEST, LONGEST, LONGEST, LONGEST]
 
 
 def test_a_part_of_much_is_looked_at_between_two_short_pauses():
     yielding = Yielding()
     strange(yielding, IN_A_ROW, 0)
-    assert yielding.over(["q"], 10)
+    assert yielding.over(["q"], 1)
     yielding.lie("q", 10 * PART)
-    assert yielding.most("q", 10) == 10
-    assert strange(yielding, 9, 10) == 0
-    assert yielding.most("q", 10) == 1
-    assert strange(yielding, 1, 10) == SHORTEST
+    assert yielding.most("q", 1) == 10
+    assert strange(yielding, 9, 1) == 0
+    assert yielding.most("q", 1) == 1
+    assert strange(yielding, 1, 1) == SHORTEST
+
+
+def test_strange_messages_that_come_seldom_are_no_row():
+    yielding, now = Yielding(), 0.0
+    for _ in range(10 * IN_A_ROW):
+        assert strange(yielding, 1, now) == 0
+        now += ROW_ENDS_AFTER + 0.1
+    # The time for which a queue is left is no time in which nothing came.
+    pause = strange(yielding, IN_A_ROW, now)
+    assert strange(yielding, 1, now + pause + ROW_ENDS_AFTER) > 0
