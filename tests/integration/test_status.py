@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Stack, eventually
-from tests.promises import audit, command, json_of
+from tests.promises import audit, children, command, json_of
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 
@@ -149,3 +149,45 @@ def test_with_redis_full_status_still_knows_that_a_bridge_runs_and_says_what_is_
     assert any("is full" in problem for problem in found["problems"])
     assert any(re.search(f"consume nothing, {SINCE}", problem) for problem in found["problems"])
     assert not any("No bridge" in problem for problem in found["problems"])
+
+
+def problem_values(stack: Stack, kind: str) -> list[dict[str, Any]]:
+    return [each for each in status(stack)["problem_values"] if each["kind"] == kind]
+
+
+@pytest.mark.slow
+def test_a_release_of_which_every_attempt_fails_is_said_within_thirty_seconds_whatever_waits(stack: Stack):
+    stack.make_topics("orders")
+    stack.worker(TEST_DELAY="20")
+    stack.bridge()
+    stack.produce("orders", *({"id": number} for number in range(20)))
+    eventually(lambda: len(set(stack.done())) == 20, 30)
+    assert problem_values(stack, "failing") == []
+    stack.produce("orders", *({"fail": True, "sleep": 0.2} for _ in range(600)))
+    (problem,) = eventually(lambda: problem_values(stack, "failing"), 60)
+    age = re.search(rf"Every attempt of {NAME} fails, {SINCE} \((\d+) s\)", problem["sentence"])
+    assert age is not None, problem["sentence"]
+    assert int(age[1]) <= 30
+    assert "ConnectionError: always" in problem["sentence"]
+    assert (problem["id"], problem["handler"]) == ("handler_failing", NAME)
+    assert len(stack.runs("work")) < 600, "the backlog is not run yet"
+
+
+@pytest.mark.slow
+def test_a_handler_that_hangs_is_named_with_its_process_and_its_record(stack: Stack):
+    stack.make_topics("orders")
+    worker = stack.worker()
+    stack.bridge()
+    stack.produce("orders", {"id": 1})
+    eventually(stack.done, 30)
+    hanging = stack.produce("orders", {"sleep": 300}, {"sleep": 300})
+    (problem,) = eventually(lambda: problem_values(stack, "hung"), 60)
+    found = re.search(
+        rf"Handler {NAME} hangs, {SINCE} \((\d+) s\): 2 of 2 processes .* the oldest (\S+) in process (\d+) of",
+        problem["sentence"],
+    )
+    assert found is not None, problem["sentence"]
+    assert int(found[1]) <= 30
+    assert found[2] in hanging
+    assert int(found[3]) in children(worker)
+    worker.kill()
