@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.answers import FAULTS, NOT_FOUND, console, fail, loaded, print_found
-from bridge.commands.discard import count_queued, discard_queued
+from bridge.commands.discard import count_queued, discard_queued, order_risk
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnknownHandler, UnknownTopic
 
 
@@ -22,8 +22,9 @@ def discard(
 
     `celery purge` only empties the queue: what it took comes back after `kafka_stuck_after`, an hour. Run this before
     or after it. The audit counts what was given up as discarded; `bridge redrive --again` brings it back. Deliveries
-    that wait for a retry in Kafka, or came from one, are left alone; one that is running ends as it would have.
-    Halt the topic first if nothing more of it is to be queued.
+    that wait for a retry in Kafka, or came from one, are left alone. One that is running goes on: it is done if it
+    succeeds, and not retried if it fails. Halt the topic first if nothing more of it is to be queued, or if it is
+    ordered: the next of a key or partition does not wait for one that was discarded while it ran.
 
     Exits 1 for an unknown topic or handler, 2 if a server does not answer or nobody can be asked and --yes is missing.
 
@@ -38,6 +39,8 @@ def discard(
     try:
         queued = count_queued(chosen, routes, topic, names)
         _print(queued)
+        if any(queued.values()) and (risk := order_risk(topic, chosen.topic(topic).order)):
+            print(risk, file=sys.stderr)
         if not any(queued.values()):
             print_found(queued, as_json, lambda: None)
             return

@@ -16,6 +16,20 @@ QUEUED: Final = frozenset({Fate.HANDED})
 AT_ONCE: Final = 500
 
 
+def order_risk(topic: str, order: str | None) -> str | None:
+    """Return what discarding does to an ordered topic, a sentence; `None` for one without an order (pure).
+
+    A delivery that runs counts as queued: discarded, it holds back its key or partition no longer.
+    """
+    if order is None:
+        return None
+    return (
+        f"topic {topic!r} is ordered by {order}: if one of its deliveries runs now, the next of the {order} begins "
+        f"beside it. Halt the topic first (bridge halt {topic} --why …), and resume it once nothing of it "
+        "runs."
+    )
+
+
 def count_queued(settings: Settings, routes: Routes, topic: str, handlers: Sequence[str] = ()) -> dict[str, int]:
     """Return how many deliveries of each handler are queued, or are running now: handed off and not settled.
 
@@ -36,7 +50,8 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
     """Mark the queued deliveries as discarded, and return how many of each handler were marked.
 
     Their Celery messages stay where they are: a worker that takes one skips what is discarded. A delivery that is
-    running ends as it would have. Deliveries that wait for a Kafka retry or came from one are left alone.
+    running goes on: it is done if it succeeds, and not retried if it fails. Deliveries that wait for a Kafka retry or
+    came from one are left alone.
 
     Raises:
         UnknownTopic, UnknownHandler, KafkaUnavailable, LedgerUnavailable: as `count_queued`.
