@@ -17,6 +17,7 @@ from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.mending.mending import Mending
 from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.questions.absent import Absent
+from bridge.deadletters.questions.group_causes import GroupCauses
 from bridge.deadletters.questions.groups import Groups
 from bridge.deadletters.questions.letters import Letters
 from bridge.deadletters.questions.notes import Notes
@@ -107,6 +108,11 @@ class Desk:
     def groups(self) -> Groups:
         """Dead letters that are one thing to mend."""
         return Groups(self.database)
+
+    @property
+    def causes(self) -> GroupCauses:
+        """The causes within groups."""
+        return GroupCauses(self.database)
 
     @property
     def standings(self) -> GroupStandings:

@@ -18,7 +18,7 @@ _CHOICES: Final = ("status", "reason")
 #: What of an address is a filter's.
 NAMES: Final = (
     *("id", "handler", "topic", "exception", "reason", "text", "key", "header", "since", "until", "status", "version"),
-    *("group", "origin", "plan", "attempts", "died-again"),
+    *("group", "cause", "origin", "plan", "attempts", "died-again"),
 )
 #: How an address says what the command line says by the option alone.
 YES: Final = "yes"
@@ -43,6 +43,7 @@ def read(query: QueryParams) -> Filter:
         versions=named("version"),
         origins=named("origin"),
         groups=tuple(map(_number, named("group"))),
+        causes=named("cause"),
         statuses=written.statuses(named("status")),
         text=" ".join(named("text")),
         key=written.key(named("key")[-1]) if named("key") else None,

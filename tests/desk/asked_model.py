@@ -42,6 +42,7 @@ MESSAGES: Final = (
     "card declined by bank 4711",
 )
 VALUES: Final = (b'{"id": 4711, "name": "Zo\xc3\xab"}', b"\x00card", b"\xff\xfe", None, "naïve ﬁne".encode())
+CAUSES: Final = ("unknown", "1f0c2b3a4d5e", "other")
 TEXTS: Final = ("card", "Card DECLINED", "4711", "überweisung", "zoë", "fine", "timed host", "blue", "nowhere", "1")
 
 
@@ -56,6 +57,7 @@ class Made:
     reason: str
     version: str
     origin: str
+    cause: str
     group: int
     status: Status
     key: bytes | None
@@ -85,6 +87,7 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         "reason": pick(REASONS),
         "version": pick(VERSIONS),
         "origin": pick(ORIGINS),
+        "cause": pick(CAUSES),
     }
     status, key, headers, message = pick(list(Status)), pick(KEYS), pick(HEADERS), pick(MESSAGES)
     value, failed_at = pick(VALUES), random.randrange(1_000, 1_200)
@@ -109,6 +112,7 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         kind["reason"],
         kind["version"],
         kind["origin"],
+        kind["cause"],
         rows.group_of(connection, kind_id),
         status,
         key,
@@ -135,6 +139,7 @@ def _fits(asked: Filter, letter: Made) -> bool:
         (asked.reasons, letter.reason),
         (asked.versions, letter.version),
         (asked.origins, letter.origin),
+        (asked.causes, letter.cause),
         (asked.groups, letter.group),
         (asked.statuses, letter.status),
     )

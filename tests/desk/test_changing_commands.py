@@ -141,11 +141,30 @@ def test_what_has_ended_is_not_asked_for_in_vain_and_what_is_open_not_taken_inst
     assert desk.given("plans") == []
 
 
+def test_a_replay_of_one_cause_of_a_group_plans_only_its_letters(database, database_url, monkeypatch):
+    causes = {1: "1f0c2b3a4d5e", 2: "1f0c2b3a4d5e", 3: "0123456789ab", 4: "unknown"}
+    record(database, *(letter(at, cause=cause, error_message=f"no {at}") for at, cause in causes.items()))
+    desk = Commands(monkeypatch, database_url)
+    (group,) = desk.given("groups", "--group", 1)
+    assert [(each["id"], each["message"], each["count"], each["open"]) for each in group["causes"]] == [
+        ("1f0c2b3a4d5e", "no 2", 2, 2),
+        ("0123456789ab", "no 3", 1, 1),
+        ("unknown", "no 4", 1, 1),
+    ]
+    assert "no 3" in desk.run("groups", "--group", 1).output
+    found = desk.given("archive", "--group", 1, "--cause", "0123456789ab", "--yes")
+    assert found["counts"]["letters"] == 1
+    assert statuses(desk) == {1: "open", 2: "open", 3: "archived", 4: "open"}
+    planned = desk.given("replay", "--group", 1, "--cause", "1f0c2b3a4d5e", "--plan")
+    assert planned["counts"]["letters"] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ((1, 77), "There is no dead letter 77."),
         (("--group", 9), "There is no group 9."),
+        (("--group", 1, "--cause", "1f0c"), "No letter has the cause '1f0c'"),
         (("--handler", "orders.handlers.chrage"), "is 'orders.handlers.charge' meant?"),
         (("--topic", "oders"), "is 'orders' meant?"),
         (("--reason", "exhaused"), "is 'exhausted' meant?"),

@@ -26,6 +26,7 @@ filters = st.builds(
     reasons=some_texts,
     versions=some_texts,
     origins=some_texts,
+    causes=some_texts,
     statuses=st.lists(st.sampled_from(Status), max_size=2).map(tuple),
     groups=numbers,
     text=st.sampled_from(["", "declined", "card declined"]),

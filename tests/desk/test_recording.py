@@ -7,16 +7,17 @@ import pytest
 from sqlalchemy import select
 
 from bridge.deadletters.letters.deaths import News
-from bridge.deadletters.letters.letter import Status, unpacked
+from bridge.deadletters.letters.letter import Status, digest, unpacked
 from bridge.deadletters.letters.tracebacks import with_message
 from bridge.deadletters.store import recording, statuses
-from bridge.deadletters.store.ids import Ids
+from bridge.deadletters.store.ids import MOST_CAUSES, Ids
 from bridge.deadletters.store.schema import failures, groups, hours, kinds, letters, tallies, tracebacks
 from bridge.errors import DeskRefused
 from bridge.records.attempts import Attempts
 from tests.desk.letters import letter
 
 AT = 20_000
+GROUP = ("orders.handlers.charge", "builtins.ValueError", "a.py:pay")
 
 
 def record(database, *found, at=AT, largest=1_000, ids=None):
@@ -215,3 +216,20 @@ def test_what_was_cleaned_up_since_it_was_remembered_is_refused_and_then_made_ag
         record(database, letter(0), ids=ids)
     ids.forget()
     assert record(database, letter(0), ids=ids) == [News.NEW]
+
+
+def test_a_group_whose_messages_vary_without_end_has_a_bounded_number_of_causes(database):
+    found = [letter(at, cause=f"{at:012x}") for at in range(MOST_CAUSES + 5)]
+    record(database, *found[:-3])
+    record(database, *found[-3:], letter(999, cause="unknown"), letter(1_000, cause=f"{1:012x}"))
+    causes = {row["cause"] for row in rows(database, kinds)}
+    assert len(rows(database, groups)) == 1
+    assert causes == {f"{at:012x}" for at in range(MOST_CAUSES)} | {"other", "unknown"}
+    assert tallied(database) == {"open": MOST_CAUSES + 7}
+
+
+def test_a_group_that_was_recorded_before_causes_keeps_its_id_and_its_kind(database):
+    record(database, letter(1))
+    record(database, letter(2, cause="1f0c2b3a4d5e"))
+    assert [(row["group_id"], row["cause"]) for row in rows(database, kinds)] == [(1, "unknown"), (1, "1f0c2b3a4d5e")]
+    assert rows(database, kinds)[0]["digest"] == digest(*GROUP, "orders", "bridge", "bridge", "exhausted", "")

@@ -56,7 +56,8 @@ def test_without_an_option_every_letter_is_meant():
 def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_own():
     found, quick = asked(
         *("17", "18", "--quick", "--handler", "a", "--handler", "b", "--topic", "orders", "--exception", "KeyError"),
-        *("--reason", "poison", "--text", "no bank", "--key", "0x00ff", "--header", "tenant=a=b", "--group", "7"),
+        *("--reason", "poison", "--text", "no bank", "--key", "0x00ff", "--header", "tenant=a=b"),
+        *("--group", "7", "--cause", "1f0c"),
         *("--since", "2026-11-20T08:00", "--until", "2026-11-21", "--status", "open", "--version", "1.4"),
         *("--origin", "spring", "--in-plan", "118", "--in-plan", "119", "--attempts", "4", "--died-again"),
     )
@@ -74,6 +75,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         died_again=True,
         statuses=(Status.OPEN,),
         groups=(7,),
+        causes=("1f0c",),
         text="no bank",
         key=b"\x00\xff",
         headers=(("tenant", "a=b"),),

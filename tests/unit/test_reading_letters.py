@@ -70,7 +70,7 @@ def test_ours_says_all_that_a_worker_wrote():
     assert str(found.identity) == "orders-1-7:orders.handlers.charge"
     assert found.identity.consumer_group == "shop"
     assert found.kind.group == ("orders.handlers.charge", "builtins.ValueError", "orders/bank.py:pay")
-    assert found.kind[1:] == ("orders", OURS, "shop", "exhausted", "1.2")
+    assert found.kind[1:-1] == ("orders", OURS, "shop", "exhausted", "1.2")
     assert (found.number, found.runs, found.attempts) == (2, 5, Attempts(4, 1))
     assert (found.first_failed_at, found.failed_at, found.timestamp) == (NOW - 9, NOW - 5, 1_000)
     assert found.headers == (("theirs", b"\xfe"), ("theirs", None))

@@ -38,7 +38,7 @@ def fixed(
         found = desk.groups.not_fixed(group, who_by) if version is None else desk.groups.fixed(group, version, who_by)
         if version is not None and (why := _waits_for(desk, found.handler, version)):
             say(errors, why, "yellow")
-    print_found(found.to_data(), as_json, lambda: print_groups(console, [found]))
+    print_found(found.to_data(), as_json, lambda: print_groups(console, [found], {}))
 
 
 def _waits_for(desk: "Desk", handler: str, version: str) -> str:

@@ -20,6 +20,7 @@ from bridge.errors import FilterFault, KafkaUnavailable
 
 if TYPE_CHECKING:
     from bridge.deadletters.desk import Desk
+    from bridge.deadletters.questions.group_causes import GroupCause
 
 #: Letters that are shown to people, unless they want more.
 SHOWN: Final = 50
@@ -103,17 +104,24 @@ def groups(
     """List what is to be mended: letters of one handler, exception and place in the code; the most urgent first.
 
     It takes the options that groups have: --handler, --topic, --exception, --reason, --version, --status, --origin,
-    --group and --since.
+    --group, --cause and --since. With --group the causes of each group follow: each may be replayed, or discarded,
+    alone (--group 7 --cause 1f0c…).
 
     Example: bridge deadletters groups --status open
     """
     with opened(context) as desk:
         found = desk.groups.all(chosen)
-        print_found([each.to_data() for each in found], as_json, lambda: tables.groups(console, found))
+        causes = desk.causes.of([each.id for each in found]) if chosen.groups else {}
+        data = [each.to_data() | _causes_data(causes.get(each.id)) for each in found]
+        print_found(data, as_json, lambda: tables.groups(console, found, causes))
         if not found and not as_json:
             say(console, "no dead letter fits")
             tell_absent(desk, chosen)
         tell_unrecorded(desk)
+
+
+def _causes_data(causes: Sequence["GroupCause"] | None) -> dict[str, Any]:
+    return {} if causes is None else {"causes": [each.to_data() for each in causes]}
 
 
 def stats(

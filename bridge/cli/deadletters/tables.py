@@ -14,6 +14,7 @@ from bridge.records.failure import cut
 from bridge.upkeep.facts import span
 
 if TYPE_CHECKING:
+    from bridge.deadletters.questions.group_causes import GroupCause
     from bridge.deadletters.questions.groups import Grouped
     from bridge.deadletters.questions.totals import Stats
 
@@ -68,7 +69,7 @@ def _error(each: Listed) -> str:
     return f"{cell(cut(said, ERROR))}\n[dim]{cell(why)}[/]"
 
 
-def groups(console: Console, found: Iterable["Grouped"]) -> None:
+def groups(console: Console, found: Iterable["Grouped"], causes: Mapping[int, Sequence["GroupCause"]]) -> None:
     """A row a group: how many of its letters are open, what it is, and since when."""
     table = _table()
     for name in ("id", "open", "all"):
@@ -79,6 +80,22 @@ def groups(console: Console, found: Iterable["Grouped"]) -> None:
         table.add_row(
             str(each.id), f"{each.open:,}", f"{each.count:,}", _group(each), f"{clock(each.last_at)}\n{_lately(each)}"
         )
+    console.print(table)
+    for group_id, its in causes.items():
+        _causes(console, group_id, its)
+
+
+def _causes(console: Console, group_id: int, causes: Sequence["GroupCause"]) -> None:
+    """A row for each cause of a group."""
+    table = _table()
+    table.add_column("cause", no_wrap=True)
+    for name in ("open", "all"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(f"last message, in group {group_id}", overflow="fold")
+    table.add_column("last (UTC)", no_wrap=True)
+    for each in causes:
+        message = cell(cut(each.newest.error_message, ERROR))
+        table.add_row(each.id, f"{each.open:,}", f"{each.count:,}", message, clock(each.last_at))
     console.print(table)
 
 

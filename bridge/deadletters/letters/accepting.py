@@ -30,6 +30,7 @@ def accepts(asked: Filter, letter: Letter) -> bool:
         (asked.reasons, kind.reason),
         (asked.versions, kind.version),
         (asked.origins, kind.origin),
+        (asked.causes, kind.cause),
     )
     return (
         all(not wanted or had in wanted for wanted, had in one_of)

@@ -19,7 +19,7 @@ MOST_ATTEMPTS: Final = 2**31 - 1
 HIGHEST: Final = 2**63 - 1
 
 _NUMBERS: Final = ("ids", "groups", "plans")
-_TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins")
+_TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins", "causes")
 
 
 class Cursor(NamedTuple):
@@ -60,6 +60,7 @@ class Filter:
         versions: of the code that failed.
         origins: "bridge", or who else wrote a letter.
         groups: ids of groups.
+        causes: ids of the causes in a group.
         text: words; a letter has all of them, in any order, in what `bridge.deadletters.letters.words` reads of it.
         plans: ids of plans that it is or was in.
         died_again: died more than once: a replay has failed.
@@ -81,6 +82,7 @@ class Filter:
     origins: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
     groups: tuple[int, ...] = ()
+    causes: tuple[str, ...] = ()
     text: str = ""
     key: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()

@@ -25,6 +25,9 @@ class Status(StrEnum):
 REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
 #: Of what nobody need do anything any more: cleaned up after a while.
 ENDED: Final = (Status.RESOLVED, Status.DISCARDED, Status.ARCHIVED)
+#: The cause of letters that were recorded before causes were, and of those behind the most causes of a group.
+UNKNOWN_CAUSE: Final = "unknown"
+OTHER_CAUSE: Final = "other"
 #: As a number of bytes is written before them.
 _SIZE: Final = struct.Struct(">i")
 
@@ -53,6 +56,7 @@ class Kind(NamedTuple):
         origin: "bridge", or who else wrote it (bridge.records.foreign).
         consumer_group: that handed it off; of others' letters a consumer group's or a connector's name.
         version: of the code that failed.
+        cause: of these failures within the group (bridge.deadletters.letters.fingerprint), or a word below.
     """
 
     group: Group
@@ -61,11 +65,14 @@ class Kind(NamedTuple):
     consumer_group: str
     reason: str
     version: str
+    cause: str = UNKNOWN_CAUSE
 
     @property
     def digest(self) -> bytes:
         """What it is known by in the database."""
-        return digest(*self.group, *self[1:])
+        # Kinds that were recorded before causes keep their digest.
+        common = self[1:-1] if self.cause == UNKNOWN_CAUSE else self[1:]
+        return digest(*self.group, *common)
 
 
 class Identity(NamedTuple):

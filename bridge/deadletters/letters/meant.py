@@ -15,6 +15,7 @@ _NAMES: Final = {
     "versions": "version",
     "origins": "origin",
     "groups": "group",
+    "causes": "cause",
     "plans": "plan",
     "statuses": "status",
     "text": "text",

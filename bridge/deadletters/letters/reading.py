@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Any, Final
 
+from bridge.deadletters.letters.fingerprint import cause_fingerprint
 from bridge.deadletters.letters.letter import Group, Identity, Kind, Letter
 from bridge.deadletters.letters.place import place
 from bridge.deadletters.letters.tracebacks import without_message
@@ -104,15 +105,17 @@ def _letter(record: Record, identity: Identity, origin: str, found: Any, **other
     traceback = storable(found.error_traceback, MAX_TRACEBACK)
     message = storable(found.error_message, MAX_MESSAGE)
     handler, error_class = _name(identity.handler), storable(found.error_class, MAX_CLASS)
+    group = Group(handler, error_class, _place(without_message(traceback, message), handler))
     return Letter(
         identity=identity,
         kind=Kind(
-            group=Group(handler, error_class, _place(without_message(traceback, message), handler)),
+            group=group,
             topic=_name(identity.topic),
             origin=origin,
             consumer_group=_name(identity.consumer_group),
             reason=_name(found.reason),
             version=_name(other.pop("version")),
+            cause=cause_fingerprint(group, traceback, message),
         ),
         key=record.key(),
         value=record.value(),

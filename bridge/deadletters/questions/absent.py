@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import REASONS
+from bridge.deadletters.letters.letter import OTHER_CAUSE, REASONS, UNKNOWN_CAUSE
 from bridge.deadletters.store import names
 from bridge.deadletters.store.database import Database
 from bridge.handlers import Routes
@@ -18,6 +18,7 @@ NOTHING: Final = (
     "nothing was recorded here yet ({}): run `bridge deadletters record`, or look without a database: "
     "bridge deadletters list --from-topic"
 )
+NO_CAUSE: Final = "No letter has the cause {!r}: `bridge deadletters groups --group N` lists the causes of a group."
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Absent:
             ids, groups = names.not_there(connection, asked)
             found = [f"There is no dead letter {id_}." for id_ in ids]
             found += [f"There is no group {id_}." for id_ in groups]
+            causes = {*names.had(connection, "causes"), UNKNOWN_CAUSE, OTHER_CAUSE} if asked.causes else set()
+            found += [NO_CAUSE.format(cause) for cause in asked.causes if cause not in causes]
             for field, (what, ours) in self._ours().items():
                 if asked_of := getattr(asked, field):
                     found += unknown(what, asked_of, {*names.had(connection, field), *ours})

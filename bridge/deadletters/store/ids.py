@@ -1,18 +1,20 @@
 """The ids of what many letters share (groups, kinds, tracebacks): read or made in bulk, and remembered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bridge.deadletters.letters.letter import Kind, digest
+from bridge.deadletters.letters.letter import OTHER_CAUSE, UNKNOWN_CAUSE, Kind, digest
 from bridge.deadletters.store.schema import groups, kinds, tracebacks
 
 #: Most that are remembered of each table; with more of them everything is looked up anew.
 REMEMBERED: Final = 50_000
 #: Digests in one statement.
 AT_ONCE: Final = 1_000
+#: Causes of a group; letters with a further one have the cause "other": messages may vary without end, kinds may not.
+MOST_CAUSES: Final = 50
 
 
 class Ids:
@@ -56,9 +58,28 @@ class Ids:
             },
         )
         group_ids = {kind: of_groups[kind.group.digest] for kind in wanted}
-        rows = {kind.digest: _row(kind, group_ids[kind]) for kind in wanted}
+        kept = self._bounded(connection, group_ids)
+        rows = {kind.digest: _row(kind, group_ids[each]) for each, kind in kept.items()}
         of_kinds = self._ids(connection, kinds, rows)
-        return {kind: (of_kinds[kind.digest], group_ids[kind]) for kind in wanted}
+        return {each: (of_kinds[kind.digest], group_ids[each]) for each, kind in kept.items()}
+
+    def _bounded(self, connection: Connection, group_ids: Mapping[Kind, int]) -> dict[Kind, Kind]:
+        """The kinds as they are kept: with the cause "other" where their group has the most causes already."""
+        known, fresh = self._known[kinds.name], self._fresh[kinds.name]
+        unseen = {id_ for kind, id_ in group_ids.items() if not (kind.digest in known or kind.digest in fresh)}
+        if not unseen:
+            return {kind: kind for kind in group_ids}
+        causes = _causes(connection, unseen)
+        kept = {}
+        for kind, group_id in group_ids.items():
+            its = causes.get(group_id)
+            if its is None or kind.cause in (*its, UNKNOWN_CAUSE) or len(its) < MOST_CAUSES:
+                kept[kind] = kind
+                if its is not None:
+                    its.add(kind.cause)
+            else:
+                kept[kind] = kind._replace(cause=OTHER_CAUSE)
+        return kept
 
     def of_texts(self, connection: Connection, texts: Sequence[str]) -> dict[str, int]:
         """The ids of tracebacks, made where there are none."""
@@ -81,6 +102,15 @@ class Ids:
             found |= there
             fresh |= there
         return found
+
+
+def _causes(connection: Connection, group_ids: Collection[int]) -> dict[int, set[str]]:
+    """The causes that these groups have."""
+    asked = select(kinds.c.group_id, kinds.c.cause).where(kinds.c.group_id.in_(sorted(group_ids))).distinct()
+    found: dict[int, set[str]] = {id_: set() for id_ in group_ids}
+    for row in connection.execute(asked):
+        found[row.group_id].add(row.cause)
+    return found
 
 
 def _row(kind: Kind, group_id: int) -> dict[str, Any]:

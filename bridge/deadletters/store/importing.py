@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Table, bindparam, insert, select
 
 from bridge.deadletters.letters import words
+from bridge.deadletters.letters.fingerprint import cause_fingerprint
 from bridge.deadletters.letters.letter import Group, Kind, Status, unpacked
 from bridge.deadletters.letters.tracebacks import without_message
 from bridge.deadletters.store import alarms, clock, searching, tallies, times
@@ -70,7 +71,9 @@ def add(connection: Connection, ids: Ids, found: Sequence[Row]) -> int:
         return 0
     rows = list(new.values())
     each_death = [death for row in rows for death in (row, *row["history"])]
-    kinds = ids.of_kinds(connection, {_kind(death): death["failed_at"] for death in each_death})
+    read = {id(death): _kind(death) for death in each_death}
+    made = ids.of_kinds(connection, {read[id(death)]: death["failed_at"] for death in each_death})
+    kinds = {id_: made[kind] for id_, kind in read.items()}
     # What is brought from elsewhere is no news.
     alarms.told(connection, sorted({group_id for _, group_id in kinds.values()}), clock.now(connection))
     texts = ids.of_texts(connection, sorted({_text(death) for death in each_death}))
@@ -92,15 +95,17 @@ def _ids(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, int]:
 
 def _kind(row: Row) -> Kind:
     said = [row[name] for name in _KIND]
-    return Kind(Group(*said[:3]), *said[3:])
+    group = Group(*said[:3])
+    cause = cause_fingerprint(group, row["traceback"], row["error_message"])
+    return Kind(group, *said[3:])._replace(cause=cause)
 
 
 def _text(row: Row) -> str:
     return without_message(row["traceback"], row["error_message"])
 
 
-def _shared(row: Row, kinds: Mapping[Kind, tuple[int, int]], texts: Mapping[str, int]) -> dict[str, int]:
-    return {"kind_id": kinds[_kind(row)][0], "traceback_id": texts[_text(row)]}
+def _shared(row: Row, kinds: Mapping[int, tuple[int, int]], texts: Mapping[str, int]) -> dict[str, int]:
+    return {"kind_id": kinds[id(row)][0], "traceback_id": texts[_text(row)]}
 
 
 def _columns(table: Table, row: Row) -> dict[str, Any]:
@@ -130,14 +135,14 @@ def _add_lists(
 
 
 def _count(
-    connection: Connection, rows: Sequence[Row], each_death: Sequence[Row], kinds: Mapping[Kind, tuple[int, int]]
+    connection: Connection, rows: Sequence[Row], each_death: Sequence[Row], kinds: Mapping[int, tuple[int, int]]
 ) -> None:
-    standing = Counter((kinds[_kind(row)][0], str(_standing(row)["status"])) for row in rows)
+    standing = Counter((kinds[id(row)][0], str(_standing(row)["status"])) for row in rows)
     tallies.add(connection, standing)
-    times.add(connection, Counter((kinds[_kind(death)][0], death["failed_at"] // times.HOUR) for death in each_death))
+    times.add(connection, Counter((kinds[id(death)][0], death["failed_at"] // times.HOUR) for death in each_death))
     seen: dict[int, tuple[int, int]] = {}
     for death in each_death:
-        group, at = kinds[_kind(death)][1], death["failed_at"]
+        group, at = kinds[id(death)][1], death["failed_at"]
         first, last = seen.get(group, (at, at))
         seen[group] = (min(first, at), max(last, at))
     times.see(connection, seen)

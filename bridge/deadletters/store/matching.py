@@ -90,6 +90,7 @@ def kind_conditions(asked: Filter) -> Iterator[Condition]:
         (kinds.c.reason, asked.reasons),
         (kinds.c.version, asked.versions),
         (kinds.c.origin, asked.origins),
+        (kinds.c.cause, asked.causes),
     )
     yield from (column.in_(values) for column, values in texts if values)
     if asked.groups:

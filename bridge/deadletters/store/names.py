@@ -14,6 +14,7 @@ _COLUMNS: dict[str, Column[str]] = {
     "topics": kinds.c.topic,
     "reasons": kinds.c.reason,
     "origins": kinds.c.origin,
+    "causes": kinds.c.cause,
 }
 
 

@@ -42,6 +42,7 @@ def of_kinds(asked: Filter) -> bool:
         or asked.versions
         or asked.origins
         or asked.groups
+        or asked.causes
     )
 
 

@@ -84,6 +84,8 @@ kinds = Table(
     Column("reason", Text, nullable=False),
     Column("error_class", Text, nullable=False),
     Column("version", Text, nullable=False),
+    # Of the failures within the group (bridge.deadletters.letters.fingerprint).
+    Column("cause", String(12), nullable=False, server_default="unknown"),
 )
 
 #: How many letters of a kind have a status; kept by whoever changes one, in the same transaction.

@@ -5,6 +5,7 @@ from typing import Any
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.group_causes import GroupCause, with_letters
 from bridge.deadletters.questions.groups import Grouped
 from bridge.deadletters.questions.of_versions import OfVersion
 from bridge.deadletters.questions.ranking import Order, Ranked
@@ -120,12 +121,19 @@ def _shown(asked: Asked) -> Answer:
         | {
             "etag": quoted(etag(group)),
             "next": {"do": str(following.do), "why": following.why},
+            "causes": [each.to_data() for each in _causes(asked, group.id)],
             "by_version": [_of_version(each) for each in asked.desk.versions.of(group)],
             "trail": [each.to_data() for each in asked.desk.notes.of_group(group.id)],
             "unknown": stand.trouble or None,
         }
     )
     return Answer(made, headers={"etag": quoted(etag(group))})
+
+
+def _causes(asked: Asked, group_id: int) -> list[GroupCause]:
+    """The causes of a group with their messages as the caller may see them."""
+    causes = asked.desk.causes.of([group_id])[group_id]
+    return with_letters(causes, asked.desk.lists(asked.masks).lines(each.newest for each in causes))
 
 
 def _of_version(found: OfVersion) -> dict[str, Any]:

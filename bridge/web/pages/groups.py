@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.questions.group_causes import with_letters
 from bridge.deadletters.questions.ranking import Order, Ranked
 from bridge.web import asked, console, pictures
 
@@ -82,6 +83,7 @@ def one(request: Request) -> Response:
     group = here.desk.groups.one(request.path_params["id"])
     newest = here.desk.letters.page(Filter(groups=(group.id,)), 10).letters
     stand = here.desk.standings.of([group])
+    lists, causes = here.desk.lists(console.masks(request)), here.desk.causes.of([group.id])[group.id]
     return here.page(
         request,
         "group.html",
@@ -92,7 +94,8 @@ def one(request: Request) -> Response:
         trouble=stand.trouble,
         versions=here.desk.versions.of(group),
         again=here.desk.standings.died_again(group),
-        letters=here.desk.lists(console.masks(request)).lines(newest),
+        letters=lists.lines(newest),
+        causes=with_letters(causes, lists.lines(each.newest for each in causes)),
         trail=here.desk.notes.of_group(group.id),
         pictures=pictures,
     )

@@ -71,11 +71,23 @@ class OfVersion(Given):
     workers: Count | None = Field(description="How many living workers have it; null: not known.")
 
 
+class Cause(Given):
+    """The letters of a group that fail at one line, with one chain of exceptions and one message but for its values."""
+
+    id: str = Field(description="For `cause`; `unknown`: recorded before causes were; `other`: beyond the most causes.")
+    message: str = Field(description="The error message of its newest letter.")
+    count: Count
+    open: Count
+    first_at: Moment | None
+    last_at: Moment | None
+
+
 class OneGroup(Group):
     """A group, with what is known beside it."""
 
     etag: str
     next: Next
+    causes: list[Cause]
     by_version: list[OfVersion]
     trail: list[Act]
     unknown: str | None = Field(description="Why it is not known what runs.")

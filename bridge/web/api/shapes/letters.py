@@ -43,6 +43,7 @@ class Filter(Wanted):
     status: list[Status] = []
     version: Words = []
     group: Annotated[list[Id], Field(max_length=1_000)] = []
+    cause: Annotated[Words, Field(description="Ids of causes within a group.")] = []
     origin: Words = []
     plan: Annotated[list[Id], Field(max_length=1_000, description="Plans that they are or were in.")] = []
     attempts: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="So many at least.")] = None
