@@ -30,7 +30,7 @@ def test_words_of_ascii_are_those_of_any_text(text: str):
 
 @given(st.lists(st.text(max_size=30), min_size=3, max_size=3))
 def test_the_words_of_a_letter_are_those_of_each_of_its_texts_in_their_order(texts: list[str]):
-    key, message, value = (text.encode("utf-8", "ignore").decode().replace("\0", "") for text in texts)
+    key, message, value = (text.encode("utf-8", "ignore").decode().translate({0: "", ord("\\"): ""}) for text in texts)
     expected = dict.fromkeys([*words.words(key), *words.words(message), *words.words(value)])
     assert words.of(message, key.encode(), (), value.encode()) == tuple(expected)
 
@@ -40,6 +40,33 @@ def test_a_letter_is_found_by_its_key_its_headers_and_its_value():
     assert of("", b"k-1", headers, b'{"name": "Zo\xc3\xab"}') == {
         *("k", "1", "tenant", "blue", "trace", "gone", "name", "zoë"),
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        (rb'{"name": "Zo\u00eb\u00EB\nAnn"}', {"name", "zoëë", "ann"}),
+        (rb' ["\ud83d\ude00 \u00c9t\u00e9", "a\\u00eb"]', {"été", "a", "u00eb"}),
+        (rb"C:\new\u00eb", {"c", "new", "u00eb"}),
+        (rb'{"cut": "\u00', {"cut", "00"}),
+    ],
+)
+def test_json_has_the_words_that_its_escapes_mean_and_other_text_those_that_it_shows(value, meant):
+    assert of(value=value) == meant
+
+
+@pytest.mark.parametrize("kept", [rb'"Zo\u00eb"', rb'"ZO\u00CB"', b'"Zo\xc3\xab"'])
+def test_a_word_is_found_however_json_wrote_it_and_whenever_it_was_recorded(database, kept):
+    """Before escapes were decoded the index got the text as it stands."""
+    asked = Filter(text="zoë")
+    with database.writing() as connection:
+        (made,) = model.make(connection, 1, 5)
+        for found_by in (words.of("", None, (), kept), words.words(kept.decode())):
+            searching.add(connection, [(made.id, found_by)])
+            assert made.id in connection.execute(searching.having(asked.words)).scalars().all()
+            assert connection.execute(searching.among([made.id], asked.words)).scalars().all() == [made.id]
+            searching.add(connection, [(made.id, ["zo", "u00ec"])])
+            assert connection.execute(searching.among([made.id], asked.words)).scalars().all() == []
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe1", b"text\x00", None])

@@ -4,6 +4,7 @@ Both databases are given words, and never text to cut by rules of their own: so 
 """
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -16,10 +17,16 @@ MOST: Final = 100
 LONGEST: Final = 40
 #: How many bytes of a value are read for them.
 LOOKED_AT: Final = 2_048
+#: How a word begins that stands for a header.
+MARK: Final = "§"
+#: How JSON begins that may have text in it.
+_JSON: Final = ("{", "[", '"')
 
 _WORD: Final = re.compile(r"\w+")
 #: Each ASCII character in lower case, and a space for what separates words: five times as quick as to look for them.
 _PLAIN: Final = bytes(ord(chr(at).lower()) if _WORD.match(chr(at)) else ord(" ") for at in range(128)) + bytes(128)
+#: What JSON writes in place of a character: units of UTF-16 in a row, or one character behind a backslash.
+_ESCAPE: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\.?", re.DOTALL)
 
 
 def words(text: str) -> list[str]:
@@ -35,7 +42,7 @@ def of(error_message: str, key: bytes | None, headers: Headers, value: bytes | N
     """The words by which a letter is found, each once, at most `MOST`: its headers' marks first, its value's last."""
     # What a filter of headers goes by must not be crowded out by a long message.
     found = [*map(mark, headers)]
-    texts = [_text(key), error_message, *_of_headers(headers), _text(value)]
+    texts = [_said(key), error_message, *_of_headers(headers), _said(value)]
     # At once, where no character of one may change by what stands before it: one by one they take half as long again.
     for text in [" ".join(texts)] if all(map(str.isascii, texts)) else texts:
         found += words(text)
@@ -47,13 +54,39 @@ def mark(header: Header) -> str:
     name, value = header
     made = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"header")
     made.update(b"\0" if value is None else b"=" + value)
-    return f"§{made.hexdigest()}"
+    return f"{MARK}{made.hexdigest()}"
 
 
 def _of_headers(headers: Headers) -> Iterator[str]:
     for name, said in headers:
         yield name
-        yield _text(said)
+        yield _said(said)
+
+
+def spellings(word: str) -> list[list[str]]:
+    """What may stand in the index for a word: itself, or the words that were kept of it as JSON escaped it.
+
+    Letters that were recorded before JSON was decoded have `zo` and `u00eb` for `Zo\\u00eb`, by the case of the value.
+    """
+    if word.isascii() or word.startswith(MARK):
+        return [[word]]
+    cases = (word, word[0].upper() + word[1:], word.upper())
+    escaped = [words(json.dumps(each)) for each in cases]
+    return [[word], *(each for at, each in enumerate(escaped) if each not in escaped[:at])]
+
+
+def _said(data: bytes | None) -> str:
+    """The beginning of a text, that of JSON as it is meant: `Zo\\u00eb` is Zoë."""
+    text = _text(data)
+    if "\\" not in text or text.lstrip()[:1] not in _JSON:
+        return text
+    # What stands behind a backslash otherwise is a quote, a slash or a control character, and of no word.
+    return _ESCAPE.sub(lambda found: _decoded(found[1]) if found[1] else " ", text)
+
+
+def _decoded(units: str) -> str:
+    """The characters of `\\u00eb\\u00ef`, which may be halves of a pair."""
+    return bytes.fromhex(units.replace("\\u", "")).decode("utf-16-be", "replace")
 
 
 def _text(data: bytes | None) -> str:

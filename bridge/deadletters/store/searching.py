@@ -4,7 +4,7 @@ It stands in a table of its own: a letter's status changes often, its words hard
 schema does not have it: the two databases have nothing in common here but what this file says.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -13,10 +13,12 @@ from sqlalchemy import (
     Connection,
     Select,
     Text,
+    and_,
     bindparam,
     column,
     func,
     literal,
+    or_,
     select,
     table,
     text,
@@ -25,7 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from bridge.deadletters.letters.letter import unpacked
-from bridge.deadletters.letters.words import LOOKED_AT, of
+from bridge.deadletters.letters.words import LOOKED_AT, of, spellings
 from bridge.deadletters.store.schema import letters
 
 #: How many letters at once get their words by the step that makes the index.
@@ -90,7 +92,7 @@ def add(connection: Connection, rows: Iterable[tuple[int, Sequence[str]]]) -> No
 
 def having(words: Sequence[str]) -> Select[tuple[int]]:
     """The ids of all letters that have all of these words, by the index."""
-    return select(index.c.rowid).where(_Indexed(index.c.lexemes, *_queries(words)))
+    return select(index.c.rowid).where(_Indexed(index.c.lexemes, *map(literal, _queries(words))))
 
 
 def among(ids: Sequence[int], words: Sequence[str]) -> Select[tuple[int]]:
@@ -98,14 +100,29 @@ def among(ids: Sequence[int], words: Sequence[str]) -> Select[tuple[int]]:
     # Materialized: PostgreSQL would ask its index for all that have them.
     some = select(index).where(index.c.rowid.in_(bindparam(None, list(ids), expanding=True, literal_execute=True)))
     near = some.cte("near").prefix_with("MATERIALIZED")
-    return select(near.c.rowid).where(_Seen(near.c.lexemes, *_queries(words)))
+    return select(near.c.rowid).where(*(_seen(near.c.lexemes, word) for word in words))
 
 
-def _queries(words: Sequence[str]) -> Iterator[ColumnElement[str]]:
-    """For words, what PostgreSQL is asked, what FTS5 is asked, and each word as it stands among those of a row."""
-    yield literal(" & ".join(f"'{word}'" for word in words))
-    yield literal(" AND ".join(f'"{word}"' for word in words))
-    yield from (literal(f" {word} ") for word in words)
+def _queries(words: Sequence[str]) -> tuple[str, str]:
+    """For words, what PostgreSQL is asked, and what FTS5 is asked."""
+    asked = [spellings(word) for word in words]
+    return _query(asked, "'{}'", " & ", " | "), _query(asked, '"{}"', " AND ", " OR ")
+
+
+def _query(asked: Iterable[list[list[str]]], quoted: str, both: str, either: str) -> str:
+    """All of some words, each in one of its spellings, of which all words are needed."""
+    found = ([both.join(map(quoted.format, spelling)) for spelling in word] for word in asked)
+    return both.join(word[0] if len(word) == 1 else f"({either.join(f'({each})' for each in word)})" for word in found)
+
+
+def _seen(lexemes: ColumnElement[Any], word: str) -> ColumnElement[bool]:
+    """Whether a row has a word in one of its spellings, by what stands in it."""
+    return or_(
+        *(
+            and_(*(_Seen(lexemes, literal(f"'{part}'"), literal(f" {part} ")) for part in spelling))
+            for spelling in spellings(word)
+        )
+    )
 
 
 class _Indexed(FunctionElement[bool]):
@@ -115,7 +132,7 @@ class _Indexed(FunctionElement[bool]):
 
 
 class _Seen(FunctionElement[bool]):
-    """Whether a row has all words, by what stands in it."""
+    """Whether a row has a word, by what stands in it."""
 
     inherit_cache = True
 
@@ -129,14 +146,14 @@ def _in_postgresql(element: FunctionElement[bool], compiler: Any, **options: Any
 
 @compiles(_Indexed, "sqlite")
 def _indexed_in_sqlite(element: _Indexed, compiler: Any, **options: Any) -> str:
-    _, _, query, *_ = element.clauses
+    _, _, query = element.clauses
     return f"words MATCH {compiler.process(query, **options)}"
 
 
 @compiles(_Seen, "sqlite")
 def _seen_in_sqlite(element: _Seen, compiler: Any, **options: Any) -> str:
-    lexemes, _, _, *words = (compiler.process(each, **options) for each in element.clauses)
-    return " AND ".join(f"instr(' ' || {lexemes} || ' ', {word}) > 0" for word in words)
+    lexemes, _, word = (compiler.process(each, **options) for each in element.clauses)
+    return f"instr(' ' || {lexemes} || ' ', {word}) > 0"
 
 
 def _unindexed(last: int) -> Select[Any]:
