@@ -10,6 +10,8 @@ from tests.desk.letters import HANDLER
 
 #: Two minutes before the times below.
 SINCE = "2026-11-21T01:58:04Z"
+#: The same as a page shows it on another day.
+SHOWN = "21 Nov 2026 01:58:04"
 BRIDGE = {
     "started": "2026-11-18T06:02:00Z",
     "topics": ["orders"],

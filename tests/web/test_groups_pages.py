@@ -160,6 +160,21 @@ def test_of_two_who_mark_a_group_at_once_the_second_is_told_and_keeps_what_was_t
     assert console.desk.groups.one(groups[0]).fixed_in == "1.5.0"
 
 
+def test_who_takes_a_mark_back_too_late_is_not_offered_to_mark_the_group(console, ann, groups):
+    address, bob = f"/groups/{groups[0]}", Person(console, "bob", Role.OPERATOR)
+    marking = ann.form(f"{address}/fixed", f"{address}/fixed")
+    ann.post(f"{address}/fixed", **marking, version="1.5.0")
+    undo = bob.form(address, f"{address}/not-fixed")
+    ann.post(f"{address}/not-fixed", **ann.form(address, f"{address}/not-fixed"))
+    ann.post(f"{address}/fixed", **ann.form(f"{address}/fixed", f"{address}/fixed"), version="1.6.0")
+    answer = bob.post(f"{address}/not-fixed", **undo)
+    assert answer.status_code == 409
+    assert "Somebody was quicker" in answer.text
+    assert f'action="{address}/not-fixed"' in answer.text
+    assert f'action="{address}/fixed"' not in answer.text
+    assert console.desk.groups.one(groups[0]).fixed_in == "1.6.0"
+
+
 def test_no_version_is_none(ann, groups):
     address = f"/groups/{groups[0]}/fixed"
     answer = ann.post(address, **ann.form(address, address), version=" ")

@@ -21,6 +21,7 @@ from bridge.web.console import Console
 from bridge.web.pages import plan
 from bridge.web.pages.plan_figures import result
 from bridge.web.pages.plan_words import VERBS
+from bridge.web.pages.plan_words import state as words_of
 from bridge.web.roles import Role
 from tests.processes import eventually
 from tests.web.acting import Person, desk_of, open_letters
@@ -138,6 +139,24 @@ def test_a_plan_is_applied_as_it_was_decided_on_in_the_background(console, ann, 
     assert "Stop plan 1" in page
     assert "leaves 8 letters as they are" in page
     assert "1.4.2 reads decimals" in page
+
+
+def test_a_plan_that_ended_with_letters_in_flight_does_not_look_finished(console, ann, database):
+    open_letters(database, 4)
+    made(ann)
+    planned = console.desk.plans.one(1)
+    found = {}
+    for state, outcome in [(s, o) for s in (State.DONE, State.STOPPED, State.FAILED) for o in ("sent", "done")]:
+        outcomes = {ItemState(outcome): 3, ItemState.DONE: 1} if outcome == "sent" else {ItemState.DONE: 4}
+        found[state, outcome] = words_of(replace(planned, state=state, outcomes=outcomes, began_at=1)).words
+    assert found == {
+        (State.DONE, "sent"): "all sent, 3 under way",
+        (State.DONE, "done"): "applied",
+        (State.STOPPED, "sent"): "stopped, 3 under way",
+        (State.STOPPED, "done"): "stopped",
+        (State.FAILED, "sent"): "failed, 3 under way",
+        (State.FAILED, "done"): "failed",
+    }
 
 
 def test_the_same_form_sent_again_changes_nothing(console, ann, database):

@@ -16,7 +16,7 @@ from bridge.web.pages import handler, overview, topic
 from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
-from tests.web.standing import BRIDGE, SINCE, WORKER, status
+from tests.web.standing import BRIDGE, SHOWN, SINCE, WORKER, status
 
 TOPIC, ONE = "/topics/orders", f"/handlers/{HANDLER}"
 
@@ -46,7 +46,7 @@ def test_a_topic_shows_its_partitions_what_waits_beside_it_and_its_handlers(page
     assert "orders: runs, 214 records behind" in text
     assert "0 100 307 207 host:1 runs" in text
     assert "1 100 307 7 host:1 runs" in text
-    assert f"orders.retry.5m 5 min 22 {SINCE} needed" in text
+    assert f"orders.retry.5m 5 min 22 {SHOWN} needed" in text
     assert text.index("orders.replay") < text.index("orders.retry.5m")
     assert f"{HANDLER} 2 96 1 s 0 runs" in text
     assert "Handled by the minute: 213 in 60 minutes" in text
@@ -62,7 +62,7 @@ def test_a_partition_says_why_it_is_paused_and_that_nobody_has_it(page):
         "paused_since": {"orders-1": SINCE},
     }
     text = words(page(TOPIC, bridges={"host:1": paused}))
-    assert f"1 100 307 7 host:1 paused: queue q since {SINCE}" in text
+    assert f"1 100 307 7 host:1 paused: queue q since {SHOWN} UTC" in text
     assert "0 100 307 207 \u2013 no bridge has it" in text
 
 
@@ -129,7 +129,7 @@ def test_a_handler_shows_its_queue_workers_batches_and_groups_with_open_letters(
 def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page):
     breaker = {"handlers": [HANDLER], "state": "open", "since": SINCE, "why": "38 of 40", "waiting_deliveries": 1_200}
     text = words(page(ONE, breakers={"smtp": breaker}, policies={HANDLER: "changed by bob: max_retries=20"}))
-    assert f"smtp is held to be down since {SINCE}: 38 of 40 ; 1,200 deliveries wait for it" in text
+    assert f"smtp is held to be down since {SHOWN} UTC: 38 of 40 ; 1,200 deliveries wait for it" in text
     assert "changed by bob: max_retries=20" in text
 
 

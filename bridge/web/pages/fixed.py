@@ -36,15 +36,16 @@ def mark(request: Request) -> Response:
 
 
 def unmark(request: Request) -> Response:
-    """Take that back, where it is still the same."""
+    """Take that back, where it is still the same; a conflict asks for the same again, never for the opposite."""
     group = _group(request)
     if group.fixed_in is not None:
         if request.state.form.get("act", "") != act(group):
-            return _form(request, group, 409, str(changed(group)))
+            return _form(request, group, 409, str(changed(group)), undoes=True)
         try:
             console.of(request).desk.groups.not_fixed(group.id, console.asking(request).name, group)
         except GroupChanged as error:
-            return _form(request, _group(request), 409, str(error))
+            if (group := _group(request)).fixed_in is not None:
+                return _form(request, group, 409, str(error), undoes=True)
     return RedirectResponse(f"/groups/{group.id}", 303)
 
 
@@ -67,7 +68,9 @@ def _group(request: Request) -> Grouped:
     return console.of(request).desk.groups.one(request.path_params["id"])
 
 
-def _form(request: Request, group: Grouped, status: int = 200, trouble: str = "", typed: str = "") -> Response:
+def _form(
+    request: Request, group: Grouped, status: int = 200, trouble: str = "", typed: str = "", *, undoes: bool = False
+) -> Response:
     here = console.of(request)
     return here.page(
         request,
@@ -78,5 +81,6 @@ def _form(request: Request, group: Grouped, status: int = 200, trouble: str = ""
         trouble=trouble,
         changed=status == 409,
         typed=typed,
+        undoes=undoes,
         versions=here.desk.versions.of(group),
     )

@@ -61,14 +61,15 @@ def state(plan: Plan) -> Standing:
         words = f"wave {plan.wave + 1}" if plan.options.canary else "applying"
         return Standing("run", "run", words)
     if plan.state is State.STOPPED:
-        return _stopped(plan)
+        ended = _stopped(plan)
+        return ended._replace(words=ended.words + _way(plan))
     if plan.state is State.DONE:
-        way = plan.count(*UNDER_WAY)
-        return Standing("run", "run", f"all sent, {way:,} under way") if way else Standing(_end(plan), "ok", "applied")
+        way = _way(plan)
+        return Standing("run", "run", f"all sent{way}") if way else Standing(_end(plan), "ok", "applied")
     return {
         State.MAKING: Standing("off", "clock", "being made"),
         State.PLANNED: Standing("warn", "clock", "not applied"),
-        State.FAILED: Standing("bad", "x", "failed"),
+        State.FAILED: Standing("bad", "x", f"failed{_way(plan)}"),
     }[plan.state]
 
 
@@ -78,6 +79,12 @@ def _stopped(plan: Plan) -> Standing:
     if plan.stopped.startswith("canary"):
         return Standing("bad", "halt", "stopped by its canary")
     return Standing("bad", "halt", "stopped, it came back" if plan.stopped.startswith("regression") else "stopped")
+
+
+def _way(plan: Plan) -> str:
+    """What is in flight of a plan that sends nothing more."""
+    way = plan.count(*UNDER_WAY)
+    return f", {way:,} under way" if way else ""
 
 
 def _end(plan: Plan) -> str:

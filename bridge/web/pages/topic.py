@@ -75,7 +75,7 @@ def _snapshot(here: Console, name: str) -> Snapshot:
     for each in partitions(name, found.status):
         parts[PLACE(name, f"committed {each.number}")] = made.known(each.committed)
         parts[PLACE(name, f"lag {each.number}")] = made.known(each.lag)
-        parts[PLACE(name, f"state {each.number}")] = made.partition(each)
+        parts[PLACE(name, f"state {each.number}")] = made.partition(each, here.clock())
     for tier in beside(name, found.status):
         parts[PLACE(name, f"records {tier['topic']}")] = made.known(tier["records"])
     return snapshot(here, found, "t", _act(found, row), status, parts)
