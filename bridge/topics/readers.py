@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import ConsumerGroupTopicPartitions, KafkaException, admin_client
+from bridge.kafka import AdminClient, ConsumerGroupTopicPartitions, KafkaException, admin_client
 from bridge.records.place import Place
 from bridge.settings import Settings
 
@@ -49,3 +49,13 @@ def commits(settings: Settings, topics: Collection[str]) -> dict[str, dict[Place
     except (KafkaException, TimeoutError) as error:
         raise KafkaUnavailable(f"Kafka does not say which groups read {', '.join(sorted(topics))}: {error}.") from None
     return dict(found)
+
+
+def consumed_now(admin: AdminClient, group: str) -> frozenset[str] | None:
+    """Return the topics of which living members of a group have partitions; `None` if Kafka does not say it."""
+    try:
+        (future,) = admin.describe_consumer_groups([group], request_timeout=ANSWER_WITHIN).values()
+        members = future.result(ANSWER_WITHIN * 2).members
+    except (KafkaException, TimeoutError):
+        return None
+    return frozenset(place.topic for member in members for place in member.assignment.topic_partitions)

@@ -15,6 +15,7 @@ from bridge.topics.making import configs, limits_of
 from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed, needed_tiers, retry
 from bridge.topics.ours import Kind, Limits, Ours, Shape, problems, too_short
+from bridge.topics.readers import consumed_now
 
 #: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
 #: Of a source that has no handlers any more nothing is handed off.
@@ -75,7 +76,7 @@ def survey(
     known = cluster.shapes
     listed = [
         *listed_of(settings, routes, known, changed),
-        *(() if others is None else _left_over(settings, routes, known, frozenset(others))),
+        *(() if others is None else _left_over(admin, settings, routes, known, frozenset(others))),
     ]
     if cluster.is_mock:
         return [Seen(ours, use, known[ours.name].partitions if ours.name in known else None) for ours, use in listed]
@@ -129,14 +130,21 @@ def _use(settings: Settings, routes: Routes, ours: Ours) -> Use:
 
 
 def _left_over(
-    settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
+    admin: AdminClient, settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
 ) -> Iterator[tuple[Ours, Use]]:
-    """Retry topics of sources that no handler names any more, of which this group has committed something."""
+    """Retry topics of sources that no handler names any more, of which this group has committed something.
+
+    One that a living member of the group consumes is none, whatever Redis that member announces itself in.
+    """
     belongings = Belongings(TopicNames.of(settings), routes.topics)
     sources = {name: source for name in known if (source := belongings.source_of(name))}
     named = {*routes.topics, *others}
     gone = sorted(name for name, source in sources.items() if source not in named and name not in named)
     ours = {extent.topic for extent in extents(settings, gone) if extent.committed is not None} if gone else set()
+    consumed = consumed_now(admin, settings.group) if ours else frozenset()
+    if consumed is None:
+        return
+    ours = {name for name in ours if name not in consumed and sources[name] not in consumed}
     of_gone = Belongings(TopicNames.of(settings), {sources[name] for name in ours}).of(ours)
     for name, each in sorted(of_gone.items()):
         yield Ours(name, Kind.RETRY, each.source, each.delay), "abandoned"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -141,6 +142,29 @@ def test_a_tier_that_nobody_needs_any_more_is_listed_with_what_it_holds_until_it
     # `RetryLater` may ask for it: it is one of kafka_retry_tiers.
     assert (ten["use"], ten["left"]) == ("at need", 0)
     assert "keeps records" not in (ten["problem"] or "")
+
+
+@pytest.mark.slow
+def test_what_a_member_consumes_that_this_redis_does_not_know_is_another_applications_and_not_abandoned(stack: Stack):
+    stack.make_topics("orders", "mails", "mails.retry.5m")
+    theirs = [stack.topic("mails"), stack.topic("mails.retry.5m")]
+    group = stack.environ["BRIDGE_GROUP"]
+    member = Consumer(
+        {"bootstrap.servers": stack.kafka, "group.id": group, "session.timeout.ms": 6000}
+        | {"partition.assignment.strategy": "cooperative-sticky"}
+    )
+    member.subscribe(theirs)
+    try:
+        eventually(lambda: member.poll(0.1) is None and len(member.assignment()) == 2, 30)
+        member.commit(offsets=[TopicPartition(theirs[1], 0, 0)], asynchronous=False)
+        assert "mails.retry.5m" not in listed(stack, code=1)
+        text = command(stack, "check", code=1)
+        assert f"Another application uses the group {group!r}" in text
+        assert stack.topic("mails") in text
+    finally:
+        member.close()
+    assert listed(stack, code=1)["mails.retry.5m"]["use"] == "abandoned"
+    assert "Another application" not in command(stack, "check", code=None)
 
 
 @pytest.mark.slow
