@@ -78,3 +78,14 @@ def test_what_is_nested_deeper_than_is_indented_stays_on_its_line():
 def test_what_an_error_quotes_is_what_stands_in_its_quotes():
     assert quoted("""invalid literal for int(): '0,49', not "a b" and not 'x'""") == {"0,49", "a b"}
     assert quoted("nothing") == frozenset()
+
+
+def test_escapes_of_readable_characters_are_read_and_the_sent_text_keeps_them():
+    sent = rb'{"name":"Zo\u00eb \ud83d\ude00","kept":"\u0022 \\u00eb \u202e \u005c \ud83d \n"}'
+    assert look(sent, Way.PRETTY).lines == [
+        "{",
+        '  "name": "Zo\u00eb \U0001f600",',
+        r'  "kept": "\u0022 \\u00eb \u202e \u005c \ud83d \n"',
+        "}",
+    ]
+    assert look(sent, Way.SENT).lines == [sent.decode()]

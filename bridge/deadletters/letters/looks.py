@@ -1,6 +1,7 @@
 """A value as somebody looks at it: indented, as it was sent, or in hexadecimal; a part at a time (pure).
 
-Nothing is read as a number: indenting moves what stands between the parts of a JSON text, and changes none of them.
+Nothing is read as a number: indenting moves what stands between the parts of a JSON text, and changes none of them, but
+for escapes of characters that can be read: `Zo\\u00eb` is shown as `Zoë`, and as it was sent where that is asked for.
 """
 
 import json
@@ -22,6 +23,10 @@ HEX_LINE: Final = 16
 #: A string (the last may be cut off), a bracket, a comma or a colon of a JSON text, or what else is no space.
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{},:]|[^][{},:"\s]+', re.DOTALL)
 _STEP: Final = "  "
+#: An escape of a string: of a character in two halves, or in one, or any other one, which stays.
+_ESCAPE: Final = re.compile(
+    r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|.)", re.DOTALL | re.IGNORECASE
+)
 #: What an error says of a value it says in quotes.
 _QUOTED: Final = re.compile(r"'([^']{2,200})'|\"([^\"]{2,200})\"")
 
@@ -148,7 +153,7 @@ def _part(pieces: Iterator[str], begins: int) -> tuple[list[str], int | None]:
 
 
 def _indented(text: str) -> Iterator[str]:
-    """A JSON text, a member a line, its parts as they were sent."""
+    """A JSON text, a member a line, its parts as they were sent, but for escapes of what can be read."""
     depth, before = 0, ""
     for match in _PIECE.finditer(text):
         piece = match.group()
@@ -156,10 +161,22 @@ def _indented(text: str) -> Iterator[str]:
             depth -= 1
         if before and (line := _between(before, piece, depth)):
             yield line
-        yield piece
+        yield _ESCAPE.sub(_readable, piece) if "\\u" in piece else piece
         if piece in ("{", "["):
             depth += 1
         before = piece
+
+
+def _readable(escape: re.Match[str]) -> str:
+    """Return the character that an escape stands for, or the escape where the text would not be JSON or be unseen."""
+    high, low, single = escape.groups()
+    if high is not None:
+        character = chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+    elif single is not None:
+        character = chr(int(single, 16))
+    else:
+        return escape.group()
+    return character if character.isprintable() and character not in '"\\' else escape.group()
 
 
 def _between(before: str, piece: str, depth: int) -> str:
