@@ -43,6 +43,7 @@ class _Metrics(NamedTuple):
 #: What a process has a file for, in words.
 UNSEEN: Final = {"counts": "metrics", "notes": "notes of what is done of a batch"}
 _MARK: Final = ".full"
+UNSEEN_PROCESSES: Final = "worker_unseen_processes"
 #: Why deliveries are sent again.
 RETRIED: Final = ("failed", "postponed", "halted", "dead_letter_unpublished", "not_parked")
 
@@ -226,7 +227,7 @@ def _count_unseen(folder: Path) -> "GaugeMetricFamily":
         elif what in UNSEEN:
             found[what] += 1
     help_text = "Processes without a file for their counts, or for their notes of what is done: the disk is full."
-    family = GaugeMetricFamily("worker_unseen_processes", help_text, labels=["what"])
+    family = GaugeMetricFamily(UNSEEN_PROCESSES, help_text, labels=["what"])
     for what, count in found.items():
         family.add_metric([what], count)
     return family

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.source_tree import parse_source
+
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = {
     str(file.relative_to(ROOT)): file
@@ -22,7 +24,7 @@ OTHERS: Final = re.compile(r"^\s*(Args|Arguments|Params|Keyword Args|Return|Rais
 
 def docstrings(file: Path) -> Iterator[str]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parse_source(file)):
         if isinstance(node, documented) and (text := ast.get_docstring(node)):
             yield text
 
@@ -37,7 +39,7 @@ def test_every_error_of_a_package_stands_in_its_errors():
         f"{name}: {node.name}"
         for name, file in FILES.items()
         if (home := ERRORS.get(name.split("/")[0])) and name != home
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(parse_source(file))
         if isinstance(node, ast.ClassDef) and any(_is_error(base) for base in node.bases)
     }
     assert elsewhere == set()
@@ -49,7 +51,7 @@ def _is_error(base: ast.expr) -> bool:
 
 def test_every_error_says_what_happened():
     for home in ERRORS.values():
-        tree = ast.parse((ROOT / home).read_text())
+        tree = parse_source(ROOT / home)
         errors = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         assert errors
         assert [node.name for node in errors if not (ast.get_docstring(node) or "").endswith(".")] == []

@@ -46,7 +46,7 @@ def test_each_metric_of_the_page_and_its_alerts_is_one_that_is_shown():
     named = {name for name in named if not name.startswith(("worker_log", "bridge_group"))}
     named -= {row.identifier for row in TABLE}
     shown = {family.name for family in BridgeMetrics().registry.collect()}
-    shown |= {metric._name for metric in worker_metrics._made()} | DESK
+    shown |= {metric._name for metric in worker_metrics._made()} | {worker_metrics.UNSEEN_PROCESSES} | DESK
     assert named
     assert {name.removesuffix("_total") for name in named} <= shown
 

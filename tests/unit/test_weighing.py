@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bridge.handlers import Routes
 from bridge.handoff.depth import reckoned
 from bridge.handoff.keeping import Kept
+from bridge.kafka import KafkaException
 from bridge.loop.due import due
 from bridge.topics.asking import END, Asking
 from bridge.upkeep.backlog import Backlog, backlogs, shown, total
@@ -139,7 +140,7 @@ class Admin:
 
 def test_what_kafka_does_not_tell_is_left_out_and_nothing_is_asked_twice_at_a_time():
     places = {("t", 0): END, ("t", 1): 5.0}
-    admin: Any = Admin(7, OSError())
+    admin: Any = Admin(7, KafkaException())
     asking = Asking(admin)
     assert asking.told() is None
     asking.ask(places)
