@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.deadletters.completing import WITHIN
+from bridge.cli.deadletters.completing import WITHIN, reasons
 
 HANDLERS = """
 import os, sys, time
@@ -55,7 +55,7 @@ def completed(folder: Path, line: str, **environ: str) -> list[str]:
     ("line", "offered"),
     [
         ("bridge deadletters list --status re", ["replaying", "resolved"]),
-        ("bridge deadletters list --reason e", ["exhausted", "expired"]),
+        pytest.param("bridge deadletters list --reason e", ["exhausted", "expired"], marks=pytest.mark.slow),
         ("bridge deadletters replay --handler ", ["shop_handlers.charge", "shop_handlers.refund"]),
         ("bridge deadletters replay --topic o", ["orders"]),
         ("bridge deadletters simulate shop_handlers.r", ["shop_handlers.refund"]),
@@ -64,6 +64,10 @@ def completed(folder: Path, line: str, **environ: str) -> list[str]:
 )
 def test_names_are_completed(tmp_path, line, offered):
     assert completed(tmp_path, line) == offered
+
+
+def test_the_reasons_that_begin_so_are_offered():
+    assert reasons("e") == ["exhausted", "expired"]
 
 
 def test_an_app_that_cannot_be_imported_completes_nothing_and_says_nothing(tmp_path):
