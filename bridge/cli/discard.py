@@ -34,8 +34,6 @@ def discard(
     names = handler or []
     if chosen.ledger_url is None:
         fail("the ledger has which deliveries are queued, and there is none: set LEDGER_URL.", FAULTS)
-    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        fail("nobody can be asked here, there is no terminal: say --yes to discard without a question.", NOT_FOUND)
     try:
         queued = count_queued(chosen, routes, topic, names)
         _print(queued)
@@ -44,6 +42,8 @@ def discard(
         if not any(queued.values()):
             print_found(queued, as_json, lambda: None)
             return
+        if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+            fail("nobody can be asked here, there is no terminal: say --yes to discard without a question.", NOT_FOUND)
         if not yes and not typer.confirm(f"discard {sum(queued.values()):,} deliveries?", err=True):
             fail("nothing was discarded.", FAULTS)
         found = discard_queued(chosen, routes, topic, names)
