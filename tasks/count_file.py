@@ -31,6 +31,9 @@ class AllocatedDict(MmapedDict):
         if not read_mode and not (path.exists() and path.stat().st_size):
             try:
                 map_new_file(path, _INITIAL_MMAP_SIZE).close()
+            except FileNotFoundError:
+                # The folder is gone: whoever counts makes it again, and counts in a file from then on.
+                raise
             except OSError as error:
                 self._f: Any = None
                 self._fname, self._positions = filename, dict[str, int]()
