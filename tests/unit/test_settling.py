@@ -287,7 +287,8 @@ def test_who_comes_after_another_looks_for_the_dead_letter_and_marks_it(acts: Ac
 def test_a_burial_finds_the_dead_letter_that_a_wiped_ledger_has_forgotten(acts: Acts) -> None:
     acts.letters.add(1)
     acts.forgotten = 1e9
-    task: Any = SimpleNamespace(app=SimpleNamespace(tasks={}), request=SimpleNamespace(headers={}, properties={}))
+    request = SimpleNamespace(headers={}, properties={}, retries=0)
+    task: Any = SimpleNamespace(app=SimpleNamespace(tasks={}), request=request)
     bury(task, {"task": "h", "headers": {HEADER: to_header(batch(1))}, "reason": "expired"})
     assert acts.done_so_far == ["marked 1 dead at once"]
 
