@@ -122,7 +122,7 @@ def brokers(
             folder = tmp_path_factory.mktemp(str(place))
             running[place] = stack.enter_context(start(place, broker, folder))
         for place, broker in found.items():
-            wait_until(partial(all_over, place, broker), 240, f"all is over on {place}")
+            wait_until(partial(all_over, place, broker), 60, f"all is over on {place}")
             assert not running[place].exited, "the worker must not stop"
             if place.pool == "spawn":
                 assert "SpawnPoolWorker" in running[place].text
