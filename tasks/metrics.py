@@ -257,7 +257,7 @@ def serve(port: int, host: str = "") -> None:
         server = BoundedServer.listening(host, port, make_wsgi_app(registry))
     except OSError as error:
         logger.warning(
-            "no metrics: port %d of %s cannot be opened (%s); set WORKER_METRICS_PORT to a free one, or "
+            "no metrics: port %d cannot be opened at %s (%s); set WORKER_METRICS_PORT to a free one, or "
             "WORKER_METRICS_HOST to an address of this machine.",
             port,
             host or "every address",

@@ -13,16 +13,7 @@ from sqlalchemy.orm import Session
 from bridge.errors import AlreadySettled
 from bridge.records import settled, user_database
 from bridge.records.message import Message
-from tests.servers import postgres
-from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    need(postgres.missing())
-    with PostgresServer() as server:
-        yield server
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from bridge.errors import AlreadySettled, BridgeError
 from bridge.records.message import Message
 from bridge.records.settled import CREATE_TABLE, OUTBOX_TABLE, TABLE
 from bridge.records.user_database import missing_django_tables
-from tests.servers import postgres
-from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
 
 if not settings.configured:
@@ -24,13 +22,6 @@ if not settings.configured:
 
 def _database(engine: str, name: str, **more: Any) -> dict[str, Any]:
     return {**connections.databases["default"], "ENGINE": f"django.db.backends.{engine}", "NAME": name, **more}
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[PostgresServer]:
-    need(postgres.missing())
-    with PostgresServer() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite3", pytest.param("postgresql", marks=pytest.mark.servers)])

@@ -14,7 +14,7 @@ from bridge.errors import KafkaUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.kafka import TopicPartition
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark, Push
-from bridge.ledger.pages import PAGE
+from bridge.ledger.pages import PAGE, key
 from bridge.loop.beginnings import Beginnings
 from bridge.loop.commits import Commits
 from bridge.loop.log_check import Logs
@@ -471,6 +471,7 @@ def test_a_topic_that_was_quiet_until_its_page_expired_is_not_run_again(stack: S
     with ledger(stack, "orders") as (fates, account), stack.redis() as client:
         fates.write([Mark(account, range(20), Fate.DONE)])
         client.delete(fates.page_key(account, 0))
+        client.hset(key(fates.cluster, fates.group, "pages", *account), "0", time.time() - 1)
     stack.produce("orders", 20)
     eventually(lambda: stack.committed("orders") == 21, 15)
     assert audit(stack)["unaccounted"] == 0

@@ -62,7 +62,7 @@ class Admin:
         told = self.ids if isinstance(self.ids, Exception) else SimpleNamespace(topic_id=self.ids)
         return dict.fromkeys(self.topics, future(told))
 
-    def list_offsets(self, asked: Any, request_timeout: float) -> Any:
+    def list_offsets(self, asked: Any, **options: Any) -> Any:
         return {place: future(self.ends) for place in asked}
 
 
@@ -74,7 +74,7 @@ def counted(wanted: Any, sources: Any) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def kafka(monkeypatch):
+def catalog_of(monkeypatch):
     """A catalog of the topic `orders` on that cluster, and what was made of it."""
     made: list[tuple[str, int]] = []
 
@@ -94,8 +94,8 @@ def kafka(monkeypatch):
     return of
 
 
-def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(kafka):
-    found = kafka(Admin(orders=3))
+def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(catalog_of):
+    found = catalog_of(Admin(orders=3))
     found.prepare()
     found.prepare()
     assert found.made == [("orders.dlq", 3)]
@@ -103,9 +103,9 @@ def test_a_topic_without_one_gets_its_topic_for_dead_letters_once(kafka):
     assert (found.cluster, found.topic_ids) == ("a-cluster", {"orders": "an-id"})
 
 
-def test_what_kafka_refuses_to_make_is_said_and_tried_again_after_a_minute(kafka, caplog):
+def test_what_kafka_refuses_to_make_is_said_and_tried_again_after_a_minute(catalog_of, caplog):
     admin = Admin(orders=3)
-    found = kafka(admin)
+    found = catalog_of(admin)
     admin.refuses = ("orders.dlq",)
     found.prepare()
     assert (found.complete, [ours.name for ours in found.unmade]) == (True, ["orders.dlq"])
@@ -119,8 +119,8 @@ def test_what_kafka_refuses_to_make_is_said_and_tried_again_after_a_minute(kafka
     assert (found.complete, found.unmade, len(found.made)) == (True, [], 2)
 
 
-def test_what_is_needed_later_is_looked_for_once_and_made(kafka):
-    found = kafka(Admin(orders=3))
+def test_what_is_needed_later_is_looked_for_once_and_made(catalog_of):
+    found = catalog_of(Admin(orders=3))
     found.prepare()
     tier = Ours("orders.retry.5m", Kind.RETRY, "orders", 300)
     found.need([DLQ, tier])
@@ -131,23 +131,26 @@ def test_what_is_needed_later_is_looked_for_once_and_made(kafka):
     assert found.complete
 
 
-def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(kafka):
-    found = kafka(Admin(orders=3, **{"orders.dlq": 1}))
+def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(catalog_of):
+    found = catalog_of(Admin(orders=3, **{"orders.dlq": 1}))
     found.prepare()
     assert found.made == [("orders.dlq", 3)]
 
 
-def test_nothing_is_made_that_is_there_or_that_the_settings_forbid(kafka):
-    for found in (kafka(Admin(orders=3, **{"orders.dlq": 3})), kafka(Admin(orders=3), kafka_create_topics=False)):
+def test_nothing_is_made_that_is_there_or_that_the_settings_forbid(catalog_of):
+    for found in (
+        catalog_of(Admin(orders=3, **{"orders.dlq": 3})),
+        catalog_of(Admin(orders=3), kafka_create_topics=False),
+    ):
         found.prepare()
         assert found.made == []
         assert found.complete
 
 
-def test_a_topic_that_is_not_there_is_named_once_and_found_when_it_comes(kafka, caplog):
+def test_a_topic_that_is_not_there_is_named_once_and_found_when_it_comes(catalog_of, caplog):
     caplog.set_level(logging.INFO)
     admin = Admin()
-    found = kafka(admin)
+    found = catalog_of(admin)
     found.prepare()
     found.prepare()
     assert caplog.text.count("'orders' does not exist yet") == 1
@@ -158,32 +161,34 @@ def test_a_topic_that_is_not_there_is_named_once_and_found_when_it_comes(kafka, 
     assert (found.missing, found.complete) == (frozenset(), True)
 
 
-def test_of_a_topic_that_was_there_from_the_beginning_nothing_is_said_however_often_it_is_looked_for(kafka, caplog):
+def test_of_a_topic_that_was_there_from_the_beginning_nothing_is_said_however_often_it_is_looked_for(
+    catalog_of, caplog
+):
     caplog.set_level(logging.INFO)
-    kafka(Admin(orders=6)).prepare()
-    kafka(Admin(orders=6)).prepare()
+    catalog_of(Admin(orders=6)).prepare()
+    catalog_of(Admin(orders=6)).prepare()
     assert "orders" not in caplog.text
 
 
-def test_a_mock_cluster_is_asked_for_no_id_and_makes_its_topics_itself(kafka):
+def test_a_mock_cluster_is_asked_for_no_id_and_makes_its_topics_itself(catalog_of):
     admin = Admin(orders=4)
     admin.cluster, admin.ids = f"{MOCK}7", AssertionError("it would not answer")
-    found = kafka(admin)
+    found = catalog_of(admin)
     found.prepare()
     assert (found.topic_ids, found.made, found.complete) == ({"orders": ""}, [], True)
 
 
-def test_a_kafka_that_does_not_answer_is_no_kafka_without_topics(kafka):
+def test_a_kafka_that_does_not_answer_is_no_kafka_without_topics(catalog_of):
     admin = Admin()
     admin.away = error(KafkaError._TRANSPORT)
     with pytest.raises(KafkaUnavailable, match="Kafka does not answer"):
-        kafka(admin).prepare()
+        catalog_of(admin).prepare()
 
 
-def test_nothing_is_made_of_a_topic_whose_id_kafka_does_not_say(kafka):
+def test_nothing_is_made_of_a_topic_whose_id_kafka_does_not_say(catalog_of):
     admin = Admin(orders=3)
     admin.ids = error(KafkaError.UNKNOWN_TOPIC_OR_PART)
-    found = kafka(admin)
+    found = catalog_of(admin)
     with pytest.raises(KafkaUnavailable, match="does not say the id of topic 'orders'"):
         found.prepare()
     assert (found.made, found.complete) == ([], False)
@@ -197,36 +202,36 @@ def asked(found: Catalog) -> Catalog:
     return found
 
 
-def test_ends_are_told_when_the_answer_is_there_and_once(kafka):
-    found = asked(kafka(Admin(orders=1)))
+def test_ends_are_told_when_the_answer_is_there_and_once(catalog_of):
+    found = asked(catalog_of(Admin(orders=1)))
     assert found.ends() == {PLACE: 7}
     assert found.ends() is None
 
 
-def test_an_answer_that_is_not_there_yet_is_none(kafka):
+def test_an_answer_that_is_not_there_yet_is_none(catalog_of):
     admin = Admin(orders=1)
     admin.ends = None
-    assert asked(kafka(admin)).ends() is None
+    assert asked(catalog_of(admin)).ends() is None
 
 
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN])
-def test_no_answer_is_an_error(kafka, code):
+def test_no_answer_is_an_error(catalog_of, code):
     admin = Admin(orders=1)
     admin.ends = error(code)
     with pytest.raises(KafkaUnavailable):
-        asked(kafka(admin)).ends()
+        asked(catalog_of(admin)).ends()
 
 
-def test_a_client_that_knows_too_old_a_cluster_learns_it_anew(kafka):
+def test_a_client_that_knows_too_old_a_cluster_learns_it_anew(catalog_of):
     admin = Admin(orders=1)
     admin.ends = error(KafkaError.FENCED_LEADER_EPOCH)
-    assert asked(kafka(admin)).ends() is None
+    assert asked(catalog_of(admin)).ends() is None
     assert admin.looked == 1
 
 
-def test_a_late_answer_is_no_offset(kafka):
+def test_a_late_answer_is_no_offset(catalog_of):
     admin = Admin(orders=1)
-    found = kafka(admin)
+    found = catalog_of(admin)
     # What Kafka's client gives, without an error, once the time for an answer has passed.
     admin.ends = SimpleNamespace(offset=-1001)
     for answer in found.ask_log("orders", 0):
@@ -255,9 +260,9 @@ def test_watermarks_that_are_no_offsets_are_no_answer(answer):
     assert first_and_end((0, 0)) == (0, 0)
 
 
-def test_a_retry_topic_is_gone_once_two_answers_leave_it_out(kafka):
+def test_a_retry_topic_is_gone_once_two_answers_leave_it_out(catalog_of):
     admin = Admin(orders=1, **{"orders.retry.5m": 1})
-    found = kafka(admin)
+    found = catalog_of(admin)
     found.prepare()
     listed = admin.topics
     seen = []

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.conftest import REDIS, SERVERS
 from tests.source_tree import parse_source
 
 ROOT: Final = Path(__file__).parents[2]
@@ -62,3 +63,10 @@ def test_every_error_says_what_happened():
         errors = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         assert errors
         assert [node.name for node in errors if not (ast.get_docstring(node) or "").endswith(".")] == []
+
+
+def test_a_fixture_of_one_file_has_no_name_of_a_server():
+    # Its tests would be marked as those that need the server, and leave `make test`.
+    shadowing = re.compile(rf"^def ({'|'.join(sorted(SERVERS | REDIS))})\(", re.MULTILINE)
+    tests = {name: file for name, file in FILES.items() if Path(name).name.startswith("test_")}
+    assert {name for name, file in tests.items() if shadowing.search(file.read_text())} == set()

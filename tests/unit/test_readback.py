@@ -59,7 +59,7 @@ class Consumer:
 
 
 @pytest.fixture
-def kafka(monkeypatch):
+def consumer_of(monkeypatch):
     def given(batches: Sequence[Sequence[Record]] = (), positions: dict[int, int] | None = None) -> Consumer:
         made = Consumer(batches, positions or {})
         monkeypatch.setattr(readback, "consumer_client", lambda properties, group: made)
@@ -74,31 +74,31 @@ def read(starts: dict[int, int], ends: dict[int, int]) -> list[tuple[int, int]]:
     return [(r.partition() or 0, r.offset() or 0) for r in readback.records(SETTINGS, places, until)]
 
 
-def test_each_partition_is_read_from_its_start_and_below_its_end(kafka):
-    client = kafka([[Record(0, 3), Record(1, 7)], [Record(0, 4), Record(0, 5)]])
+def test_each_partition_is_read_from_its_start_and_below_its_end(consumer_of):
+    client = consumer_of([[Record(0, 3), Record(1, 7)], [Record(0, 4), Record(0, 5)]])
     assert read({0: 3, 1: 7}, {0: 5, 1: 8}) == [(0, 3), (1, 7), (0, 4)]
     assert client.assigned == [(0, 3), (1, 7)]
     assert client.closed
 
 
-def test_what_holds_nothing_is_not_asked_for(kafka):
-    client = kafka()
+def test_what_holds_nothing_is_not_asked_for(consumer_of):
+    client = consumer_of()
     assert read({0: 3}, {0: 3}) == []
     assert not client.assigned
 
 
-def test_what_was_compacted_away_is_not_waited_for(kafka):
-    kafka([[Record(0, 3)]], positions={0: 9})
+def test_what_was_compacted_away_is_not_waited_for(consumer_of):
+    consumer_of([[Record(0, 3)]], positions={0: 9})
     assert read({0: 3}, {0: 9}) == [(0, 3)]
 
 
-def test_an_error_in_place_of_a_record_is_none(kafka):
-    kafka([[Record(0, 3, fault="no leader")], [Record(0, 3)]])
+def test_an_error_in_place_of_a_record_is_none(consumer_of):
+    consumer_of([[Record(0, 3, fault="no leader")], [Record(0, 3)]])
     assert read({0: 3}, {0: 4}) == [(0, 3)]
 
 
-def test_a_kafka_that_falls_silent_is_given_up(kafka, monkeypatch):
-    client = kafka()
+def test_a_kafka_that_falls_silent_is_given_up(consumer_of, monkeypatch):
+    client = consumer_of()
     monkeypatch.setattr(readback, "SILENCE", -1.0)
     with pytest.raises(KafkaUnavailable, match=r"Kafka gives no records of orders\.dlq"):
         read({0: 3}, {0: 4})
@@ -120,29 +120,29 @@ def extent(partition: int, first: int, end: int) -> Extent:
     return Extent("orders.dlq", partition, first, end, None)
 
 
-def test_dead_letters_are_those_of_the_group_and_the_topic(kafka, monkeypatch):
-    kafka([[letter(0, 0), letter(0, 1, group="other"), letter(0, 2, topic="others"), Record(0, 3), letter(0, 4)]])
+def test_dead_letters_are_those_of_the_group_and_the_topic(consumer_of, monkeypatch):
+    consumer_of([[letter(0, 0), letter(0, 1, group="other"), letter(0, 2, topic="others"), Record(0, 3), letter(0, 4)]])
     assert letters(monkeypatch, [extent(0, 0, 5)]) == ([0, 4], True)
 
 
-def test_the_last_ones_are_read(kafka, monkeypatch):
-    client = kafka([[letter(0, 8), letter(0, 9)]])
+def test_the_last_ones_are_read(consumer_of, monkeypatch):
+    client = consumer_of([[letter(0, 8), letter(0, 9)]])
     assert letters(monkeypatch, [extent(0, 0, 10)], last=2) == ([8, 9], True)
     assert client.assigned == [(0, 8)]
 
 
-def test_what_kafka_has_dropped_is_not_the_whole(kafka, monkeypatch):
-    kafka([[letter(0, 4)]])
+def test_what_kafka_has_dropped_is_not_the_whole(consumer_of, monkeypatch):
+    consumer_of([[letter(0, 4)]])
     assert letters(monkeypatch, [extent(0, 4, 5)]) == ([4], False)
 
 
-def test_of_one_partition_only_the_topics_own_is_read(kafka, monkeypatch):
+def test_of_one_partition_only_the_topics_own_is_read(consumer_of, monkeypatch):
     """A dead-letter topic with fewer partitions than its source has those of several in one."""
-    client = kafka([[letter(1, 0)]])
+    client = consumer_of([[letter(1, 0)]])
     letters(monkeypatch, [extent(0, 0, 1), extent(1, 0, 1)], partition=3)
     assert client.assigned == [(1, 0)]
 
 
-def test_a_topic_that_is_not_there_has_no_dead_letters(kafka, monkeypatch):
-    kafka()
+def test_a_topic_that_is_not_there_has_no_dead_letters(consumer_of, monkeypatch):
+    consumer_of()
     assert letters(monkeypatch, [], partition=3) == ([], True)
