@@ -10,9 +10,8 @@ from bridge.records import user_database
 from bridge.records.message import Message
 from bridge.records.settled import CREATE_OUTBOX_TABLE
 from tests.contract.test_settled_django import connection as with_marks
-from tests.contract.test_settled_django import postgres_server
 
-__all__ = ["postgres_server", "with_marks"]
+__all__ = ["with_marks"]
 
 
 @pytest.fixture
