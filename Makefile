@@ -35,7 +35,7 @@ help:
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
 	@echo 'make foreign       fetch Spring Kafka and Kafka Connect for the tests (needs Maven and a JDK)'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
-	@echo 'make openapi       write docs/openapi.json again'
+	@echo 'make openapi       write docs/reference/openapi.json again'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
 
@@ -97,7 +97,7 @@ slow: $(INSTALLED) $(REAL_KAFKA)
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # One at a time: what is killed and what is measured has the machine for itself.
-# CHAOS_SEED and CHAOS_MINUTES choose another schedule of faults and a longer one: docs/chaos.md.
+# CHAOS_SEED and CHAOS_MINUTES choose another schedule of faults and a longer one: docs/contributors/chaos.md.
 chaos: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m chaos --ignore=tests/chaos/test_desk.py --timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
@@ -120,7 +120,7 @@ screenshots: $(INSTALLED) $(REAL_KAFKA)
 
 openapi: $(INSTALLED)
 	$(BIN)/python -c 'import json; from bridge.web.api.describing import description; \
-		print(json.dumps(description(), indent=1, ensure_ascii=False))' > docs/openapi.json
+		print(json.dumps(description(), indent=1, ensure_ascii=False))' > docs/reference/openapi.json
 
 # Every extra and the development tools; the image's lock is the part of it without the tools.
 LOCK := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \

@@ -1,4 +1,4 @@
-"""What a message costs: CPU of each part, Redis's commands and bytes, memory; the table of docs/sizing.md.
+"""What a message costs: CPU of each part, Redis's commands and bytes, memory; the table of docs/performance/sizing.md.
 
 Everything runs and has handled a first thousand when the clock begins; then records are produced as fast as they go,
 and it ends when the last is handled. What the parts cost while nothing comes is measured too, and taken off.

@@ -8,7 +8,7 @@ from tasks.errors import GivenAway
 
 #: How many times, in the time after which a silent worker is dead, a process asks whether it was taken for that.
 LOOKS: Final = 3
-#: Seconds after which a silent worker is dead, where nothing is set (docs/lossless.md, `dead_after`).
+#: Seconds after which a silent worker is dead, where nothing is set (docs/concepts/lossless.md, `dead_after`).
 DEAD_AFTER: Final = 30.0
 
 

@@ -20,7 +20,7 @@ _Errors = type[BaseException] | Iterable[type[BaseException]]
 
 
 class Options(TypedDict, total=False):
-    """What `@handler` takes beside topics and `bind`. Delays are seconds; docs/handlers.md has the defaults."""
+    """The options of `@handler`, delays in seconds; docs/how-to/write-handlers.md has the defaults."""
 
     # This project's own
     retry_delays: Sequence[float] | None

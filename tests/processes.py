@@ -226,7 +226,7 @@ class Stack:
             "TEST_PREFIX": prefix,
             "TEST_RUNS": str(self.runs_file),
             "PYTHONUNBUFFERED": "1",
-            # A killed bridge's partitions come back soon (see docs/settings.md for the default).
+            # A killed bridge's partitions come back soon (see docs/reference/settings.md for the default).
             "KAFKA_SESSION_TIMEOUT_MS": "3000",
             "KAFKA_HEARTBEAT_INTERVAL_MS": "500",
             **environ,

@@ -121,7 +121,7 @@ def _django(app: Celery, routes: Routes) -> Iterator[Finding]:
         yield Finding(
             "fault",
             f"Django's database has no table {', '.join(missing)}, which a handler writes with message.settle_with: "
-            "add the migration of docs/own-app.md, and run `python manage.py migrate`.",
+            "add the migration of docs/tutorials/existing-celery-app.md, and run `python manage.py migrate`.",
         )
 
 

@@ -1,7 +1,7 @@
 """What is known of the dependencies that handlers need: whether each is held to be down, shared by all of a group.
 
-The rules are in ``lua/breaker.lua``, in one step each, by Redis's clock; docs/handlers.md tells them. What is lost with
-Redis leaves every breaker closed: deliveries fail and are retried as without one.
+The rules are in ``lua/breaker.lua``, in one step each, by Redis's clock; docs/how-to/write-handlers.md has them.
+If Redis loses its data, every breaker is closed: deliveries fail and are retried as without one.
 """
 
 import logging
@@ -30,7 +30,7 @@ SLACK: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """When a dependency is held to be down, and how it is tried again; docs/handlers.md has what each means."""
+    """When a breaker opens, and how it tries the dependency again; see docs/how-to/write-handlers.md."""
 
     failures: int = 10
     ratio: float = 0.5

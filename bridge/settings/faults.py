@@ -47,7 +47,7 @@ def of_values(source: str, error: ValidationError) -> list[str]:
 def _sentence(source: str, problem: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"{source}: there is no setting {place!r}: see the list in docs/settings.md."
+        return f"{source}: there is no setting {place!r}: see the list in docs/reference/settings.md."
     words = f"{source}: {place}: {problem['msg']} (it is {problem['input']!r})."
     return f"{words} {_LINKED}" if str(problem["input"]).startswith("tcp://") else words
 

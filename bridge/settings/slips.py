@@ -36,7 +36,7 @@ def of_desk(environ: Mapping[str, str]) -> Iterator[str]:
         if environ[name] and name.startswith(DESK) and name not in READ and not _OF_SERVICE.fullmatch(name):
             near = get_close_matches(name, [each for each in READ if each.startswith(DESK)], n=1, cutoff=0.8)
             advice = f"did you mean {near[0]}? Else remove it" if near else "remove it"
-            yield f"environment: there is no setting {name}: {advice}; docs/settings.md has the list."
+            yield f"environment: there is no setting {name}: {advice}; docs/reference/settings.md has the list."
 
 
 def of_others(environ: Mapping[str, str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 A row has the identifier by which all of them name the problem, what it means, what to do, the alerts that tell of it,
 and within how many seconds `bridge status` says it. The identifier is the anchor of its runbook in
-`docs/operations.md`.
+`docs/runbooks/operations.md`.
 `deploy/alerts.yml` is written from the rows: `python -m bridge.upkeep.problem_table > deploy/alerts.yml`.
 """
 
@@ -570,7 +570,7 @@ def alert_rules() -> str:
 
 
 def runbook_table() -> str:
-    """Return the table of `docs/operations.md` that has a line for each problem."""
+    """Return the table of `docs/runbooks/operations.md` that has a line for each problem."""
     lines = ["| problem | means | do | said within | alerts |", "| --- | --- | --- | --- | --- |"]
     for row in TABLE:
         within = f"{row.within} s" if row.within else "its own period"

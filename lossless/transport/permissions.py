@@ -78,7 +78,9 @@ def refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> str | None:
     named = "; ".join(f"{name} {', '.join(sorted(some))}".strip() for name, some in parts if some)
     if not named:
         return None
-    return f"this Redis user is refused: {named}. Allow it (ACL SETUSER; docs/lossless.md lists what is needed)"
+    return (
+        f"this Redis user is refused: {named}. Allow it (ACL SETUSER; docs/concepts/lossless.md lists what is needed)"
+    )
 
 
 class Permissions:

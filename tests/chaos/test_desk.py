@@ -1,4 +1,4 @@
-"""The desk under a seeded random schedule of faults, while letters come in and are sent back: docs/chaos.md.
+"""The desk under a seeded random schedule of faults, with records and replays: docs/contributors/chaos.md.
 
 CHAOS_SEED and CHAOS_DESK_MINUTES choose another schedule and a longer one; CHAOS_DESK_RATE how many records a second.
 """
@@ -72,7 +72,7 @@ def wrong_of(world: DeskWorld, found: Verdict) -> list[str]:
     wrong = [*found.wrong, *evidence.miscounted(world)]
     for name, counted in audits_of(world, TOPICS).items():
         lost = found.lost[name]
-        # What a wipe of Redis made forgotten with commit="handoff", as docs/ledger.md says, is no loss of ours.
+        # What a wipe of Redis made forgotten with commit="handoff", as docs/concepts/ledger.md says, is no loss.
         if TOPICS[name].completion or len(lost) > counted["forgotten"]:
             wrong += [f"neither done nor dead: {each}" for each in lost]
         if counted["unaccounted"]:

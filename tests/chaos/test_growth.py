@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 MESSAGES, KEYS = 6_000, 200
 
 
-# The other pairs of them are in the seeded run (docs/chaos.md).
+# The other pairs of them are in the seeded run (docs/contributors/chaos.md).
 @pytest.mark.parametrize(("order", "batch"), [("key", "auto"), ("key", 50), ("partition", 1)])
 def test_each_delivery_settles_once_and_order_holds_while_members_come_and_go(
     stack: Stack, order: str, batch: int | str

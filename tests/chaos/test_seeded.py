@@ -1,4 +1,4 @@
-"""A seeded random schedule of faults under steady load with every kind of record and of topic: docs/chaos.md.
+"""A seeded random schedule of faults under steady load, every kind of record and topic: docs/contributors/chaos.md.
 
 CHAOS_SEED and CHAOS_MINUTES choose another schedule and a longer one; CHAOS_RATE how many records a second.
 """
@@ -79,7 +79,7 @@ def report(run: Run[World], total: Verdict, load: Load) -> None:
 
 def wrong_of(name: str, found: Verdict, counted: dict[str, Any]) -> list[str]:
     """What may not be, of one topic, by the count made apart and by the audit."""
-    # What a wipe of Redis made forgotten with commit="handoff", as docs/ledger.md says, is no loss of ours.
+    # What a wipe of Redis made forgotten with commit="handoff", as docs/concepts/ledger.md says, is no loss of ours.
     if not TOPICS[name].completion and len(found.lost) <= counted["forgotten"]:
         found.forgotten, found.lost = len(found.lost), []
     elif counted["forgotten"] or not counted["clean"]:

@@ -178,7 +178,7 @@ def _repeats_of_letter(one: float, other: float, runs: Sequence[Entry], topic: T
         yield Repeat(one, other, (first, second), topic.whole)
 
 
-#: docs/outgoing.md: a neighbour of its batch killed the process before Kafka had what it sends.
+#: docs/how-to/publish-messages.md: a neighbour of its batch killed the process before Kafka had what it sends.
 UNSENT: Final = "killed by a neighbour before it was sent"
 
 
@@ -199,7 +199,7 @@ UNNOTICED: Final = 10.0
 
 
 def cause(repeat: Repeat, faults: Sequence[Happened]) -> str | None:
-    """Why something was done again, as far as docs/ledger.md allows it; None where it does not."""
+    """Why something was done again, as far as docs/concepts/ledger.md allows it; None where it does not."""
     rules = (_redis_lost_data, _killed, _frozen, _cut_off, _another_log)
     return next((words for rule in rules for fault in faults if (words := rule(repeat, fault, faults))), None)
 

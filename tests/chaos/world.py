@@ -135,7 +135,7 @@ class World(Stack):
         self.members[name] = start(wait=False, **environ)
 
     def _still_old(self, name: str) -> bool:
-        """As docs/upgrade.md has it: workers first, and bridges when there are no old workers any more."""
+        """As docs/how-to/upgrade.md has it: workers first, and bridges when there are no old workers any more."""
         if name.startswith("worker"):
             return name not in self.members
         return name not in self.members or any(each.startswith("worker") for each in self.of_old)

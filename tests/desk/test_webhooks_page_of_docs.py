@@ -1,4 +1,4 @@
-"""The receiver that docs/webhooks.md shows works as it stands there."""
+"""The receiver that docs/how-to/webhooks.md shows works as it stands there."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.desk.webhook_sender import settings
 from tests.processes import ROOT, eventually
 from tests.servers.process import free_port
 
-CODE = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "webhooks.md").read_text(), re.DOTALL)
+CODE = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "webhooks.md").read_text(), re.DOTALL)
 
 
 @pytest.fixture

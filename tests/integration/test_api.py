@@ -20,7 +20,7 @@ from tests.servers.process import free_port
 
 pytestmark = pytest.mark.timeout(300)
 #: What the documentation has a shell do.
-COMMANDS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "api.md").read_text(), re.M | re.S)
+COMMANDS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "reference" / "http-api.md").read_text(), re.M | re.S)
 
 
 def made(stack: Stack, role: str) -> str:

@@ -83,7 +83,9 @@ def test_a_plain_call_of_a_handler_through_celery_runs_its_function(stack: Stack
 def test_flower_shows_the_deliveries_finds_them_and_says_where_the_console_has_them(stack: Stack, tmp_path: Path):
     stack.make_topics("orders")
     port, conf = free_port(), tmp_path / "flowerconfig.py"
-    (written,) = re.findall(r"```python\n(# flowerconfig.py.*?)```", (ROOT / "docs/console.md").read_text(), re.DOTALL)
+    (written,) = re.findall(
+        r"```python\n(# flowerconfig.py.*?)```", (ROOT / "docs/how-to/console.md").read_text(), re.DOTALL
+    )
     conf.write_text(written)
     flower_at = (f"--port={port}", "--address=127.0.0.1", f"--conf={conf}")
     command = (sys.executable, "-m", "celery", "-A", "tasks", "flower", *flower_at)

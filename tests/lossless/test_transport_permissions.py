@@ -17,8 +17,8 @@ Ran = Callable[[], list[int]]
 
 
 def documented() -> list[str]:
-    """The rules of the ACL in docs/lossless.md, for the queue `celery`."""
-    found = re.search(r"```acl\n(.*?)```", (ROOT / "docs/lossless.md").read_text(), re.S)
+    """The rules of the ACL in docs/concepts/lossless.md, for the queue `celery`."""
+    found = re.search(r"```acl\n(.*?)```", (ROOT / "docs/concepts/lossless.md").read_text(), re.S)
     assert found
     return found[1].replace("~shop*", "~celery*").split()
 

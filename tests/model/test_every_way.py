@@ -1,7 +1,7 @@
 """Every way that a delivery can go, with a crash between every two steps: none loses it, and none ends it twice.
 
 Unlike tests/unit/test_model.py, which draws long ways at random, this visits all of them, on small bounds
-(docs/model.md).
+(docs/contributors/model.md).
 """
 
 from functools import partial

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 #: A file of this repository, by its whole path.
 FILE: Final = re.compile(
     r"(?<![\w/.~-])(?:bridge|tasks|lossless|tests|benchmarks|examples|docs)/[\w./-]+\.(?:py|lua|md|toml|yml)\b"
@@ -51,14 +51,14 @@ def test_every_link_to_a_heading_leads_to_one():
     assert gone == []
 
 
-@pytest.mark.parametrize("name", ["internals.md", "glossary.md"])
+@pytest.mark.parametrize("name", ["internals.md", "code-map.md"])
 def test_the_ways_through_the_code_name_files(name: str):
-    assert len(set(FILE.findall((ROOT / "docs" / name).read_text()))) > 20
+    assert len(set(FILE.findall((ROOT / "docs" / "contributors" / name).read_text()))) > 20
 
 
 def test_every_room_and_package_is_told_of():
     """A new room without its paragraph would be found by nobody."""
-    text = (ROOT / "docs" / "internals.md").read_text()
+    text = (ROOT / "docs" / "contributors" / "internals.md").read_text()
     rooms = [file.parent for top in ("bridge", "tasks", "lossless") for file in (ROOT / top).rglob("__init__.py")]
     names = {str(room.relative_to(ROOT)) for room in rooms}
     assert [name for name in sorted(names) if name + "/" not in text and f"`{name}`" not in text] == []

@@ -96,10 +96,15 @@ def test_the_help_of_a_command_says_its_exit_codes(name: str):
 
 
 def test_the_documentation_says_the_exit_codes_of_the_table():
-    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.+) \|$", (DOCS / "operations.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\d+) \| (.+) \|$", (DOCS / "runbooks" / "operations.md").read_text(), re.MULTILINE
+    )
     theirs = {name: codes for name, codes in EXIT_CODES.items() if name != "deadletters"}
     assert rows == [(name, str(code), said) for name, codes in theirs.items() for code, said in codes.items()]
     desk = (
-        (DOCS / "dead-letters.md").read_text().partition("| exit code | is |\n| --- | --- |\n")[2].partition("\n\n")[0]
+        (DOCS / "how-to" / "dead-letters.md")
+        .read_text()
+        .partition("| exit code | is |\n| --- | --- |\n")[2]
+        .partition("\n\n")[0]
     )
     assert desk == "\n".join(f"| {code} | {said} |" for code, said in EXIT_CODES["deadletters"].items())

@@ -15,7 +15,7 @@ from tasks import metrics as worker_metrics
 
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "deploy" / "alerts.yml").read_text()
-DOCS = (ROOT / "docs" / "operations.md").read_text()
+DOCS = (ROOT / "docs" / "runbooks" / "operations.md").read_text()
 PAGE = DOCS + RULES
 ALERTS = {alert.name: alert for row in TABLE for alert in row.alerts}
 

@@ -80,7 +80,7 @@ def asking(secrets):
 
 
 def test_the_description_in_the_documentation_is_the_one_that_is_served(described):
-    kept = json.loads((DOCS / "openapi.json").read_text())
+    kept = json.loads((DOCS / "reference" / "openapi.json").read_text())
     assert kept == described, "make openapi"
 
 
@@ -98,5 +98,5 @@ def test_each_operation_says_its_role_and_what_acts_its_key(described):
 
 
 def test_the_documentation_has_every_kind_of_problem():
-    text = (DOCS / "api.md").read_text()
+    text = (DOCS / "reference" / "http-api.md").read_text()
     assert [name for name, kind in KINDS.items() if f"| `{name}` | {kind.status} |" not in text] == []
