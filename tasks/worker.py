@@ -119,7 +119,9 @@ def _refuse_unfit_redis(chosen: settings.Settings) -> None:
     if (ledger := Ledger.once(chosen, ANSWER_WITHIN)) is None:
         return
     try:
-        check_fit(ledger)
+        warning = check_fit(ledger)
+        if warning and not chosen.one_redis:  # the broker's risks are told when the worker is ready
+            logger.warning("%s", warning)
     except UnfitRedis as error:
         print(f"The worker does not start: {error}", file=sys.stderr)
         raise SystemExit(1) from None

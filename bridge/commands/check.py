@@ -282,8 +282,9 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
         return
     shown = hide_password(str(chosen.ledger_url))
     try:
-        if not chosen.one_redis:  # the broker's was asked
-            check_fit(ledger)
+        # With one Redis the broker was asked.
+        if not chosen.one_redis and (warning := check_fit(ledger)):
+            yield Finding("warning", warning)
         ledger.state()
         yield Finding("ok", f"the ledger at {shown} answers.")
         if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):

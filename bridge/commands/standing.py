@@ -58,7 +58,7 @@ def of_redis(redis: Memory) -> Iterator[Problem]:
             do="raise its maxmemory",
         )
     if redis.evicts or redis.evicted:
-        policy = redis.evicts or "noeviction by now"
+        policy = redis.evicts or redis.would_evict or "noeviction by now"
         begin = f"Redis at {redis.where} evicts keys when it is full"
         yield Problem(
             f"{begin} (maxmemory-policy {policy}), fates among them: {redis.evicted:,} keys are gone since its start. "

@@ -22,6 +22,8 @@ from lossless.lua import Script
 
 #: Pages that are read in one round trip.
 _PAGES_AT_ONCE: Final = 32
+#: Pages whose time to live one call of a script renews.
+_RENEWED_AT_ONCE: Final = 1_000
 
 
 class Count(NamedTuple):
@@ -137,10 +139,12 @@ class Ledger:
 
     def renew(self, spans: Iterable[tuple[Account, int, int]]) -> None:
         """Let the time to live begin anew of what there is between the first and last offset of each span."""
-        with self.asking("keep what is under way") as pipe:
-            for account, first, last in spans:
-                for page, _, _ in by_page(first, last):
-                    pipe.expire(self._key(account, page), self.keep)
+        doing, found = "keep what is in flight", list(spans)
+        pages = (self._key(account, page) for account, *span in found for page, _, _ in by_page(*span))
+        while some := list(islice(pages, _RENEWED_AT_ONCE)):
+            self.run(doing, script.RENEW, some, [self.keep])
+        with self.asking(doing) as pipe:
+            for account in {account for account, *_ in found}:
                 pipe.expire(self.index_key(account), self.keep)
             pipe.execute()
 

@@ -10,8 +10,9 @@ class Health(NamedTuple):
     """Bytes used and allowed (0: without limit), why data do not come to disk, and what Redis drops when it is full.
 
     Attributes:
-        evicts: the maxmemory-policy, if it is one that evicts.
+        evicts: the maxmemory-policy, if it is one that evicts and `maxmemory` is set, or not known.
         evicted: keys of any kind that this server has evicted since its start.
+        would_evict: the maxmemory-policy, if it evicts as soon as somebody sets a `maxmemory`.
     """
 
     used: int
@@ -19,6 +20,7 @@ class Health(NamedTuple):
     disk: str | None
     evicts: str | None = None
     evicted: int = 0
+    would_evict: str | None = None
 
 
 def health(ledger: Ledger) -> Health:
@@ -38,21 +40,24 @@ def health(ledger: Ledger) -> Health:
         if persistence.get(name, "ok") != "ok"
     ]
     policy = str(memory.get("maxmemory_policy", "noeviction"))
+    evicting = policy if policy != "noeviction" else None
+    unlimited = int(memory.get("maxmemory", -1)) == 0
     return Health(
         int(memory["used_memory"]),
         int(memory.get("maxmemory", 0)),
         ", ".join(failed) or None,
-        policy if policy != "noeviction" else None,
+        None if unlimited else evicting,
         int(stats.get("evicted_keys", 0)),
+        evicting if unlimited else None,
     )
 
 
-def check_fit(ledger: Ledger) -> None:
-    """Raise if Redis may drop fates to make room, or cannot do the ledger's steps.
+def check_fit(ledger: Ledger) -> str | None:
+    """Raise if Redis may drop fates to make room, or cannot do the ledger's steps; return a warning, if there is one.
 
     Raises:
         ClusteredRedis: it is a node of Redis Cluster.
-        EvictingRedis: its maxmemory-policy is another than noeviction.
+        EvictingRedis: its maxmemory-policy evicts, and its maxmemory is set or not known.
         LedgerUnavailable: Redis did not answer, or refuses INFO.
     """
     with ledger.asking("say of which kind it is") as pipe:
@@ -63,9 +68,17 @@ def check_fit(ledger: Ledger) -> None:
             f"Redis at {ledger.where} is Redis Cluster, which is not supported: a step of the ledger writes several "
             "keys at once. Use one Redis, or one with replicas and Sentinel (a managed Redis: cluster mode disabled)."
         )
-    if policy := health(ledger).evicts:
+    found = health(ledger)
+    if found.evicts:
         raise EvictingRedis(
-            f"Redis at {ledger.where} evicts keys when it is full (maxmemory-policy {policy}), the ledger's pages "
-            "first: what was done would run again, and what was queued would be lost. Set maxmemory-policy noeviction "
-            "there (in the parameter group of a managed Redis)."
+            f"Redis at {ledger.where} evicts keys when it is full (maxmemory-policy {found.evicts}), the ledger's "
+            "pages first: what was done would run again, and what was queued would be lost. Set maxmemory-policy "
+            "noeviction there (in the parameter group of a managed Redis)."
         )
+    if found.would_evict:
+        return (
+            f"Redis at {ledger.where} has maxmemory-policy {found.would_evict} and no maxmemory: it evicts nothing "
+            "now. As soon as a maxmemory is set it drops fates when it is full, and bridge and worker refuse to start. "
+            "Set maxmemory-policy noeviction."
+        )
+    return None

@@ -31,6 +31,7 @@ def _values() -> str:
 
 
 WRITE: Final = script("bridge.ledger", "write", _values())
+RENEW: Final = script("bridge.ledger", "renew")
 NARROW: Final = script("bridge.ledger", "narrow")
 #: The body of a function: see riding.py.
 LOOK: Final = script("bridge.ledger", "look")

@@ -125,11 +125,13 @@ class Bridge:
         if self._unchecked is None:
             return
         try:
-            check_fit(self._unchecked)
+            warning = check_fit(self._unchecked)
         except LedgerUnavailable as error:
             logger.debug("%s", error)
         else:
             self._unchecked = None
+            if warning:
+                logger.warning("%s", warning)
 
     def _wait_for_kafka(self) -> None:
         """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""

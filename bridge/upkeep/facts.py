@@ -44,8 +44,9 @@ class Memory:
     """How a Redis is: bytes used and allowed (0: no limit), and why it does not bring its data to disk.
 
     Attributes:
-        evicts: its maxmemory-policy, if that evicts.
+        evicts: its maxmemory-policy, if that evicts now.
         evicted: keys that it has evicted since its start.
+        would_evict: its maxmemory-policy, if that evicts as soon as a maxmemory is set.
     """
 
     where: str
@@ -54,6 +55,7 @@ class Memory:
     disk: str | None = None
     evicts: str | None = None
     evicted: int = 0
+    would_evict: str | None = None
 
     @property
     def full(self) -> bool:

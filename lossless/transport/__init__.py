@@ -82,21 +82,32 @@ def risks(connection: Any) -> list[str]:
         found.append("appendonly is no: a restart of Redis loses every queued, taken and waiting message")
     if eviction := eviction_risk(connection):
         found.append(eviction)
+    elif (policy := _evicting_policy(connection)) is not None:
+        found.append(
+            f"maxmemory-policy is {policy} and maxmemory is 0: nothing is evicted now, but as soon as a maxmemory is "
+            "set a full Redis throws away queues and the notes of what was done (set noeviction)"
+        )
     return found
 
 
 def eviction_risk(connection: Any) -> str | None:
-    """Return that a broker's Redis drops messages when it is full, a sentence; None where it does not, or hides it.
+    """Return that a broker's Redis drops messages when it is full, a sentence; None if it has no limit, or hides it.
 
     Raises redis-py's errors where Redis cannot be reached.
     """
-    policy = _info(connection, "memory").get("maxmemory_policy", "noeviction")
-    if policy == "noeviction":
+    policy = _evicting_policy(connection)
+    if policy is None or _info(connection, "memory").get("maxmemory") == 0:
         return None
     return (
         f"maxmemory-policy is {policy}: a full Redis throws away what must be kept, queues or the notes of what "
         "was done (set noeviction, in the parameter group of a managed Redis)"
     )
+
+
+def _evicting_policy(connection: Any) -> str | None:
+    """Return the policy of a Redis that evicts once it has a limit and reaches it."""
+    policy: str = _info(connection, "memory").get("maxmemory_policy", "noeviction")
+    return None if policy == "noeviction" else policy
 
 
 def refuse_unfit(connection: Any) -> None:

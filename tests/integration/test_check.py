@@ -74,11 +74,22 @@ def test_a_redis_that_would_lose_messages_is_a_warning_and_the_worker_starts_all
         assert worker.terminate() == 0
 
 
+def test_a_policy_that_evicts_is_a_warning_while_nothing_limits_the_memory(stack: Stack):
+    stack.make_topics("orders")
+    with RedisServer(maxmemory_policy="volatile-lru") as server:
+        for names in (["CELERY_BROKER_URL"], ["LEDGER_URL"]):
+            found = json.loads(check(stack, "--json", code=0, **dict.fromkeys(names, server.url)))
+            (warning,) = (
+                each["text"] for each in found if "volatile-lru" in each["text"] and each["level"] == "warning"
+            )
+            assert "as soon as a maxmemory is set" in warning.lower()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["volatile-lru", "allkeys-lru"])
 def test_with_a_redis_that_evicts_nothing_starts_and_config_need_not_be_allowed(stack: Stack, policy: str):
     stack.make_topics("orders")
-    with RedisServer(maxmemory_policy=policy) as server:
+    with RedisServer(maxmemory_policy=policy, maxmemory="64mb") as server:
         with server.client() as client:
             client.acl_setuser("default", enabled=True, nopass=True, commands=["-config"])
         found = json.loads(check(stack, "--json", code=1, CELERY_BROKER_URL=server.url))

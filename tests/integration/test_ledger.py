@@ -1,7 +1,7 @@
 """The ledger on a real Redis: keys, memory, time to live, scripts, outages."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
@@ -9,7 +9,7 @@ import redis
 from celery import Celery
 from kombu.exceptions import VersionMismatch
 
-from bridge.errors import ClusteredRedis, LedgerCannotFsync, LedgerUnavailable
+from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
 from bridge.ledger.fates import UNSETTLED, Fate
@@ -123,7 +123,11 @@ def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() ->
         ledger.write([Mark(CHARGE, range(2 * PAGE + 150, 2 * PAGE + 210), Fate.DONE)])
         again = line(ledger, CHARGE, extent)
         assert (again.evicted, again.missing) == (PAGE + 200, PAGE + 200)
-        assert (health(ledger).evicts, health(ledger).evicted >= 2) == ("volatile-ttl", True)
+        assert (health(ledger).would_evict, health(ledger).evicted >= 2) == ("volatile-ttl", True)
+        assert "no maxmemory" in str(check_fit(ledger))
+        client.config_set("maxmemory", "1gb")
+        with pytest.raises(EvictingRedis, match="volatile-ttl"):
+            check_fit(ledger)
 
 
 def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis) -> None:
@@ -133,6 +137,25 @@ def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis
         ledger.write([Mark(CHARGE, [PAGE + 1], Fate.HANDED)])
         assert list(ledger.evicted(CHARGE, 0, PAGE - 1)) == []
         assert client.hkeys(key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE)) == [b"1"]
+
+
+@pytest.mark.parametrize("days", [(7, 1), (1, 7), (7, 1, 3)], ids=str)
+@pytest.mark.parametrize("step", ["mark", "lengthen", "renew"])
+def test_a_page_lives_as_long_as_its_note_says_whatever_the_setting_becomes(
+    redis_url: str, client: redis.Redis, days: Sequence[int], step: str
+) -> None:
+    """A lower kafka_ledger_days once let pages expire that their notes called evicted; a renewed page had no note."""
+    for number, keep in enumerate(days):
+        with closing(Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge", keep=keep)) as ledger:
+            if number == 0 or step == "mark":
+                ledger.write([Mark(CHARGE, [number], Fate.DONE)])
+            elif step == "lengthen":
+                ledger.write([Mark(CHARGE, [1_000 * number], Fate.DONE)])
+            else:
+                ledger.renew([(CHARGE, 0, 10)])
+    noted = int(client.hget(key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE), "0") or 0)
+    assert 0 <= client.expiretime(_page(0)) - noted <= 1
+    assert noted - time.time() == pytest.approx(max(days) * 86_400, abs=60)
 
 
 def test_seven_days_unless_set(ledger: Ledger, client: redis.Redis) -> None:

@@ -317,7 +317,12 @@ def test_the_first_decision_stands_while_redis_is_away(broker: Broker, connectio
 def test_risks_are_named(broker: Broker, connection: Connection) -> None:
     assert transport.risks(connection) == []
     broker.client.config_set("maxmemory-policy", "allkeys-lru")
-    assert "allkeys-lru" in transport.risks(connection)[0]
+    assert transport.eviction_risk(connection) is None
+    assert "as soon as a maxmemory is set" in transport.risks(connection)[0]
+    broker.client.config_set("maxmemory", "1gb")
+    assert "allkeys-lru: a full Redis throws away" in str(transport.eviction_risk(connection))
+    assert transport.risks(connection) == [transport.eviction_risk(connection)]
+    broker.client.config_set("maxmemory", 0)
     broker.client.config_set("maxmemory-policy", "noeviction")
 
 

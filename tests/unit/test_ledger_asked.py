@@ -82,6 +82,18 @@ def of(*answers: Any, handed: Sequence[int] = ()) -> Any:
             {"evicted_keys": "3"},
             Health(1, 0, None, "volatile-lru", 3),
         ),
+        (
+            {"used_memory": 1, "maxmemory": 9, "maxmemory_policy": "volatile-lru"},
+            {},
+            {},
+            Health(1, 9, None, "volatile-lru"),
+        ),
+        (
+            {"used_memory": 1, "maxmemory": 0, "maxmemory_policy": "volatile-lru"},
+            {},
+            {},
+            Health(1, 0, None, None, 0, "volatile-lru"),
+        ),
         ({"used_memory": 1, "maxmemory_policy": "noeviction"}, {}, {"evicted_keys": 3}, Health(1, 0, None, None, 3)),
     ],
 )

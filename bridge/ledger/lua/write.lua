@@ -60,26 +60,10 @@ local function lengthen(key, size)
   local step = power / 8
   local room = math.min(math.ceil(total / step) * step - 6, 32768)
   local old = call('GET', key) or ''
-  if #old < size then call('SET', key, old .. rep('\0', room - #old)) end
+  if #old < size then call('SET', key, old .. rep('\0', room - #old), 'KEEPTTL') end
 end
 
--- The notes of an account's pages, a hash that never expires: <page> is when (Unix time) the page may expire at the
--- earliest, !<page> the same of one that was evicted (or deleted) before that and is written again.
-local function notes_of(key)
-  local group, account, page = string.match(key, '^(ledger:[^:]*:[^:]*:)fates:(.*):(%d+)$')
-  return group .. 'pages:' .. account, page, account
-end
-
-local function note_page(key, new)
-  local notes, page = notes_of(key)
-  local now = tonumber(call('TIME')[1])
-  call('HSET', notes, page, now + keep)
-  if not new then return end
-  local known = call('HGETALL', notes)
-  for i = 1, #known, 2 do
-    if tonumber(known[i + 1]) <= now then call('HDEL', notes, known[i]) end
-  end
-end
+-- @include page_notes
 
 -- A page that expired and is written again knows nothing of what was committed before: those offsets are no open
 -- deliveries, and none that anybody lost. They become gaps, over which everything may be written.
@@ -138,7 +122,6 @@ local function note_time(key, low, high)
     call('HSET', key, bucket, value)
     call('EXPIRE', key, keep)
   end
-  return not known
 end
 
 local function item()
@@ -176,14 +159,11 @@ local function item()
     if s.new ~= s.old then
       if s.short then lengthen(s.key, s.first + #s.mask) end
       call('SETRANGE', s.key, s.first, s.new)
-      call('EXPIRE', s.key, keep)
+      keep_page(s.key, keep, s.missing)
       changed = true
     end
   end
-  local noted = changed and index and note_time(index, low, high)
-  for _, s in ipairs(stretches) do
-    if s.new ~= s.old and (s.missing or s.short or noted) then note_page(s.key, s.missing) end
-  end
+  if changed and index then note_time(index, low, high) end
   changed_any = changed_any or changed
   return olds
 end
