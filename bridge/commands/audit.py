@@ -23,6 +23,7 @@ from bridge.records.times import iso
 from bridge.settings import Settings
 from bridge.topics.dead_letters import dead_letters
 from bridge.topics.extents import Extent, extents
+from bridge.topics.transactions import OpenTransaction, find_open_transactions
 
 #: Most characters that are kept of an error: a topic may have millions of dead letters.
 ERROR: Final = 300
@@ -76,6 +77,7 @@ class Audit:
     deaths: list[Deaths] = field(default_factory=list)
     log_changes: list[LogChange] = field(default_factory=list)
     tiers: list[Tier] = field(default_factory=list)
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -100,6 +102,10 @@ class Audit:
             "clean": self.clean,
             "deaths": deaths,
             "log_changes": changes,
+            "open_transactions": [
+                {"partition": each.partition, "offset": each.offset, "records": each.records}
+                for each in self.open_transactions
+            ],
             "tiers": [tier.to_data() for tier in self.tiers],
             "lines": lines,
         }
@@ -120,7 +126,9 @@ def audit(app: Celery, settings: Settings, routes: Routes, topic: str) -> Audit:
         known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
         if not imported and not known:
             raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
-        for extent in extents(settings, [topic]):
+        found = extents(settings, [topic])
+        held_back = find_open_transactions(settings, [extent.place for extent in found])
+        for extent in found:
             log = LogBook(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
             logs[extent.partition] = log
             gone = [
@@ -155,7 +163,9 @@ def audit(app: Celery, settings: Settings, routes: Routes, topic: str) -> Audit:
         names = (each.handler, *_before(settings, topic, each.handler))
         each.letters_missing = _missing(runs, each.partition, names, there) if read.whole else []
     deaths = _deaths(there, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
-    return Audit(topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers)
+    return Audit(
+        topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers, held_back
+    )
 
 
 def _look_for_parked(search: Search, carried: Carried, lines: Mapping[Account, Line]) -> list[Tier]:

@@ -30,6 +30,7 @@ from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.readers import consumed_now
 from bridge.topics.survey import Seen, survey
+from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
 
@@ -303,6 +304,7 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
     yield from (Finding("warning", sentence) for sentence in facts.stale)
     yield from (Finding("fault", sentence) for sentence in other_applications(facts).values())
     yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())
+    yield from (Finding("warning", sentence) for sentence in held_back_topics(facts))
     if facts.workers is None:
         return
     for queue in routes.queues:

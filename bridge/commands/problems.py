@@ -6,6 +6,7 @@ Empty when nothing does. What a bridge or worker mends by itself within a minute
 from bridge.commands import held, standing, unsettled
 from bridge.upkeep import handler_health
 from bridge.upkeep.facts import Facts
+from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
 
@@ -45,6 +46,7 @@ def problems(facts: Facts) -> list[Problem]:
         *held.drained(facts),
         *standing.dying(facts),
         *standing.paused(facts),
+        *held_back_topics(facts),
         *standing.behind(facts),
         *standing.hot_keys(facts),
         *handler_health.quiet(facts),

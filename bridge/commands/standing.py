@@ -218,11 +218,11 @@ def obstacles(facts: Facts) -> Iterator[Problem]:
 
 
 def behind(facts: Facts) -> Iterator[Problem]:
-    """Topics of which bridges read less than is written, for minutes; what is paused for long is said there."""
+    """Topics of which bridges read less than is written, for minutes; what is paused or held back is said there."""
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("behind", ()):
-            if each["topic"] in facts.halts:
+            if each["topic"] in {*facts.halts, *facts.held_back}:
                 continue
             place = f"{each['topic']}-{each['partition']}"
             if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:

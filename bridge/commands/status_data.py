@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Final
 
 from bridge.commands.asked import Asked
 from bridge.commands.halt import shown
@@ -149,7 +149,8 @@ def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str
 
 
 #: Where what is announced holds times.
-_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind")
+_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind", "open_transactions")
+_NO_TIMES: Final = ("partition", "count", "offset")
 
 
 def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any] | None:
@@ -162,7 +163,7 @@ def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, An
 def _timed(value: Any, times: bool) -> Any:
     match value:
         case dict():
-            return {key: _timed(each, times and key not in ("partition", "count")) for key, each in value.items()}
+            return {key: _timed(each, times and key not in _NO_TIMES) for key, each in value.items()}
         case list():
             return [_timed(each, times) for each in value]
         case float() | int() if times:

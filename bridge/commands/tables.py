@@ -40,6 +40,14 @@ def print_audit(console: Console, audit: Audit) -> None:
             f"{audit.topic} {deaths.handler}: {deaths.count:,} dead, {deaths.reason}, since {deaths.since}; "
             f"the last at {deaths.last}: {deaths.error}",
         )
+    for transaction in audit.open_transactions:
+        say(
+            console,
+            f"{audit.topic}-{transaction.partition}: a transaction that began at offset {transaction.offset} is open: "
+            f"{transaction.records:,} offsets from there on are not counted, and no consumer gets them. If it stays "
+            "open, `kafka-transactions.sh find-hanging` names its producer",
+            "yellow",
+        )
     for change in audit.log_changes:
         _print_change(console, audit.topic, change)
     if audit.clean:

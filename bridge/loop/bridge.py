@@ -186,6 +186,7 @@ class Bridge:
             due=parts.due,
             ready={queue: depth.carried for queue, depth in parts.queues.depths.items()},
             unmade=[f"{ours.name!r}: {ours.without}" for ours in self._before.catalog.unmade],
+            open_transactions=loop.looks.transactions.found.values(),
         )
         self.metrics.show_batches({handler: size.number for handler, size in batches.items()})
 

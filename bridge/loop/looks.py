@@ -46,12 +46,16 @@ class Job(NamedTuple):
 
 
 class Looks:
-    """Each at its time; while nothing can be handed off, at Kafka alone."""
+    """Each at its time; while nothing can be handed off, at Kafka alone.
+
+    Attributes:
+        transactions: those that hold back partitions of this bridge.
+    """
 
     def __init__(self, parts: Parts, consumer: Consumer, committing: Committing, subscription: Subscription) -> None:
         self._parts, self._consumer, self._subscription = parts, consumer, subscription
         self._since_queues = 0
-        self._transactions = OpenTransactions(parts.before.catalog)
+        self.transactions = OpenTransactions(parts.before.catalog)
         file = parts.before.settings.file
         self._jobs = (
             Job("fates", FATES_EVERY, self._fates),
@@ -144,7 +148,7 @@ class Looks:
         ]
         ends = parts.before.kafka.ends
         sources = [each for each in idle if not isinstance(each, ParkedPartition)]
-        self._transactions.look({each.place: (each.offsets.window.stop, ends[each.place]) for each in sources})
+        self.transactions.look({each.place: (each.offsets.window.stop, ends[each.place]) for each in sources})
         if not idle:
             return
         stands = self._consumer.position([TopicPartition(*each.place) for each in idle])

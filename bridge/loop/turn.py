@@ -51,7 +51,7 @@ class Loop:
         self._committing = Committing(parts, self.consumer)
         self._rebalances = Rebalances(parts, self._committing)
         self._subscription = Subscription(parts, self.consumer, self._rebalances)
-        self._looks = Looks(parts, self.consumer, self._committing, self._subscription)
+        self.looks = Looks(parts, self.consumer, self._committing, self._subscription)
         self._subscription.keep()
 
     @property
@@ -69,7 +69,7 @@ class Loop:
         parts.held.add(self._ours(self._poll()))
         if self._blockage.retry() and self._blockage.attempt(self._hand_off):
             self._blockage.over()
-        self._looks.look()
+        self.looks.look()
         self._joined = self._joined or (self._rebalances.assigned and not parts.beginnings.unasked)
         parts.pauses.apply(
             self.consumer,
@@ -154,7 +154,7 @@ class Loop:
         sent = self._hand_off_live([each for each in partitions if each.place not in parked], parked)
         if not parts.rests.left:
             sent += self._hand_off_parked([each for each in partitions if each.place in parked], parked)
-        self._looks.handed_off(sent)
+        self.looks.handed_off(sent)
 
     def _hand_off_live(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
         """First of all: it waits for nothing that was parked; return how many deliveries went out."""

@@ -25,11 +25,13 @@ from bridge.metrics import BridgeMetrics
 from bridge.partitions.partition import Partition
 from bridge.records.place import Place
 from bridge.settings.versions import versions
+from bridge.topics.transactions import OpenTransaction
 from bridge.upkeep.backlog import Counts, backlogs, shown, total
 from bridge.upkeep.backlog_growth import BacklogGrowth
 from bridge.upkeep.behind import Behind
 from bridge.upkeep.facts import Facts, HandlerFacts
 from bridge.upkeep.handler_health import hung, lost_bridges, skewed, slow
+from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.problem_table import ROWS, Kind
 from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
@@ -53,6 +55,7 @@ SEEN_BY_BRIDGES: Final[tuple[Kind, ...]] = (
     "slow workers",
     "clock",
     "bridge lost",
+    "transaction",
 )
 
 Key = TypeVar("Key")
@@ -125,6 +128,7 @@ class Announcement:
         due: Counts = MappingProxyType({}),
         ready: Counts = MappingProxyType({}),
         unmade: Iterable[str] = (),
+        open_transactions: Iterable[OpenTransaction] = (),
     ) -> None:
         """Note how this bridge is, for `bridge status`; the thread says it.
 
@@ -136,6 +140,7 @@ class Announcement:
             due, ready: deliveries that wait in Kafka, of the partitions of this bridge, and in the broker, by queue
                 and handler.
             unmade: topics of ours that Kafka has refused to make, a sentence each.
+            open_transactions: those that hold back partitions of this bridge.
         """
         # An error's own words may change from try to try; what it is about does not.
         since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
@@ -165,6 +170,7 @@ class Announcement:
             # Whatever kind of mapping it is: JSON knows objects alone.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
             "unmade": list(unmade),
+            "open_transactions": [each.to_data() for each in open_transactions],
             "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
             "behind": [
                 {"topic": topic, "partition": number, "count": lag.records, "since": lag.since}
@@ -299,7 +305,7 @@ class Announcement:
         facts = replace(
             facts, outcomes=outcomes_of(self._here, whose, facts.now), costs=self._costs, lost=self._members.lost()
         )
-        for sentences in (hung, slow, skewed, lost_bridges):
+        for sentences in (hung, slow, skewed, lost_bridges, held_back_topics):
             found += sentences(facts)
         counts = dict.fromkeys(SEEN_BY_BRIDGES, 0)
         for problem in found:

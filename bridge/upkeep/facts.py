@@ -194,6 +194,12 @@ class Facts:
         return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
 
     @property
+    def held_back(self) -> set[str]:
+        """Topics of which a transaction that stays open holds something back."""
+        states = (self.bridges or {}).values()
+        return {each["topic"] for state in states for each in state.get("open_transactions", ())}
+
+    @property
     def waiting_for_needs(self) -> set[str]:
         """Handlers whose deliveries wait because what they need is held to be down, or is tried again."""
         return {handler for each in self.breakers for handler in each.handlers}

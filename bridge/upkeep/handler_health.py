@@ -210,7 +210,9 @@ def quiet(facts: Facts) -> Iterator[Problem]:
     """Topics on which nothing comes, after an hour in which records came nearly every minute."""
     if not facts.bridges or facts.lag is None:
         return
-    for topic in sorted({topic for each in facts.handlers for topic in each.topics} - facts.halts.keys()):
+    for topic in sorted(
+        {topic for each in facts.handlers for topic in each.topics} - facts.halts.keys() - facts.held_back
+    ):
         if facts.lag.get(topic, 0) or facts.parked(topic):
             continue
         found = [series.minutes for (of, _), series in (facts.counts or {}).items() if of == topic]

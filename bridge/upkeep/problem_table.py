@@ -36,6 +36,7 @@ Kind = Literal[
     "drained",
     "dying",
     "paused",
+    "transaction",
     "behind",
     "hot key",
     "quiet",
@@ -382,6 +383,14 @@ TABLE: Final[tuple[Row, ...]] = (
                 "{{ $labels.topic }} is paused: {{ $labels.reason }}",
             ),
         ),
+    ),
+    Row(
+        "transaction",
+        "transaction_open",
+        "Kafka gives nobody what lies behind a transaction that has stayed open for over 90 s.",
+        "`kafka-transactions.sh find-hanging` names its producer, `kafka-transactions.sh abort` ends it.",
+        None,
+        (_seen("transaction_open", "ATransactionStaysOpen", "an open transaction holds back a topic"),),
     ),
     Row(
         "behind",

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.processes import Stack, eventually
 from tests.promises import audit, children, command, json_of
@@ -104,6 +105,38 @@ def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_
     waits = "; 100 deliveries wait for a retry; the last error: ConnectionError: always."
     failing = eventually(lambda: next((each for each in status(stack)["problems"] if waits in each), None), 30)
     assert re.match(rf"Every attempt of {NAME} fails, {SINCE} \(.*\): 100 attempts failed", failing)
+
+
+@pytest.mark.slow
+def test_a_transaction_that_stays_open_is_said_by_status_check_audit_and_the_metrics_until_it_ends(stack: Stack):
+    stack.make_topics("orders")
+    topic = stack.topic("orders")
+    stack.environ["HANDLERS"] = "tests.handlers.impatient"
+    stack.worker()
+    bridge = stack.bridge()
+    stack.produce("orders", {"id": 0})
+    eventually(lambda: stack.committed("orders") == 1, 20)
+    assert audit(stack)["open_transactions"] == []
+    producer = Producer({"bootstrap.servers": stack.kafka, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b'{"id": 1}')
+    producer.flush(10)
+    stack.produce("orders", {"id": 2}, {"id": 3})
+
+    (problem,) = eventually(lambda: status(stack)["problems"], 40, "status names the transaction")
+    assert re.search(rf"A transaction that stays open holds back topic '{topic}', {SINCE}", problem)
+    assert f"gives nobody 3 records of it, the transaction's own among them ({topic}-0 from offset 1 on)" in problem
+    assert "kafka-transactions.sh find-hanging" in problem
+    assert "warning  A transaction that stays open holds back topic" in command(stack, "check")
+    assert audit(stack)["open_transactions"] == [{"partition": 0, "offset": 1, "records": 3}]
+    assert f"{topic}-0: a transaction that began at offset 1 is open: 3 offsets" in command(stack, "audit", topic)
+    eventually(lambda: bridge.metric("bridge_problems", problem="transaction_open") == 1, 20)
+
+    producer.commit_transaction(30)
+    eventually(lambda: stack.committed("orders") == 5, 30)
+    eventually(lambda: not status(stack)["problems"], 20, "nothing needs a person any more")
+    assert audit(stack)["open_transactions"] == []
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a running bridge knows of Kafka besides its records."""
 
+import time
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -113,6 +114,11 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     (said,) = caplog.messages
     assert said.startswith("orders-0: nothing was read for")
     assert "Kafka has 5 more: a transaction that began at offset 4 is still open" in said
+    assert [(each.partition, each.offset, each.records) for each in hanging.found.values()] == [(0, 4, 5)]
+    assert time.time() - hanging.found[here].since == pytest.approx(now[0] - 5, abs=30)
+    # Once something was read it holds back nothing.
+    hanging.look({here: (9, 12)})
+    assert hanging.found == {}
     # What a slow reader has before it is held back by nobody.
     stable[here] = 9
     hanging = OpenTransactions(catalog, lambda: now[0])

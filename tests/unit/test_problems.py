@@ -45,6 +45,8 @@ def bridge(**more: Any) -> dict[str, Any]:
 
 #: A key that most deliveries of a partition have.
 HOT = {"topic": "orders", "partition": 0, "handler": "h", "offset": 90, "count": 812, "seconds": 120.0}
+#: A transaction that holds back a partition.
+HELD_BACK = {"topic": "orders", "partition": 0, "offset": 90, "count": 812, "since": NOW - 120}
 #: A partition of which less is read than is written.
 BEHIND = {"topic": "orders", "partition": 0, "count": 12_345, "since": NOW - 420}
 
@@ -143,6 +145,11 @@ def test_what_is_not_known_is_no_problem():
         (
             {"bridges": {"a:1": bridge(behind=[BEHIND])}},
             ["Bridges fall behind on 'orders'", "7 min", "12,345 records are not read yet", "orders-0", "Add workers"],
+        ),
+        (
+            # Who falls behind for that is not told to add workers.
+            {"bridges": {"a:1": bridge(open_transactions=[HELD_BACK], behind=[BEHIND])}},
+            ["holds back topic 'orders'", "2 min", "812 records", "orders-0 from offset 90 on", "find-hanging"],
         ),
         (
             {"bridges": {"a:1": bridge(hot_keys=[HOT])}},
