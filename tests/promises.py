@@ -1,6 +1,7 @@
 """A stack whose topics' settings a test chooses, and what must hold at its end, whatever happened to it."""
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -39,7 +40,14 @@ def command(stack: Stack, *words: str, code: int | None = 0) -> str:
 def json_of(stack: Stack, *words: str, code: int | None = 0) -> Any:
     """The JSON that a command printed."""
     printed = command(stack, *words, "--json", code=code)
-    return json.loads(printed[printed.index("{") :])
+    return json_in(printed)
+
+
+def json_in(printed: str) -> Any:
+    """The JSON in what a command printed: log lines may stand before it, and notes behind."""
+    start = re.search(r"^(?:\{|\[(?!\d{4}-))", printed, re.MULTILINE)
+    assert start is not None, printed
+    return json.JSONDecoder().raw_decode(printed, start.start())[0]
 
 
 def audit(stack: Stack, topic: str = "orders", code: int | None = 0) -> dict[str, Any]:

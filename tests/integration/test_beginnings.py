@@ -501,7 +501,8 @@ def test_a_ledger_that_does_not_answer_when_partitions_are_assigned_is_asked_whe
         mortal_redis.freeze()
         try:
             late = stack.bridge(wait=False)
-            late.says("assigned: ")
+            # What it asks Redis before has no answer either, each for ten seconds.
+            late.says("assigned: ", 90)
             late.says("cannot be handed off")
         finally:
             mortal_redis.thaw()

@@ -1,11 +1,9 @@
 """What is queued can be given up for good: no worker runs it, no bridge hands it off again, and the audit says so."""
 
-import json
-
 import pytest
 
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, command
+from tests.promises import audit, choose, command, json_in
 
 
 @pytest.mark.slow
@@ -24,7 +22,7 @@ def test_what_is_discarded_runs_in_no_worker_also_after_the_queue_was_purged(sta
     assert "say --yes" in command(stack, "discard", stack.topic("orders"), code=2)
     printed = command(stack, "discard", stack.topic("orders"), "--yes", "--json")
     assert "orders: 20 queued" in printed
-    assert json.loads(printed[printed.index("{") :]) == {"orders": 20}
+    assert json_in(printed) == {"orders": 20}
     assert "orders: 0 queued" in command(stack, "discard", stack.topic("orders"), "--yes")
 
     stack.worker()

@@ -1,13 +1,12 @@
 """`bridge find`: where one record stands for each handler."""
 
-import json
 import time
 from typing import Any
 
 import pytest
 
 from tests.processes import Stack, eventually
-from tests.promises import command, json_of
+from tests.promises import command, json_in, json_of
 
 NAME = "tests.handlers.simple.work"
 
@@ -53,9 +52,9 @@ def test_a_record_is_found_wherever_it_lies(stack: Stack):
         assert client.zrange(noted, 0, -1) == [b"3"]
 
     printed = command(stack, "find", "--topic", stack.topic("orders"), "--key", "4711", "--json")
-    by_key = json.loads(printed[printed.index("[") :])
+    by_key = json_in(printed)
     assert [each["record"]["offset"] for each in by_key] == [0, 1, 2]
     assert [each["deliveries"][0]["fate"] for each in by_key] == ["done", "done", "dead"]
     assert "done" in command(stack, "find", queued)
     assert "no such record" in command(stack, "find", f"{stack.topic('orders')}-0-99", code=1)
-    assert "--key" in command(stack, "find", "nonsense", code=1)
+    assert "--key" in command(stack, "find", "nonsense", code=64)

@@ -1,6 +1,5 @@
 """A value too large for the database lies in Kafka alone: it is shown and sent from there, while it is there."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.test_replay import COMPLETION, start
 from tests.processes import Stack, eventually
-from tests.promises import command, json_of
+from tests.promises import command, json_in, json_of
 
 pytestmark = [pytest.mark.usefixtures("desk_url"), pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -48,6 +47,6 @@ def test_it_is_shown_and_sent_back_as_it_is_and_where_kafka_has_dropped_it_that_
     where = f"its value is no longer in Kafka, at {stack.topic('many.dlq')}-0-0"
     assert found["left_out"] == [{"state": "refused", "why": where, "letters": 1}]
     listed = command(stack, "deadletters", "list", "--json")
-    statuses = {each["id"]: each["status"] for each in json.loads(listed[listed.index("[") :])}
+    statuses = {each["id"]: each["status"] for each in json_in(listed)}
     assert statuses == {1: "open", 2: "resolved"}
     assert [run.value["id"] for run in stack.runs("many") if run.outcome == "done"] == ["there"]

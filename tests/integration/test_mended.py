@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Process, Stack, eventually
-from tests.promises import command, json_of
+from tests.promises import command, json_in, json_of
 from tests.servers import kafka as kafka_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need
@@ -43,7 +43,7 @@ def listed(stack: Stack, *words: str) -> list[dict[str, Any]]:
 
 def json_list(stack: Stack, *words: str) -> Any:
     printed = command(stack, *words, "--json")
-    return json.loads(printed[printed.index("[") :])
+    return json_in(printed)
 
 
 def recorded(stack: Stack, count: int) -> list[int]:

@@ -1,6 +1,5 @@
 """What is parked lies somewhere: the audit looks for it, and find names the record."""
 
-import json
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +14,7 @@ from bridge.records.failure import Failure
 from bridge.records.message import Delivery, Message
 from bridge.records.parked import headers
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, command, delete_topic, end, json_of, ledger, twice
+from tests.promises import audit, choose, command, delete_topic, end, json_in, json_of, ledger, twice
 
 TIER = "orders.retry.5m"
 FAILURE = Failure("builtins.ConnectionError", "the bank is away", "", 1_700_000_000_000)
@@ -236,7 +235,7 @@ def test_what_a_deleted_retry_topic_has_handed_off_is_on_its_way_and_not_lost(st
         eventually(lambda: stack.committed(tier) == 2, 30)
         bridge.terminate()
         printed = command(stack, "topics", "--json", code=None)
-        listed = {each["topic"]: each for each in json.loads(printed[printed.index("[") :])}
+        listed = {each["topic"]: each for each in json_in(printed)}
         assert (listed[stack.topic(tier)]["use"], listed[stack.topic(tier)]["left"]) == ("drained", 2)
         shown = {each["topic"]: each for each in json_of(stack, "status")["parked"]}
         assert shown[stack.topic(tier)]["records"] == 2

@@ -1,6 +1,5 @@
 """Topics of ours on a real Kafka: made as their source needs them, and refused where they would lose what they take."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.making import configs
 from bridge.topics.retries import KNOWN_FOR, RetryTopics
 from tests.processes import Stack, eventually
-from tests.promises import choose, command
+from tests.promises import choose, command, json_in
 from tests.servers.kafka import KafkaServer
 
 DAY = 86_400_000
@@ -92,7 +91,7 @@ def test_a_tier_whose_retention_is_shorter_than_its_delay_is_refused_also_when_i
 def listed(stack: Stack, *options: str, code: int) -> dict[str, Any]:
     """`bridge topics --json`, by the topics' names without the stack's prefix."""
     printed = command(stack, "topics", "--json", *options, code=code)
-    found = json.loads(printed[printed.index("[") :])
+    found = json_in(printed)
     return {each["topic"].removeprefix(f"{stack.prefix}."): each for each in found}
 
 
@@ -188,7 +187,7 @@ def test_a_bridge_does_not_start_where_a_retry_topic_would_drop_what_is_parked_t
     assert "keeps records for 1800 s (retention.ms), and they wait there for 3600 s" in bridge.text
     assert "Traceback" not in bridge.text
     words = command(stack, "check", "--json", code=1)
-    faults = [each["text"] for each in json.loads(words[words.index("[") :]) if each["level"] == "fault"]
+    faults = [each["text"] for each in json_in(words) if each["level"] == "fault"]
     assert [fault for fault in faults if "would be dropped before they are due" in fault] == faults
     assert listed(stack, code=1)["orders.retry.1h"]["problem"]
 
@@ -197,6 +196,6 @@ def test_check_says_what_is_missing_where_the_bridge_may_not_make_it(stack: Stac
     choose(stack, {}, kafka_create_topics=False)
     stack.make_topics("orders")
     words = command(stack, "check", "--json", code=0)
-    texts = " ".join(each["text"] for each in json.loads(words[words.index("[") :]) if each["level"] == "warning")
+    texts = " ".join(each["text"] for each in json_in(words) if each["level"] == "warning")
     for name in ("orders.replay", "orders.dlq"):
         assert f"topic '{stack.topic(name)}' does not exist and kafka_create_topics is False" in texts
