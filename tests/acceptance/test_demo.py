@@ -15,6 +15,7 @@ import pytest
 from tests.processes import eventually
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 #: What becomes of each kind of order: the ends of its two deliveries, to `charge` and to `notify`.
 ENDS = {
     "ordinary": ("done", "done"),
@@ -79,10 +80,14 @@ def rows_of(output: str) -> dict[str, tuple[int, str, str, int]]:
 
 
 def test_the_demo_ends_with_what_became_of_every_record(demo_environment, mark, tmp_path):
-    command = [sys.executable, "-m", "bridge", "demo", "--once", "--records", "64", "--seed", "7"]
+    (arguments,) = re.findall(r'make demo ARGS="(.+)"', README)
+    command = [sys.executable, "-m", "bridge", "demo", *arguments.split()]
     done = subprocess.run(command, cwd=ROOT, env=demo_environment, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = rows_of(done.stdout)
+    (shown,) = re.findall(r"^order +sent.*?(?=^```)", README, re.DOTALL | re.MULTILINE)
+    for kind, shown_row in rows_of(f"What became of every record\n{shown}").items():
+        assert rows[kind][:3] == shown_row[:3], "the README shows another row"
     total = rows.pop("all")
     assert total[0] == 64 == sum(row[0] for row in rows.values())
     for kind, (count, *ends, retries) in rows.items():

@@ -44,7 +44,7 @@ def test_the_quickstart_handles_its_first_record(redis_url: str, tmp_path: Path)
         bridge = stack.start("bridge", sys.executable, "-m", "bridge", cwd=tmp_path, kind=Served)
         worker.says("ready.")
 
-        script = block("on_delivery=told").replace("localhost:9092", kafka.bootstrap_servers)
+        script = block("on_delivery=report").replace("localhost:9092", kafka.bootstrap_servers)
         script = script.replace("python -c", f"{sys.executable} -c")
         sent = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=60, check=True)
         coordinates = sent.stdout.strip()
@@ -55,6 +55,16 @@ def test_the_quickstart_handles_its_first_record(redis_url: str, tmp_path: Path)
         find, audit = block("bridge find orders-0-0").strip().splitlines()
         eventually(lambda: "done" in ran(stack, tmp_path, find), 30, "bridge find says that it is done")
         assert "orders" in ran(stack, tmp_path, audit)
+
+        refused = subprocess.run(
+            script.replace('\\"amount\\": 5', '\\"amount\\": 0'), shell=True, capture_output=True, text=True, timeout=60
+        )
+        assert refused.stdout.strip() == "orders-0-1", refused
+        eventually(lambda: "dead" in ran(stack, tmp_path, "bridge find orders-0-1"), 30, "the record is a dead letter")
+        record, groups, replay = block("bridge deadletters record").strip().splitlines()
+        ran(stack, tmp_path, record)
+        assert "shop.handlers.charge" in ran(stack, tmp_path, groups)
+        ran(stack, tmp_path, replay)
 
 
 def ran(stack: Stack, folder: Path, line: str) -> str:

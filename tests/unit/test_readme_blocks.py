@@ -1,0 +1,119 @@
+"""Every code block of the README is known to a test, and runs as far as it can without a worker and a bridge."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import typer.main
+
+from bridge.cli.entry import cli
+from bridge.embedded import EmbeddedKafka
+from tasks.testing import outcome
+
+ROOT: Final = Path(__file__).parents[2]
+README: Final = (ROOT / "README.md").read_text()
+BLOCKS: Final[list[str]] = re.findall(r"^```\w*\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+#: Words of each block, in its order, and the tests that run it.
+KNOWN: Final = {
+    "# shop/handlers.py": "here; tests/acceptance/test_readme.py",
+    "make demo": "tests/acceptance/test_demo.py",
+    "bank away for good": "tests/acceptance/test_demo.py",
+    "docker compose": "here; tests/compose/test_compose.py starts the stack",
+    "pip install": "here; tests/unit/test_packaging.py installs it",
+    "imports = ": "here; tests/acceptance/test_readme.py",
+    "celery -A tasks worker": "here; tests/acceptance/test_readme.py",
+    "on_delivery=report": "here; tests/acceptance/test_readme.py",
+    "bridge find": "here; tests/acceptance/test_readme.py",
+    "bridge deadletters record": "here; tests/acceptance/test_readme.py",
+    "# mysite/celery.py": "here",
+}
+
+
+def block(words: str) -> str:
+    """Return the one block that has these words."""
+    (found,) = [text for text in BLOCKS if words in text]
+    return found
+
+
+def parse(words: list[str]) -> None:
+    """Fail if the command line has no such command, argument or option."""
+    command: Any = typer.main.get_command(cli)
+    context: Any = click.Context(command, info_name="bridge")
+    while True:
+        context = command.make_context(context.info_name, words, parent=context if context.command != command else None)
+        if not hasattr(command, "commands"):
+            return
+        name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = click.Context(command, info_name=name, parent=context)
+
+
+def test_every_block_is_known_to_a_test():
+    assert len(BLOCKS) == len(KNOWN)
+    assert [words for words, text in zip(KNOWN, BLOCKS, strict=True) if words not in text] == []
+
+
+def test_the_handler_of_the_example_handles_the_record_of_the_example(capsys):
+    code: dict[str, Any] = {"__name__": "readme_example.handlers"}
+    exec(block("# shop/handlers.py"), code)
+    (value,) = re.findall(r'b"(\{.*?\})"', block("on_delivery=report"))
+    order = json.loads(value.replace("\\", ""))
+    assert str(outcome(code["charge"], order)) == "done"
+    assert "charged 5 to 4242" in capsys.readouterr().out
+    assert "charged 5 to 4242" in README
+    assert str(outcome(code["charge"], {**order, "amount": 0})) == "dead: permanent"
+
+
+def test_the_configuration_names_the_module_of_the_example():
+    code: dict[str, Any] = {}
+    exec(block("imports = "), code)
+    assert code["imports"] == ("shop.handlers",)
+
+
+def test_the_script_produces_its_record_on_the_embedded_kafka():
+    with EmbeddedKafka() as kafka:
+        script = block("on_delivery=report").replace("localhost:9092", kafka.bootstrap_servers)
+        script = script.replace("python -c", f"{shlex.quote(sys.executable)} -c")
+        done = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=60)
+    assert re.fullmatch(r"orders-\d-0\n", done.stdout), done
+
+
+def test_every_command_of_the_bridge_exists_with_its_options():
+    lines = [line for text in BLOCKS for line in text.splitlines()]
+    commands = [match[1] for line in lines if (match := re.match(r"(?:docker compose exec \w+ )?bridge (.+)", line))]
+    assert len(commands) >= 8
+    for words in commands:
+        parse(shlex.split(words))
+
+
+def test_every_service_and_variable_of_the_compose_block_is_in_the_file():
+    compose = (ROOT / "docker-compose.yml").read_text()
+    text = block("docker compose")
+    for service in re.findall(r"docker compose exec (\w+)", text):
+        assert re.search(rf"^  {service}:$", compose, re.MULTILINE)
+    assert [name for name in re.findall(r"\b([A-Z_]+)=", text) if f"${{{name}:" not in compose] == []
+    (password,) = re.findall(r"CONSOLE_PASSWORD=(\S+)", text)
+    assert len(password) >= 12
+
+
+def test_the_extra_of_the_installation_exists():
+    assert re.fullmatch(r"pip install '\.\[all\]'\n", block("pip install"))
+    assert re.search(r"^all = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+def test_an_own_app_is_one_line(tmp_path: Path):
+    script = block("# mysite/celery.py") + "\nfrom tasks.using import current\nassert current() is app\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
