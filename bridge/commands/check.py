@@ -31,7 +31,7 @@ from bridge.topics.ours import Kind, Ours
 from bridge.topics.readers import consumed_now
 from bridge.topics.survey import Seen, survey
 from bridge.upkeep.open_transactions import held_back_topics
-from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
+from bridge.upkeep.uncared import divided_topics, is_stopped, other_applications, unconsumed_queues, unknown_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
 
 #: librdkafka's reports of a connection that is open and of another kind than the listener.
@@ -311,9 +311,11 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
         count = sum(queue in state["queues"] for state in facts.workers.values())
         if count:
             yield Finding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
+    stopped = is_stopped(facts)
     for sentence in unconsumed_queues(facts).values():
-        # Before the first worker has ever run there is nothing wrong yet; once work waits, or one was here, there is.
-        yield Finding("fault" if sentence.many or sentence.since else "warning", sentence)
+        # Before the first worker has ever run there is nothing wrong yet, and after a planned stop there is nothing
+        # wrong either; once work waits, or a bridge or another worker is here, there is.
+        yield Finding("fault" if (sentence.many or sentence.since) and not stopped else "warning", sentence)
     for sentence in unknown_handlers(facts).values():
         yield Finding("warning", sentence)
 

@@ -49,9 +49,12 @@ def unfit(facts: Facts) -> Iterator[Problem]:
 
 
 def drained(facts: Facts) -> Iterator[Problem]:
-    """Tiers that no handler needs any more, as long as they hold something."""
+    """Tiers that no handler needs any more, as long as they hold something; those of a living member it may need."""
+    known = {handler.name for handler in facts.handlers}
+    states = (facts.bridges or {}).values()
+    elsewhere = {topic for each in states for topic, names in each.get("routes", {}).items() if {*names} - known}
     for tier in facts.tiers:
-        if not tier.records:
+        if not tier.records or tier.source in elsewhere:
             continue
         if tier.use == "drained":
             yield Problem(
@@ -67,14 +70,14 @@ def drained(facts: Facts) -> Iterator[Problem]:
         elif tier.use == "abandoned":
             yield Problem(
                 f"{tier.topic!r} holds {records(tier.records)} of {tier.source!r}, which no handler names any more: "
-                "they stay there. Give that topic its handlers once more, or another application that uses this group "
-                "its own BRIDGE_GROUP; only if nobody needs them, delete the retry topic.",
+                "they stay there. Start what handles that topic, or give it its handlers once more. They may be of "
+                "another application in this group that is stopped now: give it its own BRIDGE_GROUP, delete nothing.",
                 "drained",
                 f"{tier.topic!r} is of a topic that no handler names",
                 topic=tier.source,
                 many=tier.records,
                 of="records",
-                do="give that topic its handlers once more, or another application its own BRIDGE_GROUP",
+                do="start what handles that topic, or give another application its own BRIDGE_GROUP",
             )
 
 

@@ -81,7 +81,7 @@ class Subscription:
                 logger.warning(
                     "topic %r may hold deliveries that wait for their retry, and no handler names its source %r any "
                     "more: they stay there. Start a bridge with a handler of %r; if another application uses the group "
-                    "%r, give it its own BRIDGE_GROUP; only if nobody needs them, delete the topic.",
+                    "%r, which may only be stopped, give it its own BRIDGE_GROUP, and delete nothing.",
                     name,
                     source,
                     source,

@@ -352,7 +352,7 @@ TABLE: Final[tuple[Row, ...]] = (
         "drained",
         "tier_unused",
         "A retry topic that no handler uses any more still holds records.",
-        "Delete the topic when it is empty.",
+        "Delete it only when it is empty and no release and no application, a stopped one either, needs it.",
     ),
     Row(
         "dying",

@@ -1,10 +1,13 @@
 """What nobody takes care of: queues without workers, handlers that none knows, topics that a group divides (pure)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bridge.upkeep.facts import Facts, HandlerFacts, when
 from bridge.upkeep.problem import Problem
+
+#: Seconds for which bridges of the same topics with other handlers may be the two sides of a rolling deploy.
+DEPLOY_LASTS: Final = 600.0
 
 
 def unknown_handlers(facts: Facts) -> dict[str, Problem]:
@@ -32,23 +35,52 @@ def divided_topics(facts: Facts) -> dict[str, Problem]:
     return {topic: _divided(facts.group, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
 
 
+def is_stopped(facts: Facts) -> bool:
+    """Return whether no bridge and no worker of this application runs and nothing waits in its queues: a full stop."""
+    queues = {handler.queue for handler in facts.handlers}
+    if facts.bridges is None or facts.workers is None or facts.queues is None:
+        return False
+    waits = any(facts.queues.get(queue, 0) + facts.retries.get(queue, 0) for queue in queues)
+    return not (waits or facts.bridges or any(facts.consumers(queue) for queue in queues))
+
+
 def other_applications(facts: Facts) -> dict[str, Problem]:
-    """Living members of the group that share no handler with this application, directly or by others: a sentence."""
-    members = {f"bridge {name}": {*state.get("handlers", ())} for name, state in (facts.bridges or {}).items()}
+    """Living members of the group that share no handler with this application, directly or by others: a sentence.
+
+    A bridge of the same source topics is one of a deploy that renames handlers, until both have run for long.
+    """
+    bridges = facts.bridges or {}
+    members = {f"bridge {name}": {*state.get("handlers", ())} for name, state in bridges.items()}
     for name, state in (facts.workers or {}).items():
         if state.get("group") == facts.group:
             members[f"worker {name}"] = {*state["handlers"]}
-    ours = {handler.name for handler in facts.handlers}
     others = {name: handlers for name, handlers in members.items() if handlers}
-    # A deploy may rename handlers, and workers of one application may have some each: a chain is one application.
-    while ours and (joined := [name for name, handlers in others.items() if handlers & ours]):
-        for name in joined:
+    ours = {handler.name for handler in facts.handlers}
+    _join(ours, others)
+    began = {f"bridge {name}": float(state.get("started", 0.0)) for name, state in bridges.items()}
+    here = min((at for name, at in began.items() if name not in others), default=facts.now)
+    there = min((at for name, at in began.items() if name in others), default=facts.now)
+    if facts.now - max(here, there) < DEPLOY_LASTS:
+        sources = {topic for handler in facts.handlers for topic in handler.topics}
+        renamed = {f"bridge {name}" for name, state in bridges.items() if sources & {*state.get("routes", ())}}
+        for name in renamed & others.keys():
             ours |= others.pop(name)
+        _join(ours, others)
     # Workers alone are no application: they may lack a handler, which is said of it.
     if not ours or not any(name.startswith("bridge ") for name in others):
         return {}
     theirs = sorted({handler for handlers in others.values() for handler in handlers})
     return {facts.group: _other_application(facts, sorted(others), theirs)}
+
+
+def _join(ours: set[str], others: dict[str, set[str]]) -> None:
+    """Move the members that share a handler with `ours` there.
+
+    A deploy may rename handlers, and workers of one application may have some each: a chain is one application.
+    """
+    while ours and (joined := [name for name, handlers in others.items() if handlers & ours]):
+        for name in joined:
+            ours |= others.pop(name)
 
 
 def named(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:

@@ -220,7 +220,7 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"tiers": [tier(use="abandoned", records=1)]},
-            ["holds 1 record of 'orders', which no handler names any more"],
+            ["holds 1 record of 'orders', which no handler names any more", "stopped now", "delete nothing"],
         ),
         (
             {"tiers": [tier(records=1500, lag={0: 1000, 1: 500}, first_due={0: NOW - 90, 1: NOW - 420})], **RETRIED},
@@ -339,6 +339,13 @@ def test_of_an_empty_queue_beside_what_is_missing_nobody_says_that_nothing_is_lo
     assert "120 records of orders-1 are unaccounted for" in lost
     assert "none of them is lost" not in " ".join(problems(replace(wiped, queues={"orders": 5})))
     assert "none of them is lost" in problems(replace(WELL, workers={}))[0]
+
+
+def test_a_tier_of_a_handler_that_a_living_bridge_has_is_not_left_over():
+    left = [tier(use="drained", records=12, lag={0: 12})]
+    others = bridge(routes={"orders": ["old.h"]}, assigned=RETRIED["bridges"]["a:1"]["assigned"])
+    (sentence,) = problems(replace(WELL, tiers=left, bridges={"a:1": others}))
+    assert "different handlers" in sentence
 
 
 def test_what_several_bridges_stand_before_is_said_once():

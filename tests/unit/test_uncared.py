@@ -1,9 +1,12 @@
 """Who else is in the group: another application is told from a deploy, and nothing of it is called left over."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from bridge.upkeep.facts import Facts, HandlerFacts
-from bridge.upkeep.uncared import other_applications
+from bridge.upkeep.uncared import DEPLOY_LASTS, is_stopped, other_applications
 
 
 def facts(bridges: dict[str, list[str]], workers: dict[str, list[str]] | None = None, group: str = "bridge") -> Facts:
@@ -32,3 +35,40 @@ def test_workers_of_another_group_are_none_of_this_one():
     found = facts({"there": ["mail.send"]}, {"w": ["mail.send"]}, group="shop")
     (problem,) = other_applications(found).values()
     assert "worker w" not in problem
+
+
+def bridge(handler: str, started: float, topic: str = "orders") -> dict[str, Any]:
+    return {"handlers": [handler], "routes": {topic: [handler]}, "started": started}
+
+
+@pytest.mark.parametrize(
+    ("bridges", "is_other"),
+    [
+        ({"old": bridge("orders.bill", 0.0), "new": bridge("orders.charge", 1000.0)}, False),
+        # The new side asks before it starts, as an init container does.
+        ({"old": bridge("orders.bill", 0.0)}, False),
+        ({"old": bridge("orders.bill", 0.0), "new": bridge("orders.charge", 1010.0 - DEPLOY_LASTS)}, True),
+        ({"old": bridge("mails.send", 0.0, "mails"), "new": bridge("orders.charge", 1000.0)}, True),
+    ],
+)
+def test_a_deploy_that_renames_the_only_handler_is_told_from_another_application(bridges: Any, is_other: bool):
+    workers = {"w": {"group": "bridge", "handlers": bridges["old"]["handlers"], "queues": ["bridge"]}}
+    found = replace(facts({}), now=1010.0, bridges=bridges, workers=workers)
+    assert bool(other_applications(found)) is is_other
+
+
+@pytest.mark.parametrize(
+    ("change", "stopped"),
+    [
+        ({}, True),
+        ({"workers": {"of another": {"handlers": [], "queues": ["shop"]}}}, True),
+        ({"queues": {"bridge": 1}}, False),
+        ({"retries": {"bridge": 1}}, False),
+        ({"bridges": {"b": {"handlers": []}}}, False),
+        ({"workers": {"w": {"handlers": [], "queues": ["bridge"]}}}, False),
+        ({"queues": None}, False),
+        ({"bridges": None}, False),
+    ],
+)
+def test_after_a_planned_stop_nothing_waits_and_nothing_runs(change: dict[str, Any], stopped: bool):
+    assert is_stopped(replace(replace(facts({}), queues={"bridge": 0}), **change)) is stopped
