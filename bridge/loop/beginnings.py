@@ -21,6 +21,7 @@ from bridge.partitions.assignment import Assignment
 from bridge.records.place import Place
 from bridge.topics.catalog import Catalog
 from bridge.topics.extents import epoch_of, log_of
+from bridge.topics.offset_answers import committed_offset
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +145,11 @@ class Beginnings:
             if partition.error is not None:
                 self._later(place, partition.error.str())
                 continue
-            offset = partition.offset if partition.offset >= 0 else None
+            try:
+                offset = committed_offset(partition)
+            except KafkaUnavailable as error:
+                self._later(place, str(error))
+                continue
             epoch: Any = partition.leader_epoch
             said = Said(offset, log_of(partition.metadata), -1 if epoch is None else epoch)
             self._open[place].committed = Committed(offset, epoch_of(partition.metadata), said)

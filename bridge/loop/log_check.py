@@ -21,6 +21,7 @@ from bridge.partitions.assignment import Assignment
 from bridge.partitions.parked import ParkedPartition
 from bridge.partitions.partition import WINDOW, Partition
 from bridge.records.place import Place
+from bridge.topics.offset_answers import cached_first_and_end
 
 logger = logging.getLogger(__name__)
 
@@ -223,7 +224,6 @@ def _epoch(record: Record) -> int:
 def _low(consumer: Consumer, place: Place) -> int:
     """As the last fetch said; nobody is asked."""
     try:
-        known: Any = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        return cached_first_and_end(consumer.get_watermark_offsets(TopicPartition(*place), cached=True))[0]
     except KafkaException:
         return -1
-    return -1 if known is None else int(known[0])

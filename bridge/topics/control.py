@@ -27,6 +27,7 @@ from bridge.settings import Settings
 from bridge.topics.cluster import ANSWER_WITHIN, all_topics
 from bridge.topics.making import make_control
 from bridge.topics.names import TopicNames
+from bridge.topics.offset_answers import cached_first_and_end, first_and_end
 from bridge.topics.readback import records
 
 logger = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def published(settings: Settings) -> Published:
     try:
         if place[0] not in all_topics(client).topics:
             return Published({})
-        first, end = client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WITHIN)
+        first, end = first_and_end(client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WITHIN))
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
     finally:
@@ -190,7 +191,7 @@ class Follower:
     def _look_at_end(self, client: Consumer) -> None:
         """What the last answer to a fetch said of the end: no question is asked."""
         try:
-            _, end = client.get_watermark_offsets(self._place, cached=True)
+            _, end = cached_first_and_end(client.get_watermark_offsets(self._place, cached=True))
         except KafkaException:
             return
         self.caught_up = self.caught_up or 0 <= end <= self._next

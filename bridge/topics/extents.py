@@ -10,7 +10,7 @@ from bridge.kafka import Consumer, KafkaError, KafkaException, TopicPartition, c
 from bridge.records.place import Place
 from bridge.settings import Settings
 from bridge.topics.cluster import all_topics
-from bridge.topics.offset_answers import first_and_end
+from bridge.topics.offset_answers import committed_offset, first_and_end
 
 #: Seconds for one question to Kafka.
 ANSWER_WITHIN: Final = 10.0
@@ -94,7 +94,7 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         found = []
         for place in _committed(client, places) if places else []:
             first, end = _watermarks(client, place)
-            committed = place.offset if place.offset >= 0 else None
+            committed = committed_offset(place)
             found.append(Extent(place.topic, place.partition, first, end, committed, epoch_of(place.metadata)))
         return found
     except KafkaException as error:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
 
+#: The client's number for no offset: nothing is committed, or a question ran out of time.
+OFFSET_INVALID: Final = -1001
 #: In an answer about a time: no record is of that time or later.
 NO_SUCH_RECORD: Final = -1
 
@@ -35,6 +37,27 @@ def first_and_end(answer: Any) -> tuple[int, int]:
         if is_offset(first) and is_offset(end) and first <= end:
             return int(first), int(end)
     raise KafkaUnavailable(f"Kafka did not answer in time where a partition begins and ends (client: {answer}).")
+
+
+def cached_first_and_end(answer: Any) -> tuple[int, int]:
+    """Return where a partition begins and ends by `get_watermark_offsets(cached=True)`; -1 for what is unknown."""
+    first, end = answer if answer is not None else (-1, -1)
+    return int(first) if is_offset(first) else -1, int(end) if is_offset(end) else -1
+
+
+def committed_offset(partition: Any) -> int | None:
+    """Return the offset in an answer of `committed`; `None` if the group has committed none.
+
+    Raises:
+        KafkaUnavailable: the answer holds no offset, and does not say that there is none.
+    """
+    if is_offset(partition.offset):
+        return int(partition.offset)
+    if partition.offset == OFFSET_INVALID:
+        return None
+    raise KafkaUnavailable(
+        f"Kafka did not say what is committed of {partition.topic}-{partition.partition} (client: {partition.offset})."
+    )
 
 
 def is_offset(number: Any) -> bool:

@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.errors import KafkaUnavailable
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import catalog
+from bridge.topics import catalog, control
 from bridge.topics.asking import END
 from bridge.topics.catalog import Catalog
 from bridge.topics.cluster import MOCK
-from bridge.topics.offset_answers import first_and_end
+from bridge.topics.offset_answers import cached_first_and_end, committed_offset, first_and_end
 from bridge.topics.ours import Kind, Ours
 
 
@@ -258,6 +258,30 @@ def test_watermarks_that_are_no_offsets_are_no_answer(answer):
     with pytest.raises(KafkaUnavailable, match="did not answer in time"):
         first_and_end(answer)
     assert first_and_end((0, 0)) == (0, 0)
+
+
+@pytest.mark.parametrize("answer", [None, (-1001, -1001), (-1, -1001)])
+def test_decisions_are_not_read_up_to_a_number_that_is_no_offset(answer, monkeypatch):
+    there = Settings(FileSettings(), EnvironmentSettings(), "", {})
+    name = f"{there.group}.control"
+    client = SimpleNamespace(get_watermark_offsets=lambda *_, **__: answer, close=lambda: None)
+    monkeypatch.setattr(control, "consumer_client", lambda *_: client)
+    monkeypatch.setattr(control, "all_topics", lambda _: SimpleNamespace(topics={name: None}))
+    with pytest.raises(KafkaUnavailable, match="did not answer in time"):
+        control.published(there)
+
+
+def test_an_offset_that_a_client_remembers_or_says_is_committed_is_one_or_none():
+    assert [cached_first_and_end(each) for each in (None, (-1001, 4), (2, -1001), (2, 4))] == [
+        (-1, -1),
+        (-1, 4),
+        (2, -1),
+        (2, 4),
+    ]
+    assert committed_offset(TopicPartition("orders", 0, 0)) == 0
+    assert committed_offset(TopicPartition("orders", 0, -1001)) is None
+    with pytest.raises(KafkaUnavailable, match="what is committed of orders-0"):
+        committed_offset(TopicPartition("orders", 0, -1))
 
 
 def test_a_retry_topic_is_gone_once_two_answers_leave_it_out(catalog_of):

@@ -15,6 +15,7 @@ from bridge.errors import ConsumerFailed
 from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
 from bridge.records.place import Place
 from bridge.settings import Settings
+from bridge.topics.offset_answers import cached_first_and_end
 
 logger = logging.getLogger(__name__)
 
@@ -246,10 +247,9 @@ class Intake:
 
     def _watermarks(self, place: Place) -> tuple[int, int]:
         try:
-            known: Any = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+            return cached_first_and_end(self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True))
         except KafkaException:
             return -1, -1
-        return (-1, -1) if known is None else (int(known[0]), int(known[1]))
 
     # Called by Kafka's client inside poll()
 
