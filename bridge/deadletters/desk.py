@@ -15,6 +15,7 @@ from bridge.deadletters.masking.editing import Editing
 from bridge.deadletters.masking.lists import Lists
 from bridge.deadletters.masking.masks import Masks
 from bridge.deadletters.mending.mending import Mending
+from bridge.deadletters.outcomes.unknown_ends import UnknownEnds
 from bridge.deadletters.plans.plans import Plans
 from bridge.deadletters.questions.absent import Absent
 from bridge.deadletters.questions.group_causes import GroupCauses
@@ -143,6 +144,11 @@ class Desk:
     def notes(self) -> Notes:
         """What people say of them."""
         return Notes(self.database)
+
+    @property
+    def unknown_ends(self) -> UnknownEnds:
+        """Letters of which nobody can tell whether their replay ran."""
+        return UnknownEnds(self.database)
 
     @property
     def trail(self) -> Trail:

@@ -47,6 +47,7 @@ Kind = Literal[
     "desk",
     "missed",
     "recorder",
+    "unknown ends",
     "grows",
     "webhook",
 ]
@@ -537,6 +538,12 @@ TABLE: Final[tuple[Row, ...]] = (
                 "10m",
             ),
         ),
+    ),
+    Row(
+        "unknown ends",
+        "replay_outcome_unknown",
+        "Nobody can tell whether replayed letters ran: Redis or the replay topic has lost it.",
+        "Find out where the handler writes, then open what did not run (`bridge deadletters reopen`).",
     ),
     Row(
         "grows",

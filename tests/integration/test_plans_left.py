@@ -54,7 +54,7 @@ def test_what_a_redrive_may_have_sent_is_not_sent_again(stack: Stack, how: str):
     assert len(stack.done("line")) == 2
 
 
-def test_a_letter_that_may_be_on_its_way_is_open_again_and_not_sent_again(stack: Stack, tmp_path: Path):
+def test_a_letter_that_may_be_on_its_way_is_neither_opened_nor_sent_again(stack: Stack, tmp_path: Path):
     go = tmp_path / "go"
     go.touch()
     dead_once(stack, tmp_path / "mended", hold=str(go))
@@ -67,7 +67,7 @@ def test_a_letter_that_may_be_on_its_way_is_open_again_and_not_sent_again(stack:
         forget(stack, "blocking.replay", "dropped")
         lease_over(here)
         assert here.plans.apply(plan.id, "bob").outcomes == {"unknown": 1}
-        assert statuses(here) == {"open": 1}
+        assert statuses(here) == {"replaying": 1}
         assert stack.records("blocking.replay") == []
     go.touch()
     eventually(lambda: runs(stack, "done") == 1, 40)

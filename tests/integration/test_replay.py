@@ -294,7 +294,7 @@ def test_while_redis_is_wiped_nothing_is_lost_and_the_outcomes_are_known_or_said
         assert plan.count(ItemState.DONE, ItemState.UNKNOWN) == 10
         assert statuses(here) == {
             name: number
-            for name, number in (("resolved", plan.count(ItemState.DONE)), ("open", plan.count(ItemState.UNKNOWN)))
+            for name, number in (("resolved", plan.count(ItemState.DONE)), ("replaying", plan.count(ItemState.UNKNOWN)))
             if number
         }
         if commit == "completion":

@@ -122,7 +122,8 @@ def test_for_all_handlers_what_redis_lost_on_its_way_is_said_to_be_unknown_and_n
         # What has no letter must be known to have none.
         recorder(stack)
         assert here.plans.wait(plan.id).outcomes == {"unknown": 2}
-        assert statuses(here) == {"open": 2}
+        # Nothing proves that they did not run.
+        assert statuses(here) == {"replaying": 1, "open": 1}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from bridge.cli.deadletters.migrating import migrate
 from bridge.cli.deadletters.noting import note
 from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
+from bridge.cli.deadletters.reopening import reopen
 from bridge.cli.deadletters.replaying import replay
 from bridge.cli.deadletters.serving import serve
 from bridge.cli.deadletters.showing import show
@@ -29,6 +30,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "groups": groups,
     "show": show,
     "replay": replay,
+    "reopen": reopen,
     "edit": edit,
     "check": check,
     "discard": discard,

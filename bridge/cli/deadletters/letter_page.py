@@ -140,6 +140,9 @@ def commands(letter: Shown) -> list[str]:
             found = [f"bridge deadletters replay {it.id} --wait", f"bridge deadletters edit {it.id}"]
             found.append(f'bridge deadletters discard {it.id} --why "…"')
             return [*found, mine, f"bridge deadletters fixed {it.group} VERSION"]
+        case Status.REPLAYING if letter.is_unknown:
+            place = f"bridge find {it.topic}-{it.partition}-{it.offset}"
+            return [place, f'bridge deadletters reopen {it.id} --why "…"', f"bridge deadletters plans show {it.plan}"]
         case Status.REPLAYING:
             return [f"bridge deadletters plans show {it.plan}", f"bridge find {it.topic}-{it.partition}-{it.offset}"]
         case Status.DISCARDED | Status.ARCHIVED if it.origin == "bridge":

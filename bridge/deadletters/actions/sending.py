@@ -190,9 +190,13 @@ class Sending:
         return Acted(sent, ends, why)
 
     def settle(self, connection: Connection, claimed: Sequence[Claimed], acted: Acted, at: int) -> None:
-        """What Kafka does not take is open again; others' letters are resolved as they are back in their source."""
+        """What was not sent is open again; others' letters are resolved as they are back in their source.
+
+        One that may have been sent stays `replaying`: a person opens it (UnknownEnds).
+        """
         ids = {each.item.position: each.item.letter_id for each in claimed if each.item.place is None}
-        back = [id_ for position, id_ in ids.items() if position in acted.ends and id_]
+        ends = ((ids.get(position), end) for position, end in acted.ends.items())
+        back = [id_ for id_, end in ends if id_ and end.state is not ItemState.UNKNOWN]
         statuses.move(connection, back, Status.REPLAYING, Status.OPEN, at)
         sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
         theirs = [id_ for id_ in sent if not self._taken[id_].is_ours]

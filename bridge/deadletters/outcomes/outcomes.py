@@ -81,8 +81,10 @@ class Outcomes:
             if not page:
                 return left
             after = page[-1].id
-            silent = self._told(page)
-            left += len(silent) - (self._deduce(deducing, silent) if deducing is not None else 0)
+            # The ledger may prove later how one ended whose end was not known; that is looked for more seldom.
+            silent = self._told([letter for letter in page if deducing is not None or not letter.unknown])
+            waited_for = [letter for letter in silent if not letter.unknown]
+            left += len(waited_for) - (self._deduce(deducing, waited_for) if deducing is not None else 0)
 
     def _told(self, page: Sequence[OnItsWay]) -> list[OnItsWay]:
         """Take in what the ledger tells; return the others."""
@@ -105,7 +107,8 @@ class Outcomes:
         unknown = [id_ for id_, verdict in found.items() if verdict is Verdict.UNKNOWN]
         self._end(done, ItemState.DONE, Status.RESOLVED, _SETTLED)
         self._end(gone, ItemState.UNKNOWN, Status.OPEN, _GONE)
-        self._end(unknown, ItemState.UNKNOWN, Status.OPEN, _UNKNOWN)
+        # Without proof that it did not run, it stays `replaying`: a person opens it (UnknownEnds).
+        self._end(unknown, ItemState.UNKNOWN, Status.REPLAYING, _UNKNOWN)
         return len(done) + len(gone) + len(unknown)
 
     def _end(self, ids: Sequence[int], state: ItemState, status: Status, why: str = "") -> None:
@@ -114,7 +117,10 @@ class Outcomes:
         with self._database.writing() as connection:
             at = clock.now(connection)
             # What the recorder has opened meanwhile stays open.
-            moved = statuses.move(connection, ids, Status.REPLAYING, status, at)
+            if status is Status.REPLAYING:
+                moved = statuses.locked(connection, ids, status)
+            else:
+                moved = statuses.move(connection, ids, Status.REPLAYING, status, at)
             items.ended(connection, moved, state, at, why)
 
     def _others(self, plan_id: int | None, deduces: bool) -> int:

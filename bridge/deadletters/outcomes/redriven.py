@@ -35,6 +35,10 @@ _MADE_AGAIN_LEFT: Final = (
     "whether it was sent is not known"
 )
 _HAS_RUN: Final = "it had its run, and is neither dead nor parked"
+_CUT: Final = (
+    "the log of its replay topic ends before it (truncated or recreated), and the ledger knows nothing of it: "
+    "whether it ran is not known"
+)
 _FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 
 
@@ -127,13 +131,15 @@ class Ending:
         gone = self._gone(plan, [each for each, own in silent.items() if own is Fate.OPEN], there)
         ran = [each for each, own in silent.items() if own is Fate.PARKED]
         forgotten = [each for each, own in silent.items() if own is Fate.OPEN and _is_passed(each, there)]
+        cut = self._cut([each for each, own in silent.items() if own is Fate.OPEN], there)
         ends: dict[ItemState, dict[int, str]] = {ItemState.UNKNOWN: dict.fromkeys(gone, _GONE)}
-        if ran or forgotten:
+        behind = {each.position for each in cut}
+        if ran or forgotten or cut:
             topic = str(plan.asked["topic"])
             parked = {identity for identity, _ in still_parked.of(self._settings.group, topic)}
             # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
             if Recorded(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
-                left = [each for each in (*ran, *forgotten) if each.place not in parked]
+                left = [each for each in (*ran, *forgotten, *cut) if each.place not in parked]
                 # It may have died and been recorded since the ledger was asked.
                 died = self._died(left, [delivery_of(plan, self._settings.group, each.place) for each in left])
                 over = [each for each, dead in zip(left, died, strict=True) if not dead]
@@ -144,7 +150,9 @@ class Ending:
                 )
                 ends[ItemState.DEAD] = {each.position: "" for each, dead in zip(left, died, strict=True) if dead}
                 ends[ItemState.DONE] = {each.position: _HAS_RUN for each in done}
-                ends[ItemState.UNKNOWN] |= dict.fromkeys(unknown, _FORGOTTEN)
+                ends[ItemState.UNKNOWN] |= {
+                    position: _CUT if position in behind else _FORGOTTEN for position in unknown
+                }
         self._end(plan, ends)
         return sum(map(len, ends.values()))
 
@@ -164,6 +172,14 @@ class Ending:
             for each, fate in zip(dropped, own, strict=True)
             if fate is Fate.OPEN and since <= each.at / 1000
         ]
+
+    def _cut(self, some: Sequence[Redriven], there: Mapping[tuple[str, int], Extent]) -> list[Redriven]:
+        """Return those behind the end of their log, where two answers of Kafka say so: one may be a late one."""
+        found = [each for each in some if _is_behind_the_end(each, there)]
+        if not found:
+            return []
+        again = {each.place: each for each in extents(self._settings, {each.spot.topic for each in found})}
+        return [each for each in found if _is_behind_the_end(each, again)]
 
     def _long_silent(self, some: Sequence[Redriven]) -> list[int]:
         """Of these, what was sent so long ago that nothing more is waited for."""
@@ -208,6 +224,11 @@ def _is_dropped(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool
     """Whether Kafka has it no more, and nobody has committed it; a log that ends before it does not prove that."""
     extent = there.get((each.spot.topic, each.spot.partition))
     return extent is None or extent.first > each.spot.offset >= (extent.committed or 0)
+
+
+def _is_behind_the_end(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool:
+    extent = there.get((each.spot.topic, each.spot.partition))
+    return extent is not None and extent.end <= each.spot.offset and not _is_passed(each, there)
 
 
 def _is_passed(each: Redriven, there: Mapping[tuple[str, int], Extent]) -> bool:

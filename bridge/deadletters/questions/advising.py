@@ -54,6 +54,12 @@ class Around:
 def suggestion(letter: Shown) -> Suggestion:
     """What to do with a letter next."""
     it = letter.listed
+    if letter.is_unknown:
+        return Suggestion(
+            Do.LOOK,
+            f"Plan {it.plan} has sent it back, and whether it ran is not known. Find that out where its handler "
+            f'writes; if it did not run, open it: bridge deadletters reopen {it.id} --why "…".',
+        )
     if it.status is Status.REPLAYING:
         return Suggestion(Do.WATCH, f"Plan {it.plan} has sent it back; how that ends is known within seconds of it.")
     if it.status is not Status.OPEN:

@@ -6,7 +6,7 @@ from typing import Final
 
 from bridge.deadletters.questions.groups import Grouped, Groups
 from bridge.deadletters.questions.recorders import Recorders, recorders
-from bridge.deadletters.store import deliveries, migrating, positions
+from bridge.deadletters.store import deliveries, migrating, positions, unknown_letters
 from bridge.deadletters.store import webhooks as addresses
 from bridge.deadletters.store.database import Database
 from bridge.deadletters.store.positions import Stood
@@ -17,7 +17,7 @@ from bridge.records.printable import printable
 from bridge.settings import Settings
 from bridge.topics.extents import extents
 from bridge.topics.names import TopicNames
-from bridge.upkeep.facts import clock, records, when
+from bridge.upkeep.facts import clock, letters, records, when
 from bridge.upkeep.problem import Problem
 
 #: Groups that grow of which a sentence is said; of more there is one for all the others.
@@ -64,7 +64,9 @@ def _problems(settings: Settings, routes: Routes, now: Callable[[], float], data
     of = recorders(settings)
     lost = [*missed(_stood(settings, database), now()), *_unrecorded(settings, routes, database, of, now)]
     grow = growing(Groups(database, now).urgent(), now())
-    return [*lost, *grow, *_untold(database, now(), of.missed)]
+    with database.reading() as connection:
+        number, since = unknown_letters.count(connection)
+    return [*lost, *unknown(number, since, now()), *grow, *_untold(database, now(), of.missed)]
 
 
 def another_step(name: str, step: str) -> str:
@@ -156,6 +158,27 @@ def behind(stood: Iterable[Stood], ends: Mapping[Place, int], now: float) -> Ite
             many=left,
             of="records",
             do="start `bridge deadletters record`",
+        )
+
+
+def unknown(number: int, since: int | None, now: float) -> Iterator[Problem]:
+    """Letters that were sent back and of which nobody can tell whether they ran.
+
+    Parameters:
+        since: ms since the epoch, when the oldest was sent back.
+    """
+    if number and since is not None:
+        was, them = ("was", "it") if number == 1 else ("were", "them")
+        yield Problem(
+            f"{letters(number)} {was} sent back, and whether the handler ran is not known, {when(since / 1000, now)}. "
+            "Find out where it writes; `bridge deadletters list --status replaying` lists "
+            f"{them}, `bridge deadletters reopen ID --why …` opens what did not run.",
+            "unknown ends",
+            "Nobody can tell whether replayed letters ran",
+            since=since / 1000,
+            many=number,
+            of="letters",
+            do="find out whether they ran, then open those that did not",
         )
 
 

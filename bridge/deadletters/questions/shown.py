@@ -235,6 +235,13 @@ class Shown:
         it = self.listed
         return it.origin != OURS and self.where == f"{it.topic}-{it.partition}-{it.offset}"
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is `replaying`, and its plan could not find out how that ended."""
+        it = self.listed
+        unknown = any(act.plan == it.plan and act.state == "unknown" for act in self.plans)
+        return it.status is Status.REPLAYING and unknown
+
     def to_data(self) -> dict[str, Any]:
         """As JSON: key, value and headers as text, what is none with `\\x00`."""
         return self.listed.to_data() | {

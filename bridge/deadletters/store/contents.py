@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, and_, case, literal_column, select
 
 from bridge.deadletters.letters.letter import Status, unpacked
+from bridge.deadletters.store import unknown_letters
 from bridge.deadletters.store.among import among
 from bridge.deadletters.store.schema import edits, kinds, letters, plans
 from bridge.deadletters.store.spots import Spot
@@ -58,11 +59,13 @@ class OnItsWay(NamedTuple):
 
     Attributes:
         again: whether it runs though its delivery was done.
+        unknown: whether its plan has given up waiting: the end is `unknown` there, and no proof has come since.
     """
 
     id: int
     delivery: Origin
     again: bool
+    unknown: bool = False
 
 
 class Content(NamedTuple):
@@ -108,11 +111,11 @@ def replaying(connection: Connection, plan_id: int, after: int, limit: int) -> l
     """The next letters of a plan that are on their way back, behind an id."""
     # Nothing else of them: they are looked at again and again.
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
-    columns = (letters.c.id, letters.c.again, *whose, kinds.c.consumer_group)
+    columns = (letters.c.id, letters.c.again, unknown_letters.IS_UNKNOWN, *whose, kinds.c.consumer_group)
     asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
     asked = asked.where(_UNDER_WAY, letters.c.plan_id == plan_id, letters.c.id > after)
     rows = connection.execute(asked.order_by(letters.c.id).limit(limit)).all()
-    return [OnItsWay(id_, Origin(*whose), again is not None) for id_, again, *whose in rows]
+    return [OnItsWay(id_, Origin(*whose), again is not None, bool(unknown)) for id_, again, unknown, *whose in rows]
 
 
 def contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterator[Content]:

@@ -209,10 +209,13 @@ def end(connection: Connection, plan_id: int, whys: Mapping[int, str], to: ItemS
 
 
 def ended(connection: Connection, letter_ids: Iterable[int], to: ItemState, at: int, why: str = "") -> None:
-    """Note how letters ended that plans have sent back; in the transaction that gives them their new status."""
+    """Note how letters ended that plans have sent back; in the transaction that gives them their new status.
+
+    An end that was not known may be known later: the ledger or a new dead letter proves it then.
+    """
     # Another plan may have the same letter for something else: a copy.
     its = select(letters.c.plan_id).where(letters.c.id == items.c.letter_id).scalar_subquery()
-    own = (items.c.plan_id == its, items.c.place.is_(None), STATE.in_(UNDER_WAY))
+    own = (items.c.plan_id == its, items.c.place.is_(None), STATE.in_((*UNDER_WAY, ItemState.UNKNOWN)))
     for some in in_parts(sorted(set(letter_ids))):
         connection.execute(
             update(items).where(among(items.c.letter_id, some), *own).values(state=to, ended_at=at, why=why)

@@ -46,6 +46,11 @@ def move(
     return moved
 
 
+def locked(connection: Connection, ids: Iterable[int], status: Status) -> list[int]:
+    """Return those letters that have a status, ascending, which nobody else changes until the transaction ends."""
+    return [id_ for some in in_parts(sorted(set(ids))) for id_, _ in _locked(connection, some, status)]
+
+
 def _locked(connection: Connection, ids: Sequence[int], status: Status) -> list[tuple[int, int]]:
     """Id and kind of those that have the status, nobody else's to change until the transaction ends.
 

@@ -23,6 +23,7 @@ DID: Final = {
     "copy, redrive": ("copy", "redrive"),
     "plan applied, stopped": ("apply", "stop"),
     "note": ("note",),
+    "reopen": ("reopen",),
     "fixed": ("fixed", "not fixed", "regressed"),
     "export, import": ("export", "import"),
     "halt, resume": ("halt", "resume"),
