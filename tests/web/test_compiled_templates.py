@@ -1,0 +1,19 @@
+"""A template is compiled once in a process, however many consoles it has."""
+
+import jinja2
+import pytest
+
+from bridge.web.console import Console
+
+
+def test_a_second_console_compiles_no_template_again_and_links_to_its_own_flower(desk, monkeypatch):
+    first = Console(desk, "first")
+    first.macros("overview-live.html")
+
+    def refuse(*_: object) -> None:
+        pytest.fail("a template is compiled again")
+
+    monkeypatch.setattr(jinja2.Environment, "compile", refuse)
+    second = Console(desk, "second")
+    assert second.macros("overview-live.html") is not first.macros("overview-live.html")
+    assert second.templates.globals["in_flower"] == second.in_flower != first.in_flower
