@@ -63,9 +63,7 @@ def _rest(
         if offsets:
             partition.settle(OWN, offsets, fate)
             marks.append(Mark(partition.account, offsets, fate))
-    for each in held:
-        if each.offset in made_up:
-            _refuse(partition, each)
+    _refuse(partition, [each for each in held if each.offset in made_up])
     if waiting:
         partition.give_back(group.handler, waiting)
     rest = [each for each in held if answers.get(each.offset)]
@@ -82,17 +80,20 @@ def _exists(held: Held, origin: Fate, exists: Exists) -> bool | None:
     return exists((message.topic, message.partition), held.parked.topic_id, message.offset)
 
 
-def _refuse(partition: ParkedPartition, held: Held) -> None:
-    partition.strange += 1
-    message = held.delivery.message
+def _refuse(partition: ParkedPartition, refused: Sequence[Held]) -> None:
+    partition.strange += len(refused)
+    if not (many := partition.refusals.count(len(refused))):
+        return
+    message = refused[0].delivery.message
     logger.error(
-        "%s-%d-%d names source record %s-%d-%d, which Kafka does not have yet: it is left alone. Who may write to %s "
-        "decides what runs; restrict that.",
+        "%s-%d-%d names source record %s-%d-%d, which Kafka does not have yet: it is left alone (%d such records since "
+        "this was last said). Who may write to %s decides what runs; restrict that.",
         *partition.place,
-        held.offset,
+        refused[0].offset,
         message.topic,
         message.partition,
         message.offset,
+        many,
         partition.topic,
     )
 

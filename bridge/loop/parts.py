@@ -15,7 +15,7 @@ from bridge.handoff.replays import Replays
 from bridge.handoff.shares import Shares
 from bridge.handoff.sizes import Sizes
 from bridge.handoff.source_ends import SourceEnds
-from bridge.ledger import Ledger
+from bridge.ledger import Ledger, LogBook
 from bridge.loop.beginnings import Beginnings
 from bridge.loop.blockage import Blockage
 from bridge.loop.commits import Commits
@@ -156,7 +156,7 @@ class Parts:
             settings.group,
             metrics,
             replays,
-            SourceEnds(before.catalog).exists,
+            SourceEnds(before.catalog, LogBook(ledger).known if ledger else lambda _: {}).exists,
         )
         commits = Commits(assignment, ledger, before.fsyncs, metrics)
         after = file.kafka_stuck_after

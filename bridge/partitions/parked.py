@@ -18,6 +18,7 @@ from bridge.partitions.due import AHEAD, Budget, Due
 from bridge.partitions.held import Held
 from bridge.partitions.partition import WIDE, Partition
 from bridge.partitions.passing import Passing
+from bridge.partitions.refusal_log import RefusalLog
 from bridge.partitions.ripe import Ripe
 from bridge.partitions.turns import Group, Portions
 from bridge.records.parked import Parked, read
@@ -65,6 +66,7 @@ class ParkedPartition(Partition):
         more: how many records were read of it that it has not taken in.
         replays: whether its topic is one of what a person sent back.
         strange: how many of its records were none of this group's since that was last asked.
+        refusals: limits the log lines about records that name no source record.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class ParkedPartition(Partition):
         self.replays = not of.delay
         self.rewind: int | None = None
         self.strange = 0
+        self.refusals = RefusalLog()
         self.more = 0
         self._group, self._cluster, self._clock = of.group, of.cluster, clock
         self._clocks = Clocks(f"{topic}-{number}", of.delay)

@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Message as Record
 
+from bridge.errors import LedgerUnavailable
 from bridge.handoff.origins import leave_out_ended
 from bridge.handoff.packing import pack
 from bridge.handoff.source_ends import SourceEnds
-from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.ledger import OWN, Account, Fate, KnownLog, Mark
 from bridge.partitions.due import FAR, LOW, MOST, Budget
 from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
 from bridge.partitions.passing import KEPT, STILL
+from bridge.partitions.refusal_log import RefusalLog
 from bridge.partitions.turns import Portion
 from bridge.records.header import from_header
 from bridge.records.message import Delivery, Message
@@ -339,7 +341,7 @@ def test_a_record_that_names_a_source_record_which_does_not_exist_yet_never_runs
     world, here = World(), ("orders", 3)
     kafka: Any = Answers(*[{here: 102}] * 8)
     kept: Any = MemoryLedger()
-    ends = SourceEnds(kafka)
+    ends = SourceEnds(kafka, lambda _: {})
     # Of partition 9 nobody has heard; the log of the last one is gone, and nothing of it can be hidden.
     world.receive(*(record(n) for n in range(4)), record(4, partition=9), record(5, topic_id="gone"))
     out, marks = [], []
@@ -353,14 +355,69 @@ def test_a_record_that_names_a_source_record_which_does_not_exist_yet_never_runs
     assert sorted(offset for mark in marks for offset in mark.offsets) == [2, 3, 4]
     assert {(mark.account, mark.fate) for mark in marks} == {(world.partition.account, Fate.GAP)}
     assert world.partition.strange == 3
-    assert "orders.retry.1m-0-3 names source record orders-3-103, which Kafka does not have yet" in caplog.text
+    assert "orders.retry.1m-0-2 names source record orders-3-102, which Kafka does not have yet" in caplog.text
+
+
+def test_thousands_of_records_that_somebody_made_up_are_one_line_with_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, kept = World(), MemoryLedger()
+    held: Any = kept
+    world.receive(*(record(n) for n in range(60)))
+    for _ in range(6):
+        world.take()
+        leave_out_ended(held, [(world.partition, *each) for each in world.taken], lambda *_: False)
+    assert world.partition.strange == 60
+    assert [line.getMessage() for line in caplog.records if "names source record" in line.getMessage()] == [
+        "orders.retry.1m-0-0 names source record orders-3-100, which Kafka does not have yet: it is left alone (10 "
+        "such records since this was last said). Who may write to orders.retry.1m decides what runs; restrict that."
+    ]
+    now = [0.0]
+    refusals = RefusalLog(lambda: now[0])
+    assert [refusals.count(1), refusals.count(4), refusals.count(0)] == [1, 0, 0]
+    now[0] = 60
+    assert [refusals.count(0), refusals.count(1)] == [0, 5]
+
+
+def _answer(ends: SourceEnds, log_id: str, offset: int) -> bool | None:
+    for _ in range(8):
+        if (answer := ends.exists(("orders", 3), log_id, offset)) is not None:
+            return answer
+    return None
+
+
+def test_what_was_parked_before_its_log_was_truncated_runs() -> None:
+    """The source ends lower since, and what lies at the offset now has fates of its own."""
+    here = ("orders", 3)
+    kafka: Any = Answers(*[{here: 50}] * 9)
+    ends = SourceEnds(kafka, lambda _: {here: KnownLog("source-id", 1)})
+    assert _answer(ends, "source-id", 80) is True
+    assert _answer(ends, "source-id.1", 80) is False
+    assert _answer(ends, "source-id.1", 49) is True
+
+
+def test_where_a_log_ended_before_it_was_truncated_is_no_end_of_what_it_is_now() -> None:
+    here = ("orders", 3)
+    kafka: Any = Answers({here: 100}, *[{here: 50}] * 9)
+    ends = SourceEnds(kafka, lambda _: {here: KnownLog("source-id")})
+    assert _answer(ends, "source-id", 80) is True
+    assert _answer(ends, "source-id.1", 80) is False
+
+
+def test_without_the_ledger_nothing_is_denied() -> None:
+    def silent(_: Any) -> Any:
+        raise LedgerUnavailable("Redis does not answer.")
+
+    here = ("orders", 3)
+    kafka: Any = Answers(*[{here: 50}] * 9)
+    assert _answer(SourceEnds(kafka, silent), "source-id", 80) is None
 
 
 def test_what_kafka_has_by_a_later_answer_runs() -> None:
     world, here = World(), ("orders", 3)
     kafka: Any = Answers({here: 100}, {here: 101})
     kept: Any = MemoryLedger()
-    ends, out = SourceEnds(kafka), []
+    ends, out = SourceEnds(kafka, lambda _: {}), []
     world.receive(record(0))
     for _ in range(4):
         world.take()
