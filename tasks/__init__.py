@@ -1,4 +1,6 @@
-"""What handlers are written with: the whole public API.
+"""The public API for handlers.
+
+Tests use `tasks.testing`, log configuration `tasks.logs`, and own transactions `bridge.records.settled`.
 
 from tasks import handler, Message, DeadLetter, RetryLater, StopConsuming
 

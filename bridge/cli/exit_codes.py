@@ -49,7 +49,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         NOT_FOUND: "it cannot be asked: no database, no Kafka, the extra is not installed, nobody can confirm; or an "
         "option does not exist",
         BAD: "`replay`, `plans apply`: the canary or a person stopped it, or with `--wait` something ended badly; "
-        "`plans show`: of that plan",
+        "`plans show`: of that plan; `check`: handlers refuse some values",
         AGAIN: "Kafka or Redis stopped answering in the midst of it, or another process carries the plan: it is gone "
         "on with later",
         INTERRUPTED: "Ctrl-C stopped the plan, which can be gone on with",

@@ -48,7 +48,8 @@ def redrive(
     With --canary, records of all waves but the last have one attempt: what fails is dead again at once.
 
     Exits 1 if it cannot be done so, 2 if nobody can be asked and --yes is not said, or a server does not answer, 3 if
-    the canary stopped, or with --wait if any died again, 130 after Ctrl-C.
+    the canary stopped, or with --wait if any died again, 75 if Kafka or Redis stopped answering or another process
+    carries the plan, 130 after Ctrl-C.
 
     Example: bridge redrive orders --from 2026-11-20T08:00 --to 2026-11-20T09:30 --handler orders.handlers.charge
     """

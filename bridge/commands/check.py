@@ -278,7 +278,9 @@ def _ledger(chosen: Settings) -> Iterator[Finding]:
     ledger = Ledger.once(chosen, ANSWER_WITHIN)
     if ledger is None:
         yield Finding(
-            "ok", "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only."
+            "warning",
+            "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only, and there is "
+            "no deduplication, no audit and no changed policy. Set LEDGER_URL to a Redis.",
         )
         return
     shown = hide_password(str(chosen.ledger_url))

@@ -55,7 +55,7 @@ def replay(
     --to-kafka, and its user and password stand in TARGET_KAFKA_… or in the file.
 
     Exits 2 if nobody can be asked and --yes is not said, 3 if the canary stopped, or with --wait if any died again,
-    130 after Ctrl-C.
+    75 if Kafka or Redis stopped answering or another process carries the plan, 130 after Ctrl-C.
 
     Example: bridge deadletters replay --handler orders.handlers.charge --since 2h --canary --wait
     """
