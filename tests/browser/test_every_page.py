@@ -1,5 +1,6 @@
 """What is promised of every page: it is accessible, in light and dark, and on a phone does not run sideways."""
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -10,9 +11,13 @@ import pytest
 from bridge.web.roles import Role
 from bridge.web.routes import PAGES
 from tests.browser.pages import ADDRESSES, NO_PAGES, REFUSED
+from tests.browser.world import World
+from tests.processes import Served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
+
+    from tests.browser.window import Window
 
 #: Pixels, and the scheme.
 LOOKS: Final[dict[str, tuple[int, Literal["light", "dark"]]]] = {
@@ -22,12 +27,16 @@ LOOKS: Final[dict[str, tuple[int, Literal["light", "dark"]]]] = {
     "phone": (390, "light"),
     "dark phone": (320, "dark"),
 }
+#: The looks in which the checker runs: it takes most of a test's time, and finds both schemes, both layouts in these.
+CHECKED: Final = ("light", "dark phone")
 #: WCAG 2.2 A and AA, and what the checker's makers recommend besides.
 RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
 
 #: Runs the checker; answers a line for each element that is at fault.
-RUN: Final = """async tags => (await axe.run({runOnly: tags, resultTypes: ["violations"]})).violations.flatMap(
+RUN: Final = """async tags => (await axe.run(
+  {runOnly: tags, resultTypes: ["violations"], preload: false}
+)).violations.flatMap(
   rule => rule.nodes.map(node => `${rule.id} (${rule.impact}): ${node.html.slice(0, 200)} ${node.failureSummary}`))"""
 
 
@@ -71,20 +80,43 @@ def test_every_page_of_the_console_is_in_the_table():
     assert not ADDRESSES.keys() & NO_PAGES
 
 
+def look(page: "Page", name: str) -> None:
+    width, scheme = LOOKS[name]
+    page.set_viewport_size({"width": width, "height": 844})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+
+
+@pytest.fixture(scope="module")
+def tab(chromium: "Browser", night_console: Served) -> Iterator[tuple["Window", "Page"]]:
+    """A window and its one page, for one address after another: it compiles the checker once."""
+    from tests.browser.window import Window
+
+    window = Window(chromium, f"http://localhost:{night_console.port}")
+    window.bears("Failed to load resource: the server responded with a status of 4[0-9]{2}")
+    yield window, window.page()
+    window.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("address", [*(each for some in ADDRESSES.values() for each in some), *REFUSED])
-def test_a_page_is_accessible_and_does_not_run_sideways(window, lies, address):
-    opened = window(None if address.startswith("/sign-in") else Role.ADMIN)
-    opened.bears("Failed to load resource: the server responded with a status of 4[0-9]{2}")
-    page = opened.page(address.format(**vars(lies)))
+def test_a_page_is_accessible_and_does_not_run_sideways(tab: tuple["Window", "Page"], night: World, lies, address: str):
+    opened, page = tab
+    opened.faults.clear()
+    opened.context.clear_cookies()
+    if not address.startswith("/sign-in"):
+        name, value = night.cookie(Role.ADMIN)
+        opened.context.add_cookies([{"name": name, "value": value, "url": opened.address}])
+    look(page, "light")
+    page.goto(address.format(**vars(lies)))
     found = {}
-    for name, (width, scheme) in LOOKS.items():
-        page.set_viewport_size({"width": width, "height": 844})
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    for name in LOOKS:
+        look(page, name)
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         cut = page.evaluate(CUT)
-        found[name] = [*violations(page), *cut, *([f"{wide} px too wide"] if wide > 0 else [])]
+        checked = violations(page) if name in CHECKED else []
+        found[name] = [*checked, *cut, *([f"{wide} px too wide"] if wide > 0 else [])]
     assert {name: each for name, each in found.items() if each} == {}
+    opened.check()
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,12 @@ class Window:
     def close(self) -> None:
         """Close it; raises AssertionError where anything went wrong."""
         self.context.close()
+        self.check()
+
+    def check(self) -> None:
+        """Raise AssertionError where anything went wrong since the last check."""
         found = [each for each in self.faults if not any(re.search(pattern, each) for pattern in self._borne)]
+        self.faults.clear()
         assert found == [], found
 
     def _said(self, message: ConsoleMessage) -> None:
