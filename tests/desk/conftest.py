@@ -15,6 +15,19 @@ from tests.servers.postgres import PostgresServer
 __all__ = ["forked"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A slow test has PostgreSQL alone, unless it names its databases: of SQLite the many quick tests are enough."""
+    items[:] = [each for each in items if not _is_left_out(each)]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    if not (item.path.parent == Path(__file__).parent and isinstance(item, pytest.Function)):
+        return False
+    has = item.callspec.params.get("new_database") if hasattr(item, "callspec") else None
+    named = any(mark.args[0] == "new_database" for mark in item.iter_markers("parametrize"))
+    return has == "sqlite" and not named and item.get_closest_marker("slow") is not None
+
+
 @pytest.fixture(scope="session")
 def migrated(postgres_server: PostgresServer) -> str:
     """A database of PostgreSQL with the desk's tables, to be copied: a copy takes a quarter of the time."""
