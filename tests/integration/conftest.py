@@ -15,9 +15,23 @@ COMPLETION = {"commit": "completion"}
 STEPS = tuple(f"tests.handlers.fates.{name}" for name in ("first", "second", "third"))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the databases of each test: a slow test runs on PostgreSQL alone, which users run in production.
+
+    Any other test runs on SQLite, and with the slow tests on PostgreSQL. A test that names its database keeps it.
+    """
+    if "desk_url" not in metafunc.fixturenames:
+        return
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "desk_url" not in named:
+        slow = metafunc.definition.get_closest_marker("slow") is not None
+        postgresql = pytest.param("postgresql", marks=pytest.mark.slow)
+        metafunc.parametrize("desk_url", [postgresql] if slow else ["sqlite", postgresql], indirect=True)
+
+
+@pytest.fixture
 def desk_url(request: pytest.FixtureRequest, stack: Stack) -> str:
-    """The database of the stack's desk: SQLite, and with the slow tests PostgreSQL."""
+    """The database of the stack's desk: SQLite or PostgreSQL."""
     url = f"sqlite:///{stack.folder}/letters.db"
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_server").new_database()
