@@ -10,6 +10,7 @@ from bridge.handoff.origins import leave_out_ended
 from bridge.handoff.packing import pack
 from bridge.handoff.source_ends import SourceEnds
 from bridge.ledger import OWN, Account, Fate, KnownLog, Mark
+from bridge.partitions import due, passing
 from bridge.partitions.due import FAR, LOW, MOST, Budget
 from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
 from bridge.partitions.passing import KEPT, STILL
@@ -221,11 +222,17 @@ def test_how_late_it_is_counts_from_the_first_that_is_due_until_it_is_handed_off
 
 @pytest.mark.slow
 @pytest.mark.parametrize("others", [True, False], ids=["others have some behind it", "nobody has"])
-def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where_it_is_alone(others: bool) -> None:
+def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where_it_is_alone(
+    others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A tenth of what a partition holds and passes over at most: each of them costs the test a record.
+    most = MOST // 10
+    monkeypatch.setattr(due, "MOST", most)
+    monkeypatch.setattr(passing, "PASSED", passing.PASSED // 10)
     world = World(commit="handoff")
     partition = world.partition
-    theirs = range(MOST + 500, 20 * MOST, 4_000) if others else range(0)
-    records = [record(n, handler=NOTIFY if n in theirs else CHARGE) for n in range(20 * MOST)]
+    theirs = range(most + 50, 20 * most, 400) if others else range(0)
+    records = [record(n, handler=NOTIFY if n in theirs else CHARGE) for n in range(20 * most)]
     marked, at, read, out, waited = bytearray(len(records)), 0, 0, 0, 0.0
     for second in range(300):
         world.now += 1
@@ -247,7 +254,7 @@ def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where
     assert out >= 300 * 20 - 40
     assert all(marked[n] == Fate.HANDED for n in theirs)
     assert waited < 120
-    # With nobody behind it: eight looks of 100,000 at the most in five minutes, and what it had in memory between them.
+    # With nobody behind it: at most eight looks at all of them in five minutes.
     assert others or read < 8 * len(records)
 
 
