@@ -7,6 +7,7 @@ started here skips them with the reason; with CI=true it fails them.
 
 import itertools
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -29,6 +30,7 @@ from tests.servers.redis import RedisServer
 
 # Hundreds of processes of the project are started, and each would compile all of it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 #: The fixtures that start what the lock file does not bring along, and those that start a Redis.
 SERVERS = frozenset(

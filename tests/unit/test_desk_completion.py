@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.deadletters.completing import WITHIN, reasons
+from bridge.cli.deadletters.completing import WITHIN, reasons, statuses
 
 HANDLERS = """
 import os, sys, time
@@ -54,20 +54,21 @@ def completed(folder: Path, line: str, **environ: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("bridge deadletters list --status re", ["replaying", "resolved"]),
+        pytest.param("bridge deadletters list --status re", ["replaying", "resolved"], marks=pytest.mark.slow),
         pytest.param("bridge deadletters list --reason e", ["exhausted", "expired"], marks=pytest.mark.slow),
         ("bridge deadletters replay --handler ", ["shop_handlers.charge", "shop_handlers.refund"]),
         ("bridge deadletters replay --topic o", ["orders"]),
         ("bridge deadletters simulate shop_handlers.r", ["shop_handlers.refund"]),
-        ("bridge deadletters sim", ["simulate"]),
+        pytest.param("bridge deadletters sim", ["simulate"], marks=pytest.mark.slow),
     ],
 )
 def test_names_are_completed(tmp_path, line, offered):
     assert completed(tmp_path, line) == offered
 
 
-def test_the_reasons_that_begin_so_are_offered():
+def test_the_reasons_and_states_that_begin_so_are_offered():
     assert reasons("e") == ["exhausted", "expired"]
+    assert statuses("re") == ["replaying", "resolved"]
 
 
 def test_an_app_that_cannot_be_imported_completes_nothing_and_says_nothing(tmp_path):

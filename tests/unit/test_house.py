@@ -2,7 +2,10 @@
 
 import ast
 import re
+import shlex
+import tomllib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -65,8 +68,38 @@ def test_every_error_says_what_happened():
         assert [node.name for node in errors if not (ast.get_docstring(node) or "").endswith(".")] == []
 
 
-def test_a_fixture_of_one_file_has_no_name_of_a_server():
-    # Its tests would be marked as those that need the server, and leave `make test`.
-    shadowing = re.compile(rf"^def ({'|'.join(sorted(SERVERS | REDIS))})\(", re.MULTILINE)
-    tests = {name: file for name, file in FILES.items() if Path(name).name.startswith("test_")}
+def test_no_fixture_but_the_servers_own_has_the_name_of_a_server():
+    # The tests of such a fixture would be marked as those that need the server, and leave `make test`.
+    names = "|".join(sorted(SERVERS | REDIS))
+    shadowing = re.compile(rf"^def ({names})\(|fixture\(.*name=\"({names})\"", re.MULTILINE)
+    servers = {"tests/conftest.py", "tests/browser/conftest.py", "tests/browser/chromium.py"}
+    tests = {name: file for name, file in FILES.items() if name.startswith("tests/") and name not in servers}
     assert {name for name, file in tests.items() if shadowing.search(file.read_text())} == set()
+
+
+def test_every_test_is_in_a_file_that_is_collected():
+    helpers = {name: file for name, file in FILES.items() if re.match(r"tests/(?!sites/)(.*/)?(?!test_)[^/]+$", name)}
+    tests = re.compile(r"^(async )?def test_|^class Test", re.MULTILINE)
+    assert helpers
+    assert {name for name, file in helpers.items() if tests.search(file.read_text())} == set()
+
+
+def test_every_test_is_selected_by_one_of_the_suites_whatever_its_marks():
+    commands = (ROOT / "Makefile").read_text().replace("\\\n", " ").splitlines()
+    commands = [line.split("-m pytest", 1)[1] for line in commands if "-m pytest" in line and "SCREENSHOTS" not in line]
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+    suites = [_find_selection(f"{options} {command}") for command in commands]
+    assert len(suites) == 6, suites
+    marks = ("chaos", "compose", "hypothesis", "redis", "servers", "slow")
+    every = [dict(zip(marks, flags, strict=True)) for flags in product((False, True), repeat=len(marks))]
+    assert [flags for flags in every if not any(eval(suite, {}, flags) for suite in suites)] == []
+    # `make compose-test` looks into this folder alone.
+    composed = re.compile(r"pytest\.mark\.compose\b")
+    files = {name: file for name, file in FILES.items() if name.startswith("tests/")}
+    marked = {name for name, file in files.items() if composed.search(file.read_text())}
+    assert {name for name in marked if not name.startswith("tests/compose/")} == set()
+
+
+def _find_selection(command: str) -> str:
+    words = shlex.split(command)
+    return [words[place + 1] for place, word in enumerate(words) if word == "-m"][-1]
