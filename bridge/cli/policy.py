@@ -83,7 +83,7 @@ def policy_unset(
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the policy as it is now, as JSON.")] = False,
 ) -> None:
-    """Go back to the policy that the handler's code says. What is not changed stays as it is.
+    """Go back to the policy that the handler's code says. Options that were not changed stay as they are.
 
     Exits 1 for an unknown handler or option, 2 if neither Kafka nor Redis takes it, or what was set
     before is not known, 75 if Redis alone has it.

@@ -58,7 +58,7 @@ def reset(
     again: Annotated[bool, typer.Option("--again", help="Run again what is settled from there on.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Move the group's committed offsets of a topic, while no bridge runs. What is settled is skipped, unless --again.
+    """Move the group's committed offsets of a topic, while no bridge runs. Settled records are skipped, unless --again.
 
     It is planned first: from where to where, and how many deliveries are passed over. Those are discarded, and do not
     run; so that is asked for, unless --yes is said.

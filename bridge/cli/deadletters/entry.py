@@ -55,7 +55,7 @@ deadletters = typer.Typer(cls=_Commands, no_args_is_help=True)
 
 @deadletters.callback()
 def deadletters_group() -> None:
-    """The dead-letter desk: record dead letters in a database, look at them, mend them, and send them back.
+    """The dead-letter desk: record dead letters in a database, find them, fix them, and replay them.
 
     Example: bridge deadletters list --handler orders.handlers.charge
     """

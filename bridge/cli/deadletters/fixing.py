@@ -25,7 +25,7 @@ def fixed(
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the group as it is now, as JSON.")] = False,
 ) -> None:
-    """Say that a group is mended in a version: its letters go back by themselves once workers report that version.
+    """Say that a group is fixed in a version: its letters are replayed when workers report that version.
 
     A canary goes first. The group opens again, as a regression, if it fails in that version. `record` must run.
 

@@ -101,7 +101,7 @@ def groups(
     chosen: Filter,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a group.")] = False,
 ) -> None:
-    """List what is to be mended: letters of one handler, exception and place in the code; the most urgent first.
+    """List failure groups: dead letters of one handler, exception and place in the code; the most urgent first.
 
     It takes the options that groups have: --handler, --topic, --exception, --reason, --version, --status, --origin,
     --group, --cause and --since. With --group the causes of each group follow: each may be replayed, or discarded,

@@ -110,7 +110,7 @@ def plans_stop(
     by: ByOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a plan within a second. What it has sent goes its way; what it has not come to stays as it is.
+    """Stop a plan within a second. Letters that were sent are handled; all others stay as they are.
 
     Example: bridge deadletters plans stop 7 --why "the bank is down again"
     """

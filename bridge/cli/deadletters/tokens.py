@@ -102,7 +102,7 @@ def tokens_revoke(
     id: Annotated[int, typer.Argument(help="Its number, as `list` has it.")],
     by: ByOption = "",
 ) -> None:
-    """Revoke one: it opens nothing from now on. What was done with it stays in the trail.
+    """Revoke one: it opens nothing from now on. The audit log keeps its actions.
 
     Example: bridge deadletters users tokens revoke 3
     """

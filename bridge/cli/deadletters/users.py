@@ -127,7 +127,7 @@ def users_password(
 
 @users.command("remove")
 def users_remove(context: typer.Context, name: NameArgument, by: ByOption = "") -> None:
-    """Remove somebody; they are signed out at once. What they did stays in the trail.
+    """Remove somebody; they are signed out at once. The audit log keeps their actions.
 
     Example: bridge deadletters users remove ann
     """

@@ -1,0 +1,84 @@
+"""Docs, CLI help, problems and templates use the field's words, and their sentences have a subject."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import typer.main
+
+from bridge.cli.entry import cli
+from bridge.upkeep.problem_table import TABLE
+
+ROOT: Final = Path(__file__).parents[2]
+#: Pages and texts that have the field's words. A page that is rewritten is added here, and none is taken out.
+PAGES: Final = (
+    *("README.md", "docs/README.md", "docs/reference/glossary.md", "docs/reference/headers.md"),
+    "CHANGELOG.md",
+)
+#: A coinage, and the term of the field.
+BANNED: Final = {
+    r"\bmend(?:s|ed|ing)?\b": "fix",
+    r"\bslips? of the pen\b": "misspelt setting",
+    r"\bheld to be down\b": "circuit breaker open",
+    r"\bcomes? again\b": "run again, redeliver",
+    r"\bthe trail\b": "audit log",
+    r"\bits way\b": "timeline",
+    r"\btwins?\b": "duplicate",
+    r"\bshows? that it lives\b": "heartbeat",
+}
+#: A sentence that begins with a clause in the place of its subject.
+HEADLESS: Final = re.compile(
+    r"(?:^|(?<=[.:!?] )|(?<=\n\n)|(?<=[-|] ))"
+    r"(?:What (?!to |if )|Whose |Of what |By what |Where that |As what |Who (?!must |should ))(?![^.\n]*\?)"
+)
+
+
+def faults(text: str) -> list[str]:
+    """Return the banned words and the headless openings of a text, without its code."""
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    words = [
+        f"{found[0]}: write {term}" for banned, term in BANNED.items() for found in re.finditer(banned, prose, re.I)
+    ]
+    return words + [prose[found.start() : found.start() + 60] for found in HEADLESS.finditer(prose)]
+
+
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the first paragraph of the help of each command."""
+    yield name, (command.help or "").partition("\n\n")[0]
+    for each, below in getattr(command, "commands", {}).items():
+        yield from helps(below, f"{name} {each}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mend the cause.",
+        "What is done is not run again.",
+        "It is held to be down.",
+        "It ends. Whose it is, is not known.",
+    ],
+)
+def test_a_coinage_and_a_headless_sentence_are_found(text: str):
+    assert faults(text) != []
+
+
+@pytest.mark.parametrize("text", ["Fix the cause.", "What to do: fix `mend`.", "The bridge commits what it read."])
+def test_a_plain_sentence_is_none(text: str):
+    assert faults(text) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_the_words_of_the_field(page: str):
+    assert faults((ROOT / page).read_text()) == []
+
+
+def test_the_problems_have_the_words_of_the_field():
+    assert [(row.identifier, found) for row in TABLE for found in faults(f"{row.means} {row.advice}")] == []
+
+
+def test_the_help_has_the_words_of_the_field():
+    assert [
+        (name, found) for name, text in helps(typer.main.get_command(cli), "bridge") for found in faults(text)
+    ] == []
