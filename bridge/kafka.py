@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -32,6 +33,7 @@ __all__ = [
     "AdminClient",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupState",
     "ConsumerGroupTopicPartitions",
     "Fatal",
     "IsolationLevel",

@@ -18,18 +18,17 @@ from bridge.handoff.broker import broker_fault, connection_to
 from bridge.kafka import AdminClient, KafkaException, admin_client, client_fault, consumer_client
 from bridge.ledger import Ledger
 from bridge.ledger.health import check_fit
-from bridge.ledger.members import living_sources
 from bridge.records.policies import changed_policies
 from bridge.records.user_database import missing_django_tables
 from bridge.settings import OWN_APP, Settings, hide_password, is_redis
 from bridge.settings.modules import import_handlers
-from bridge.topics.belonging import Belongings, ambiguities
+from bridge.topics.belonging import ambiguities
 from bridge.topics.control import published
 from bridge.topics.first_read import first_reads
 from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind, Ours
-from bridge.topics.readers import consumed_now
 from bridge.topics.survey import Seen, survey
+from bridge.upkeep.group_members import find_foreign_topics, foreign_member
 from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.uncared import divided_topics, is_stopped, other_applications, unconsumed_queues, unknown_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
@@ -148,23 +147,16 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]:
 
 
 def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[Finding]:
-    """Another application in the group, with a Redis of its own: Kafka alone knows its members."""
-    consumed = consumed_now(admin, chosen.group)
-    if not consumed or not routes.topics or (ledger := Ledger.of(chosen)) is None:
+    """Another application in the group, with a Redis of its own."""
+    if (ledger := Ledger.of(chosen)) is None:
         return
     try:
         with closing(ledger):
-            known = {*routes.topics, *living_sources(ledger)}
+            foreign = find_foreign_topics(admin, chosen, ledger, routes.topics)
     except LedgerUnavailable:
         return  # said of the ledger
-    strange = sorted(consumed - known - Belongings(TopicNames.of(chosen), known).of(consumed).keys())
-    if strange:
-        yield Finding(
-            "fault",
-            f"Another application uses the group {chosen.group!r}: a member that no bridge of this Redis is consumes "
-            f"{', '.join(strange[:5])}{', …' if len(strange) > 5 else ''}. Give each application its own BRIDGE_GROUP, "
-            "and delete no topic.",
-        )
+    if foreign:
+        yield Finding("fault", foreign_member(chosen.group, foreign))
 
 
 def _first_reads(chosen: Settings, routes: Routes) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ Empty when nothing does. What a bridge or worker mends by itself within a minute
 from bridge.commands import held, standing, unsettled
 from bridge.upkeep import handler_health
 from bridge.upkeep.facts import Facts
+from bridge.upkeep.group_members import foreign_member
 from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
@@ -29,6 +30,7 @@ def problems(facts: Facts) -> list[Problem]:
         *standing.bridges(facts),
         *handler_health.lost_bridges(facts),
         *other_applications(facts).values(),
+        *([foreign_member(facts.group, facts.foreign)] if facts.foreign else []),
         *divided_topics(facts).values(),
         *standing.obstacles(facts),
         *unconsumed_queues(facts).values(),

@@ -17,6 +17,7 @@ from bridge.commands.tiers import tiers
 from bridge.commands.unquoted import unquoted
 from bridge.errors import NothingAnswers
 from bridge.handlers import Handler, Routes, changed_handlers
+from bridge.kafka import admin_client
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
 from bridge.ledger.deciding import merged
 from bridge.ledger.underway import oldest
@@ -31,6 +32,7 @@ from bridge.topics.names import TopicNames
 from bridge.topics.recent import Recent
 from bridge.upkeep.facts import Facts, Letters
 from bridge.upkeep.gone import look
+from bridge.upkeep.group_members import find_foreign_topics
 
 
 def status(
@@ -103,6 +105,7 @@ def _take_in_ledger(
             tiers=tiers(settings, routes, ledger, catalog, changed),
             gone=tuple(look(settings, ledger, catalog)),
             sources={name: each.source for name, each in belongings.items()},
+            foreign=find_foreign_topics(admin_client(settings.kafka), settings, ledger, routes.topics) or (),
         )
         asked.knows_parked = True
 

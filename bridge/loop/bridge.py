@@ -4,12 +4,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 from celery import Celery
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
 from bridge.handlers import Routes
+from bridge.kafka import admin_client
 from bridge.ledger import Ledger
 from bridge.ledger.health import check_fit
 from bridge.loop.parts import Before
@@ -19,6 +21,7 @@ from bridge.topics.cluster import MOCK
 from bridge.topics.first_read import first_reads
 from bridge.upkeep.announcement import Announcement
 from bridge.upkeep.facts import when
+from bridge.upkeep.group_members import find_foreign_topics, foreign_member
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +29,9 @@ logger = logging.getLogger(__name__)
 TELL_EVERY: Final = 1.0
 #: Seconds that leaving the group may take when Kafka does not answer.
 LEAVE_WITHIN: Final = 5.0
+#: How often, and seconds apart, a bridge asks at its start who else is in the group, until Kafka says it.
+FOREIGN_ASKED: Final = 30
+FOREIGN_EVERY: Final = 2.0
 #: Seconds without a turn after which the loop is held to be stuck.
 STUCK_AFTER: Final = 60.0
 
@@ -105,7 +111,8 @@ class Bridge:
             if self._announcement is not None:
                 self._announcement.leave()
             return
-        threading.Thread(target=_tell_first_reads, args=(self._before,), name="first-reads", daemon=True).start()
+        for tell in (_tell_first_reads, _tell_foreign_member):
+            threading.Thread(target=tell, args=(self._before,), name=tell.__name__.strip("_"), daemon=True).start()
         self._loop = loop = Loop(self._before)
         if self._announcement is not None and loop.parts.ledger is not None:
             self._announcement.know(loop.parts.ledger)
@@ -216,3 +223,23 @@ def _tell_first_reads(before: Before) -> None:
                 logger.log(logging.WARNING if found.is_surprising else logging.INFO, "%s", found.words)
     except KafkaUnavailable as error:
         logger.info("what is read first is not known: %s", error)
+
+
+def _tell_foreign_member(before: Before) -> None:
+    """Say that another application, with a Redis of its own, is in the group; beside the loop too."""
+    settings = before.settings
+    if before.catalog.cluster.startswith(MOCK) or (ledger := Ledger.of(settings)) is None:
+        return
+    foreign = None
+    with closing(ledger):
+        for _ in range(FOREIGN_ASKED):
+            try:
+                foreign = find_foreign_topics(admin_client(settings.kafka), settings, ledger, before.routes.topics)
+            except LedgerUnavailable as error:
+                logger.debug("%s", error)
+            if foreign is not None:
+                break
+            # This bridge has joined, and the group gives its partitions out anew.
+            time.sleep(FOREIGN_EVERY)
+    if foreign:
+        logger.error("%s", foreign_member(settings.group, foreign))

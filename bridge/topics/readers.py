@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 from bridge.errors import KafkaUnavailable
-from bridge.kafka import AdminClient, ConsumerGroupTopicPartitions, KafkaException, admin_client
+from bridge.kafka import AdminClient, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, admin_client
 from bridge.records.place import Place
 from bridge.settings import Settings
 
@@ -52,10 +52,15 @@ def commits(settings: Settings, topics: Collection[str]) -> dict[str, dict[Place
 
 
 def consumed_now(admin: AdminClient, group: str) -> frozenset[str] | None:
-    """Return the topics of which living members of a group have partitions; `None` if Kafka does not say it."""
+    """Return the topics of which living members of a group have partitions.
+
+    `None`: Kafka does not say it, or gives the partitions out anew just now.
+    """
     try:
         (future,) = admin.describe_consumer_groups([group], request_timeout=ANSWER_WITHIN).values()
-        members = future.result(ANSWER_WITHIN * 2).members
+        found = future.result(ANSWER_WITHIN * 2)
     except (KafkaException, TimeoutError):
         return None
-    return frozenset(place.topic for member in members for place in member.assignment.topic_partitions)
+    if found.state in (ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING):
+        return None
+    return frozenset(place.topic for member in found.members for place in member.assignment.topic_partitions)

@@ -150,6 +150,7 @@ class Facts:
         outcomes: how the last attempts ended, by topic and handler.
         unpublished: by handler, the deliveries whose dead letter Kafka does not take.
         costs: seconds that a delivery of a handler takes, where it was measured.
+        foreign: topics that a member of the consumer group has which no bridge of this Redis is.
         lost: bridges that fell silent in the last hour without a shutdown, and how many seconds ago.
     """
 
@@ -183,6 +184,7 @@ class Facts:
     unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
     lost: Mapping[str, float] = field(default_factory=dict)
+    foreign: Sequence[str] = ()
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:

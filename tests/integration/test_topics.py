@@ -19,7 +19,7 @@ from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.making import configs
 from bridge.topics.retries import KNOWN_FOR, RetryTopics
 from tests.processes import Stack, eventually
-from tests.promises import choose, command, json_in
+from tests.promises import choose, command, json_in, json_of
 from tests.servers.kafka import KafkaServer
 
 DAY = 86_400_000
@@ -160,9 +160,16 @@ def test_what_a_member_consumes_that_this_redis_does_not_know_is_another_applica
         text = command(stack, "check", code=1)
         assert f"Another application uses the group {group!r}" in text
         assert stack.topic("mails") in text
+        problems = json_of(stack, "status")["problems"]
+        assert any(f"Another application uses the group {group!r}" in problem for problem in problems)
+        bridge = stack.bridge(wait=False)
+        words = f"Another application uses the group {group!r}: a member that no bridge of this Redis is"
+        # Its member takes part in the rebalance.
+        eventually(lambda: member.poll(0.1) or words in bridge.text, 60)
+        assert bridge.terminate() == 0
     finally:
         member.close()
-    assert listed(stack, code=1)["mails.retry.5m"]["use"] == "abandoned"
+    assert listed(stack, code=0)["mails.retry.5m"]["use"] == "abandoned"
     assert "Another application" not in command(stack, "check", code=None)
 
 
