@@ -42,6 +42,12 @@ class AllocatedDict(MmapedDict):
                 return
         super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
 
+    def sync(self) -> bool:
+        """Bring the counts to the disk; return whether the file has all of them."""
+        if self.in_file:
+            self._m.flush()
+        return self.in_file
+
     def close(self) -> None:
         """Close the file, if there is one."""
         if self.in_file:
@@ -70,4 +76,12 @@ class AllocatedDict(MmapedDict):
     def _leave_file(self, error: OSError) -> None:
         """Go on in memory: who scrapes sees what was counted until now."""
         self.in_file = False
+        if self._f is not None:
+            self._f.close()
         type(self).on_full(error)
+
+
+class FoldedDict(AllocatedDict):
+    """The sum of what ended processes have counted; a full disk postpones it, and no process is unseen for that."""
+
+    on_full: Callable[[OSError], None] = staticmethod(lambda error: None)

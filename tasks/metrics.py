@@ -282,19 +282,29 @@ def fold_ended() -> None:
 
 
 def _fold(folder: Path, kind: str) -> None:
-    from tasks.count_file import AllocatedDict
+    from tasks.count_file import FoldedDict
 
     ended = [file for file in folder.glob(f"{kind}_*.db") if _has_ended(file.stem.rpartition("_")[2])]
     if not ended:
         return
-    total = AllocatedDict(str(folder / f"{kind}_{_NOBODY}.db"))
-    # Where the disk is full the next look adds up what could not be now.
-    for file in ended if total.in_file else ():
-        for key, value, timestamp, _ in AllocatedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
-            before, _ = total.read_value(key)  # type: ignore[no-untyped-call]
-            total.write_value(key, before + value, timestamp)  # type: ignore[no-untyped-call]
+    total, made = folder / f"{kind}_{_NOBODY}.db", folder / f"{kind}_{_NOBODY}.new"
+    # The new file is whole and on the disk before what it adds up is removed: if the disk is full, everything stays.
+    made.unlink(missing_ok=True)
+    sums = FoldedDict(str(made))
+    for file in (total, *ended):
+        if not file.exists() or not file.stat().st_size:
+            continue
+        for key, value, timestamp, _ in FoldedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
+            before, _ = sums.read_value(key)  # type: ignore[no-untyped-call]
+            sums.write_value(key, before + value, timestamp)  # type: ignore[no-untyped-call]
+    is_whole = sums.sync()
+    sums.close()
+    if not is_whole:
+        made.unlink(missing_ok=True)
+        return
+    made.replace(total)
+    for file in ended:
         file.unlink()
-    total.close()
 
 
 def _has_ended(process: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tasks import metrics
+from tasks.count_file import AllocatedDict
 from tests.processes import ROOT, Served, Stack, eventually
 from tests.servers.process import free_port
 
@@ -63,6 +65,37 @@ def test_a_process_counts_and_notes_on_without_its_files(small_disk: Path):
     assert done.returncode == 0, (done.returncode == -signal.SIGBUS, done.stderr[-2_000:])
     assert done.stdout.strip() == "['counts', 'notes']"
     assert "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("room", [0, 80_000])
+def test_what_ended_processes_counted_is_added_up_once_the_disk_has_room(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, room: int
+):
+    """With room for the beginning of the sum alone, its rest was in memory and the counts were removed."""
+    monkeypatch.setattr(metrics, "_folder", (os.getpid(), str(small_disk)))
+    expected = {f"a key that is rather long, so that many fill a file, number {number}": 2.0 for number in range(900)}
+    for process in (99_999_998, 99_999_999):
+        counts = AllocatedDict(str(small_disk / f"counter_{process}.db"))
+        for key in expected:
+            counts.write_value(key, 1.0, 0.0)
+        counts.close()
+    fill(small_disk)
+    with (small_disk / "filled").open("ab") as file:
+        file.truncate(file.tell() - room)
+
+    def counted() -> Counter[str]:
+        found = Counter[str]()
+        for path in small_disk.glob("counter_*.db"):
+            found.update({key: value for key, value, *_ in AllocatedDict.read_all_values_from_file(str(path))})
+        return found
+
+    metrics.fold_ended()
+    assert counted() == expected
+    (small_disk / "filled").unlink()
+    for _ in range(2):
+        metrics.fold_ended()
+        assert counted() == expected
+        assert [path.name for path in small_disk.iterdir()] == ["counter_0.db"]
 
 
 def test_good_deliveries_run_once_while_the_disk_is_full_and_metrics_say_so(innocents: Stack, small_disk: Path):

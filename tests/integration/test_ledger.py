@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
 import pytest
 import redis
@@ -251,15 +252,18 @@ def _age(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
         client.hset(index, str(int(field) - seconds // STEP), value)
 
 
+_BRIDGE: dict[str, Any] = {"versions": {}, "assigned": [], "paused": {}, "obstacles": []}
+
+
 def test_living_members_are_listed_and_silent_ones_are_not(ledger: Ledger, client: redis.Redis) -> None:
     members = Members(ledger, "bridges")
-    members.announce("one", {"assigned": [], "paused": {}})
+    members.announce("one", {"assigned": ["orders-0"], "paused": {}})
     members.announce("two:ü", {"assigned": []})
     members.announce("three", {}, seconds=0.02)
     deadline = time.monotonic() + 5
     while "three" in members.living() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert members.living().keys() == {"one", "two:ü"}
+    assert members.living() == {"one": {**_BRIDGE, "assigned": ["orders-0"], "paused": {}}, "two:ü": _BRIDGE}
     members.leave("one")
     assert list(members.living()) == ["two:ü"]
     assert client.smembers(key("members", "bridges", ledger.group, "all")) == {"two:ü".encode()}
