@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 from celery import Celery
 
@@ -37,9 +38,10 @@ class Listener:
         self._thread.join(10)
 
 
-def listeners(broker: Broker) -> int:
-    """How many connections listen to patterns, as receivers of events and of control do."""
-    return sum(int(one["psub"]) > 0 for one in broker.client.client_list(_type="pubsub"))
+def listeners(broker: Broker, name: str | None = None) -> int:
+    """How many connections, of that name where one is given, listen to patterns, as receivers of events and control."""
+    found = broker.client.client_list(_type="pubsub")
+    return sum(int(one["psub"]) > 0 and name in (None, one["name"]) for one in found)
 
 
 @contextmanager
@@ -51,13 +53,15 @@ def listening(
     Parameters: where its connection is seen; the broker's URL, where it is another; whether it asks workers for a
     heartbeat at its start; `broker_transport_options`.
     """
-    app = Celery("listener", broker=url or broker.url, broker_transport_options=options or {})
+    # Its connections have a name: one of a worker's control may begin to listen at the same moment.
+    name = f"listener-{uuid4().hex}"
+    told = {**(options or {}), "client_name": name}
+    app = Celery("listener", broker=url or broker.url, broker_transport_options=told)
     with app, app.connection_for_read() as connection:
-        before = listeners(broker)
         listener = Listener(app, connection, wakeup)
         listener.start()
         try:
-            wait_until(lambda: listeners(broker) > before, what="it listens")
+            wait_until(lambda: listeners(broker, name) > 0, what="it listens")
             yield listener
         finally:
             listener.stop()
