@@ -169,7 +169,7 @@ def test_wherever_processes_die_each_letter_is_sent_once_or_refused_and_none_is_
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40), suppress_health_check=QUIET)
+@settings(max_examples=examples(16), suppress_health_check=QUIET)
 @given(data=st.data())
 def test_so_it_is_in_many_ways_to_die(tmp_path: Path, data: st.DataObject):
     carried_out_though_processes_die(tmp_path, data)
