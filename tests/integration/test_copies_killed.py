@@ -21,7 +21,6 @@ from tests.integration.test_replay_killed import apply_killed
 from tests.processes import Stack, headers_of
 from tests.promises import choose, delete_topic
 
-#: On both databases.
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("desk_url"), pytest.mark.timeout(900)]
 LETTERS = 12
 OPTIONS = Options(rate=12.0)
