@@ -94,10 +94,9 @@ class Drain:
 
     def idle(self) -> None:
         """Forget who was idle: it holds no message, and nobody here rings any more."""
-        keys = self.keys
-        kinds = (keys.idle, keys.ready, keys.lists_of_set)
-        names = [kind(name.decode()) for name in self.client.smembers(keys.queue_sets) for kind in kinds]
-        self.client.delete(keys.queue_sets, keys.sets_of_lists, keys.sets_seen, keys.left, keys.lookout, *names)
+        queues = self.client.smembers(self.keys.idle_queues)
+        names = [queue.partition(b"\0")[0] for queue in queues]
+        self.client.delete(self.keys.idle_queues, self.keys.lookout, *names)
 
     def left(self) -> list[str]:
         """Return what is still in keys of this transport, one sentence each."""

@@ -1,11 +1,10 @@
 """The lookout: one process of all that share a broker sees that idle workers learn of what has come.
 
 An idle worker waits on a channel of its own (its bell), on one connection for all of its queues, and is noted as
-idle in Redis. The lookout has Redis tell it which lists change (``CLIENT TRACKING``), marks those that hold something
-as ready, for those that take, and rings: one idle worker a message, with nothing in it. So what a message costs grows
-neither with how many are idle nor with the number of queues, and nobody has taken anything by waiting: a worker that
-was rung and does not come, because it is frozen or dead, delays the message until the next one is rung
-(`COME_WITHIN`).
+idle in Redis. The lookout has Redis tell it when a queue with idle workers changes (``CLIENT TRACKING``), and rings:
+one idle worker a message, with nothing in it. So what a message costs does not grow with how many are idle, and
+nobody has taken anything by waiting: a worker that was rung and does not come, because it is frozen or dead, delays
+the message until the next one is rung (`COME_WITHIN`).
 
 The place of the lookout is a key that runs out (`LEASE`) unless it is renewed, so that another takes it over. Until
 then, and whatever else goes wrong, idle workers look for themselves now and then (`LOOK_AGAIN` in idling.py).
@@ -16,7 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic, sleep
 from typing import Any
 
@@ -55,15 +54,8 @@ NOBODY = 2
 #: What an owner listens to beside its own bell.
 EVERYBODY = "everybody"
 
-#: Seconds after which the lookout looks at all lists, whatever Redis has told of.
-SCAN_EVERY = 5.0
-
-#: Most lists that are looked at one by one; where more have changed, all of them are.
-MOST_CHANGED = 500
-
-#: Seconds between looks for idle workers and sets of queues that are gone; and after which a set is.
+#: Seconds after which queues without idle workers are forgotten.
 FORGET_EVERY = 60.0
-SET_SEEN_WITHIN = 900.0
 
 
 class Lookout:
@@ -85,14 +77,8 @@ class Lookout:
         self._forget_at = 0.0
         #: Whether Redis has forgotten who is the lookout, and with that perhaps who is idle.
         self._forgotten = False
-        #: Whether Redis tells of changes, and the lists that have changed since the last look.
-        self._tracks = False
-        self._changed: set[bytes] = set()
-        self._own_keys = (f"{keys.prefix}_idle".encode(), keys.aside.encode(), keys.gates.encode())
-        #: The lists of each set of queues (empty: not known yet), and those that are marked as ready.
-        self._lists: dict[bytes, list[bytes]] = {}
-        self._marked: set[bytes] = set()
-        self._scan_at = 0.0
+        #: Queues with idle workers, as in Redis, and whether any was there at the last ring.
+        self._queues: dict[bytes, bool] = {}
 
     def apply(self, run: Callable[..., Any], rivals: int) -> None:
         """Take the place where it is free, now and then; ``rivals``: about how many may. Raises redis-py's errors."""
@@ -117,9 +103,8 @@ class Lookout:
 
     def _look(self, connection: Any) -> None:
         connection.connect()
-        self._tracks = _tracks(connection, self._changed_in_redis)
-        patience = LEASE / 3 if self._tracks else LOOK_EVERY
-        self._lists, self._marked, self._changed, self._scan_at = {}, set(), set(), 0.0
+        patience = LEASE / 3 if _tracks(connection) else LOOK_EVERY
+        self._queues.clear()
         self._forgotten = True  # and the one before may have been away for a while
         while self.wanted():
             awaited = self._ring(lambda keys, args: _run(connection, keys, args))
@@ -127,77 +112,55 @@ class Lookout:
                 return
             if self._forgotten:
                 self._forgotten = False
-                _call(connection, "PUBLISH", self.keys.bell(EVERYBODY), "")
+                self._ring_all(connection)
             sleep(PAUSE)
-            if connection.can_read(min(patience, COME_WITHIN) if awaited else patience):
-                _read_changes(connection)
-        _run(connection, self._names(), [self.name, 0, *self._terms(0.0), 0])
+            connection.can_read(min(patience, COME_WITHIN) if awaited else patience)
+        _run(connection, [self.keys.lookout, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0, "", ""])
 
-    def _changed_in_redis(self, message: Any) -> None:
-        """Note what Redis tells of: the keys that have changed, or none of them where it has forgotten all."""
-        changed = message[1]
-        if changed is None:
-            self._scan_at = 0.0
-        else:
-            self._changed.update(key for key in changed if not key.startswith(self._own_keys))
+    def _ring_all(self, connection: Any) -> None:
+        _call(connection, "PUBLISH", self.keys.bell(EVERYBODY), "")
 
     def _ring(self, run: Callable[[list[Any], list[Any]], Any]) -> bool | None:
         """Ring for what lies there. Returns whether somebody is awaited, None if another is the lookout."""
-        awaited = False
         while True:
-            lists, self._changed = self._changed | (self._marked if awaited else set()), set()
-            if monotonic() >= self._scan_at or not self._tracks or len(lists) > MOST_CHANGED:
-                self._scan_at = monotonic() + SCAN_EVERY
-                lists = {name for names in self._lists.values() for name in names}
-            forget = 0.0
-            if monotonic() >= self._forget_at:
-                self._forget_at, forget = monotonic() + FORGET_EVERY, SET_SEEN_WITHIN
-            keys = self._names()
-            asked = [name for name, names in self._lists.items() if not names]
-            args = [self.name, int(LEASE * 1000), *self._terms(forget), len(keys) + 1, *asked]
-            answer = run([*keys, *lists], args)
+            queues = list(self._queues.items())
+            keys: list[Any] = [self.keys.lookout, self.keys.idle_queues]
+            sizes = []
+            for queue, idle in queues:
+                key, *lists = queue.split(b"\0")
+                # A queue's lists are of interest, to us and to what Redis tells us, while somebody idle waits.
+                keys += [key, *lists] if idle else [key]
+                sizes.append(len(lists) if idle else 0)
+            answer = run(keys, [*self._terms(), *sizes])
             if not answer[0]:
                 return None
-            state, awaits, sets, marked, found = answer
-            awaited, self._forgotten = bool(awaits), self._forgotten or state == NOBODY
-            new = set(sets) - self._lists.keys()
-            self._lists = {name: self._lists.get(name, []) for name in sets}
-            for name, names in zip(asked, found, strict=True):
-                if name in self._lists:
-                    self._lists[name] = names
-                    self._changed.update(names)
-            # What was emptied meanwhile is told of again only once it was looked at.
-            self._changed |= self._marked - set(marked) - lists
-            self._marked = set(marked)
-            unread = self._marked - lists if awaited else set()
-            if not self._changed and not unread and not new:
-                return awaited
+            state, awaited, counts, known = answer
+            self._forgotten = self._forgotten or state == NOBODY
+            if not self._note(dict(zip(self._queues, counts, strict=True)), known):
+                return bool(awaited)
 
-    def _names(self) -> list[Any]:
-        keys = self.keys
-        names = [keys.lookout, keys.queue_sets, keys.sets_of_lists, keys.left, keys.sets_seen]
-        return [*names, *(kind(name.decode()) for name in self._lists for kind in (keys.idle, keys.ready))]
+    def _terms(self) -> list[Any]:
+        forget = monotonic() >= self._forget_at
+        if forget:
+            self._forget_at = monotonic() + FORGET_EVERY
+        terms = [self.name, int(LEASE * 1000), self.keys.bell(""), COME_WITHIN, SEEN_WITHIN, int(forget)]
+        return [*terms, self.keys.gates, self.keys.aside]
 
-    def _terms(self, forget: float) -> list[Any]:
-        keys = self.keys
-        terms = [keys.bell(""), COME_WITHIN, SEEN_WITHIN, forget, keys.gates, keys.aside]
-        return [*terms, keys.idle(""), keys.ready(""), keys.lists_of_set("")]
+    def _note(self, counts: dict[bytes, int], known: Iterable[bytes]) -> bool:
+        """Note the queues with idle workers. Returns whether there are any that were not looked at."""
+        looked_at = {queue for queue, idle in self._queues.items() if idle}
+        self._queues = {queue: counts.get(queue, 1) > 0 for queue in known}
+        return any(idle and queue not in looked_at for queue, idle in self._queues.items())
 
 
-def _tracks(connection: Any, changed: Callable[[Any], None]) -> bool:
-    """Have Redis tell this connection of what changes, and ``changed`` of that. Returns whether it does."""
-    connection._parser.set_invalidation_push_handler(changed)
+def _tracks(connection: Any) -> bool:
+    """Have Redis tell this connection of what changes. Returns whether it does."""
     try:
         _call(connection, "CLIENT", "TRACKING", "ON", "NOLOOP")
         return True
     except redis.ResponseError as exc:
         logger.info("Redis does not tell of changes (%r): idle workers are rung for every %s s", exc, LOOK_EVERY)
         return False
-
-
-def _read_changes(connection: Any) -> None:
-    while connection.can_read(0):
-        connection.read_response(push_request=True)
 
 
 def _run(connection: Any, keys: list[Any], args: list[Any]) -> Any:

@@ -22,8 +22,7 @@ LIST = ("BRPOP", "EXISTS", "LINDEX", "LLEN", "LMOVE", "LPUSH", "RPOP", "RPUSH")
 ASIDE = ("DEL", "EXISTS", "LINDEX", "LLEN", "LMOVE", "RPOP")
 GATES = ("EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HSET")
 WAITING = ("EXISTS", "ZADD", "ZRANGEBYSCORE", "ZREM", "ZSCORE")
-IDLE = ("DEL", "EXISTS", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE", "ZSCORE")
-IDLE_HASH = ("EXISTS", "HDEL", "HGET", "HKEYS", "HSET")
+IDLE = ("EXISTS", "ZADD", "ZCARD", "ZCOUNT", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE")
 QUEUES = ("EXISTS", "SADD", "SMEMBERS", "SREM")
 LOOKOUT = ("DEL", "EXISTS", "GET", "PTTL", "SET")
 KEYLESS = ("INFO", "PING", "PUBLISH", "TIME")
@@ -56,13 +55,8 @@ def needed(keys: Keys, lists: Iterable[str]) -> list[tuple[str, str]]:
         (GATES, keys.gates),
         (QUEUES, keys.aside),
         (ASIDE, keys.aside_of("list")),
-        (QUEUES, keys.queue_sets),
-        (IDLE_HASH, keys.sets_of_lists),
-        (IDLE_HASH, keys.left),
-        *(
-            (IDLE, key)
-            for key in (keys.sets_seen, *(kind("set") for kind in (keys.idle, keys.ready, keys.lists_of_set)))
-        ),
+        (QUEUES, keys.idle_queues),
+        (IDLE, keys.idle("queue")),
         (LOOKOUT, keys.lookout),
         *((LIST, key) for key in lists),
     ]

@@ -49,41 +49,18 @@ class Keys:
         return f"{self.prefix}_waiting.{queue}"
 
     @property
-    def queue_sets(self) -> str:
-        """The set of the sets of queues that somebody consumes (queue_set.py)."""
-        return f"{self.prefix}_idle_sets"
+    def idle_queues(self) -> str:
+        """The set of queues with idle owners: their key of those, and their lists."""
+        return f"{self.prefix}_idle"
 
-    @property
-    def sets_seen(self) -> str:
-        """The sorted set of the sets of queues, by when each was looked at last."""
-        return f"{self.prefix}_idle_sets_seen"
-
-    @property
-    def sets_of_lists(self) -> str:
-        """The hash of lists, and the sets of queues that have each."""
-        return f"{self.prefix}_idle_sets_of_lists"
-
-    def lists_of_set(self, queue_set: str) -> str:
-        """The sorted set of the lists of a set of queues, in their order."""
-        return f"{self.prefix}_idle_lists.{queue_set}"
-
-    def ready(self, queue_set: str) -> str:
-        """The sorted set of those of its lists that hold something, as far as that is known."""
-        return f"{self.prefix}_idle_ready.{queue_set}"
-
-    def idle(self, queue_set: str) -> str:
-        """The sorted set of the owners that wait for messages of a set of queues."""
-        return f"{self.prefix}_idle.{queue_set}"
-
-    @property
-    def left(self) -> str:
-        """The hash of what an owner leaves to others of what it consumes: owner, NUL, list; and what it takes."""
-        return f"{self.prefix}_idle_left"
+    def idle(self, queue: str) -> str:
+        """The sorted set of the owners that wait for messages of ``queue``."""
+        return f"{self.prefix}_idle.{queue}"
 
     @property
     def lookout(self) -> str:
         """Who rings for idle owners."""
-        return f"{self.prefix}_idle_lookout"
+        return f"{self.prefix}_lookout"
 
     def bell(self, owner: str) -> str:
         """The channel on which an idle ``owner`` is rung for."""

@@ -5,10 +5,6 @@ messages as the prefetch limit allows from the queues, in fair turn and by prior
 trip. Beyond what can begin at once it takes only what no idle owner waits for. What it brings goes to the arrivals
 (arrivals.py).
 
-A take names the set of the channel's queues (queue_set.py) and looks at those lists that are marked as ready: what it
-costs does not grow with the number of queues. Every few seconds, and where the lists are few at each time, it looks at
-all of them.
-
 A take that finds too little has the owner noted as idle, and the wait (idling.py) hears when something has come.
 """
 
@@ -26,22 +22,17 @@ from lossless.transport.holding import Holder
 from lossless.transport.idling import LOOK_AGAIN, WAIT_SECONDS, Idling, Served
 from lossless.transport.line import Line, Lines, Polling
 from lossless.transport.outages import UNAVAILABLE, Outage, Reaching
-from lossless.transport.queue_set import QueueSet, queue_set
 from lossless.transport.riding import Ridden
 from lossless.transport.working import free_processes
-from lossless.transport.yielding import ANY, Yielding
+from lossless.transport.yielding import Yielding
 
 #: Unsettled moves (messages on their way to wait, or back) beyond which nothing more is taken.
 MOST_UNSETTLED = 1000
 
 #: Most messages that one trip sets aside (gates.py): keeps one call to a millisecond or two.
 MOST_ASIDE = 500
-#: What a take answers first where there is more to set aside, and where Redis does not know its set of queues.
+#: What a take answers first where there is more to set aside.
 GOES_ON = 2
-SET_UNKNOWN = 3
-
-#: Most lists of which each take looks at all. Of more it looks at those that are marked as ready.
-FEW_LISTS = 40
 
 
 class Loop(Polling, Protocol):
@@ -108,16 +99,8 @@ class Taker:
         self._line: Line | None = None
         self._idling = Idling(channel, self._lines, self.arrivals, self._on_wait_over)
         self._outage = Outage("Taking messages")
-        #: The set of the queues consumed from, and what it was made of.
-        self._set: QueueSet | None = None
-        self._set_of: tuple[frozenset[str], frozenset[str]] | None = None
-        #: Whether Redis has the lists of that set, and when all of them were looked at last.
-        self._set_noted = False
-        self._all_looked_at = 0.0
-        #: The number of the queue that is served first at the next take.
-        self._turn = 0
-        #: Queues that Redis has as left to others, wholly or in part.
-        self._left: set[str] = set()
+        #: The list keys of each queue consumed from, highest priority first.
+        self._lists_kept: dict[str, list[str]] = {}
         #: Whether the last take left no process that could begin at once: the owner is noted as idle accordingly.
         self._saturated = False
         #: Seconds by which the server's clock is ahead of this host's, as of the last look.
@@ -131,9 +114,7 @@ class Taker:
         self._asked_at = 0.0
         self._free_asked = 0
         self._first = 0
-        self._asked_of: dict[bytes, tuple[str, str]] = {}
-        self._asked_left: set[str] = set()
-        self._asks_all = False
+        self._lists: list[tuple[str, str]] = []
 
     def now(self) -> float:
         """The server's time (Unix): the clocks of workers need not agree."""
@@ -174,7 +155,7 @@ class Taker:
         if most or acks:
             self._send_take(most, free, acks)
         elif credit and holder is None:
-            lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn()).values()}
+            lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
             self._hungry = self._idling.wait(lists)
 
     def _is_time(self, free: int) -> bool:
@@ -205,10 +186,7 @@ class Taker:
         if most:
             self._free_asked = free
             self._hungry = False  # whatever rings from now on may have come after the take looked
-        if most and self.holder is not None:
-            keys, args = self._take_of_set(self.holder, most, free)
-        else:
-            keys, args = self._take(self.channel.queues_in_turn() if most else [], most, free)
+        keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
         args += self.holder.with_steps(acks) if self.holder is not None else [0]
         take = self.channel.ridden.take
         command = ("EVALSHA", take.sha) if self._known else ("EVAL", take.text)
@@ -217,70 +195,39 @@ class Taker:
             self._lines.open(self._line)
         self._line.send(*command, len(keys), *keys, *args)
 
-    def _take(self, queues: list[str], most: int, free: int) -> tuple[list[str], list[Any]]:
-        """Return the keys and arguments of a TAKE from these queues' lists, and note what is asked for."""
-        channel = self.channel
-        no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
-        self._asked_of, self._asks_all = self._lists_of(queues), False
-        # A key in any case, that an ACL with the transport's prefix allows.
-        keys = [channel.keys.taken("nobody" if self.holder is None else self.holder.owner)]
-        keys += [key for _, key in self._asked_of.values()]
-        return keys, self._arguments(most, free, "", no_ack, ("", "", "small", 0, len(queues)))
-
-    def _take_of_set(self, holder: Holder, most: int, free: int) -> tuple[list[str], list[Any]]:
-        """Return the keys and arguments of a TAKE from the set of all queues, and note what is asked for."""
-        queues, names, now = self._set_in_use(), self.channel.keys, monotonic()
-        keys = [names.taken(holder.owner), names.idle(queues.name), names.ready(queues.name)]
-        keys += [names.lists_of_set(queues.name), names.queue_sets, names.sets_of_lists, names.left, names.sets_seen]
-        keys += [] if self._set_noted else queues.lists
-        self._asked_of = queues.queues
-        self._asks_all = not self._set_noted or now - self._all_looked_at >= LOOK_AGAIN
-        how = "small" if len(queues.lists) <= FEW_LISTS else "all" if self._asks_all else "ready"
-        limits = {queue: self._yielding.most(queue, now) for queue in queues.numbers}
-        limits = {queue: limit for queue, limit in limits.items() if limit != ANY}
-        self._asked_left = set(limits)
-        numbers = "".join(
-            f"{queues.numbers[queue]}:{limits.get(queue, ANY)},"
-            for queue in sorted(self._asked_left | self._left)
-            if queue in queues.numbers
-        )
-        owner = holder.owner if self._idling.listens else ""
-        turn = self._turn if self._serves_in_turn else 0
-        place = (owner, numbers, how, turn, len(queues.numbers))
-        return keys, self._arguments(most, free, queues.name, queues.no_ack, place)
-
-    def _arguments(
-        self, most: int, free: int, name: str, no_ack: str, place: tuple[str, str, str, int, int]
-    ) -> list[Any]:
+    def _take(self, queues: list[str], most: int, free: int, *, waits: bool) -> tuple[list[str], list[Any]]:
+        """Return the keys and arguments of a TAKE, and note what is asked for."""
         channel, holder = self.channel, self.holder
         self._asked, self._asked_at = most, monotonic()
+        self._lists = self._lists_of(queues)
         self._first = holder.reserve(most) if holder is not None and most else 0
-        epoch = "" if holder is None else holder.epoch
-        owner, numbers, how, turn, size = place
+        # A key in any case, that an ACL with the transport's prefix allows.
+        keys = [channel.keys.taken("nobody" if holder is None else holder.owner), channel.keys.idle_queues]
+        keys += [channel.keys.idle(queue) for queue in queues]
+        keys += [key for _, key in self._lists]
+        in_turn = int(channel.queue_order_strategy == "round_robin")
+        no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
+        epoch, owner = ("", "") if holder is None else (holder.epoch, holder.owner if waits else "")
+        numbers = ",".join(str(self._yielding.most(queue, monotonic())) for queue in queues)
         gates = (channel.keys.gates, channel.keys.aside, MOST_ASIDE)
-        args = [epoch, self._first, most, name, int(self._serves_in_turn), no_ack, free, owner, numbers, *gates]
-        return [*args, how, turn, size, len(channel.priority_steps), channel.keys.idle("")]
+        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers, *gates]
 
-    @property
-    def _serves_in_turn(self) -> bool:
-        return self.channel.queue_order_strategy == "round_robin"
+    def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
+        """Return (queue, list key), highest priority first.
 
-    def _set_in_use(self) -> QueueSet:
-        """Return the set of the queues that are consumed from now."""
-        channel = self.channel
-        made_of = (frozenset(channel.active_queues), frozenset(channel.no_ack_queues))
-        if self._set is None or made_of != self._set_of:
-            self._leave_set()
-            # In turn they are served from the one on that was served last, whatever their order.
-            order = sorted(made_of[0]) if self._serves_in_turn else channel.queues_in_turn()
-            self._set = queue_set(order, made_of[1], channel.priority_steps, channel.list_key)
-            self._set_of, self._set_noted, self._turn = made_of, False, 0
-        return self._set
-
-    def _lists_of(self, queues: list[str]) -> dict[bytes, tuple[str, str]]:
-        """Return queue and key of each list, by its key as Redis answers it; the highest priority first."""
-        keys = ((queue, self.channel.list_key(queue, step)) for step in self.channel.priority_steps for queue in queues)
-        return {key.encode(): (queue, key) for queue, key in keys}
+        What is kept is kept by queue, never by their order: a fair turn comes by every permutation of them.
+        """
+        if len(self._lists_kept) > 2 * len(queues):
+            self._lists_kept.clear()
+        for queue in queues:
+            if queue not in self._lists_kept:
+                steps = self.channel.priority_steps
+                self._lists_kept[queue] = [self.channel.list_key(queue, step) for step in steps]
+        return [
+            (queue, self._lists_kept[queue][rank])
+            for rank in range(len(self.channel.priority_steps))
+            for queue in queues
+        ]
 
     def take_one(self, queue: str) -> dict[str, Any] | None:
         """Take one message of a queue now, for ``basic_get``. Raises redis-py's errors."""
@@ -291,7 +238,7 @@ class Taker:
             if holder.in_doubt:
                 holder.compare()
             try:
-                keys, args = self._take([queue], 1, 1)
+                keys, args = self._take([queue], 1, 1, waits=False)
                 alive, now, _, _, *taken = holder.run(self.channel.ridden.take, keys, [*args, 0])
             except UNAVAILABLE:
                 holder.doubt()
@@ -325,44 +272,30 @@ class Taker:
         if not alive and holder is not None:
             holder.doubt()
             return
-        if alive == SET_UNKNOWN:
-            self._set_noted, self._hungry = False, True
-            return
         if self._asked:
-            self._set_answered()
             self._hungry = self._hungry or len(taken) == 3 * self._asked or alive == GOES_ON
             self._saturated = len(taken) // 3 >= self._free_asked
             self._looked_at = monotonic()
             self._note_lengths(lie)
             self._note(taken, float(now))
 
-    def _set_answered(self) -> None:
-        """Note that Redis has the set of queues, and what is left to others of them."""
-        if self._asked_of is not (self._set.queues if self._set is not None else None):
-            return
-        self._set_noted, self._left = True, self._asked_left
-        if self._asks_all:
-            self._all_looked_at = self._asked_at
-
     def _note_lengths(self, lie: bytes) -> None:
-        if self._set is not None and lie:
-            queues = list(self._set.numbers)
-            for number, _, length in (each.partition(b":") for each in lie.split(b",")[:-1]):
-                self._yielding.lie(queues[int(number)], int(length))
+        # The lists of the highest priority come first, one a queue.
+        for (queue, _), length in zip(self._lists, lie.split(b",")[:-1], strict=False):
+            if int(length) >= 0:
+                self._yielding.lie(queue, int(length))
 
     def _note(self, taken: list[Any], now: float) -> None:
         self._ahead = now - time()
         number = self._first
         last_queue = None
-        for name, raw, found in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
-            last_queue, key = self._asked_of[name]
+        for index, raw, found in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
+            last_queue, key = self._lists[index]
             looked = (self._asked_at, found.decode("latin-1")) if self.channel.ridden.looks else None
             self.arrivals.come(last_queue, key, raw, number, now, looked)
             number += 1
         if last_queue is not None:
             self.channel.served(last_queue)
-            if self._set is not None and last_queue in self._set.numbers:
-                self._turn = (self._set.numbers[last_queue] + 1) % len(self._set.numbers)
 
     def _on_wait_over(self, _: Line) -> bool:
         with self._redis():
@@ -413,13 +346,14 @@ class Taker:
         self._idling.drop()
         self._hungry = True
 
-    def _leave_set(self) -> None:
+    def _leave(self) -> None:
         """Be idle no longer; where Redis does not answer, an owner that does not come is forgotten anyway."""
-        if self.holder is None or self._set is None or self._outage.lasts(self.channel.poller.waits_with):
+        if self.holder is None or not self._idling.listens or self._outage.lasts(self.channel.poller.waits_with):
             return
-        with suppress(*UNAVAILABLE):
-            client: Any = self.channel.bare_client()
-            client.zrem(self.channel.keys.idle(self._set.name), self.holder.owner)
+        with suppress(*UNAVAILABLE), self.channel.bare_client().pipeline(transaction=False) as pipe:
+            for queue in self._lists_kept:
+                pipe.zrem(self.channel.keys.idle(queue), self.holder.owner)
+            pipe.execute()
 
     def close(self) -> None:
         """Drop all connections, and give back what was not delivered."""
@@ -427,6 +361,6 @@ class Taker:
             with suppress(*UNAVAILABLE):  # it may bring what no owner holds
                 self._read_take(self._line)
         self._idling.end()
-        self._leave_set()
+        self._leave()
         self._drop()
         self.arrivals.return_all()

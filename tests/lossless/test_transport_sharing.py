@@ -21,11 +21,6 @@ Ran = Callable[[], list[int]]
 PAYLOAD = "x" * 10_000
 
 
-def idle_owners(broker: Broker) -> int:
-    """How many owners are noted as idle, of all sets of queues."""
-    return sum(broker.client.zcard(key) for key in broker.client.keys("_idle.*"))
-
-
 class Idlers:
     """Consumers that wait in one process, each with a connection of its own, as workers do."""
 
@@ -57,9 +52,10 @@ class Idlers:
     def __enter__(self) -> "Idlers":
         for thread in self._threads:
             thread.start()
-        wait_until(lambda: self.failures or idle_owners(self.broker) == len(self._threads), 20, "all are idle")
+        idle = f"_idle.{self.queues[-1].name}"
+        wait_until(lambda: self.failures or self.broker.client.zcard(idle) == len(self._threads), 20, "all are idle")
         assert not self.failures
-        wait_until(lambda: self.broker.client.exists("_idle_lookout"))
+        wait_until(lambda: self.broker.client.exists("_lookout"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,7 +117,7 @@ def test_a_burst_is_shared_by_idle_workers_before_anybody_prefetches(
 ) -> None:
     for _ in range(4):
         start_worker()
-    wait_until(lambda: idle_owners(broker) == 4)
+    wait_until(lambda: broker.client.zcard("_idle.celery") == 4)
     for number in range(4):
         send("nap", 3, number)
     wait_until(lambda: broker.notes.llen("started") == 4, 2.5, "all begin before the first ends")
@@ -138,8 +134,7 @@ def test_who_took_as_much_as_it_could_begin_with_is_rung_first_again_once_that_h
     monkeypatch.setattr(Taker, "_limit", lambda taker: taker.channel.take_limit)
 
     def score() -> float:
-        (key,) = broker.client.keys("_idle.*")
-        return float(broker.client.zrange(key, 0, -1, withscores=True)[0][1])
+        return float(broker.client.zscore("_idle.q0", broker.client.zrange("_idle.q0", 0, -1)[0]))
 
     taken: list[Any] = []
     with (
@@ -154,7 +149,7 @@ def test_who_took_as_much_as_it_could_begin_with_is_rung_first_again_once_that_h
                 connection.drain_events(timeout=0.05)
             return bool(until())
 
-        wait_until(lambda: drained(lambda: idle_owners(broker)))
+        wait_until(lambda: drained(lambda: broker.client.zcard("_idle.q0")))
         publish("one")
         wait_until(lambda: drained(lambda: taken))
         wait_until(lambda: drained(lambda: score() >= 1e12), what="it is noted as one that cannot begin at once")
@@ -169,7 +164,7 @@ def test_a_worker_that_freezes_or_dies_idle_holds_up_nothing(
 ) -> None:
     others = [start_worker() for _ in range(2)]
     start_worker()
-    wait_until(lambda: idle_owners(broker) == 3)
+    wait_until(lambda: broker.client.zcard("_idle.celery") == 3)
     for worker in others:  # the lookout may be among them
         end(worker)
     for number in range(6):
@@ -191,10 +186,9 @@ def test_a_redis_that_tells_of_no_changes_is_looked_at(broker: Broker, publish: 
 
 def test_a_foreign_value_beside_a_queue_keeps_nobody_asleep(broker: Broker, publish: Callable[..., None]) -> None:
     with Idlers(broker, 2) as idlers:
-        (key,) = broker.client.keys("_idle_lists.*")
-        broker.client.zadd(key, {"foreign": 1})
-        broker.client.hset("_idle_sets_of_lists", "foreign", key.removeprefix(b"_idle_lists.") + b",")
-        broker.client.zadd(key.replace(b"lists", b"ready"), {"foreign": 1})
+        member = b"_idle.foreign\0foreign"
+        broker.client.sadd("_idle", member)
+        broker.client.zadd("_idle.foreign", {"nobody": time.time()})
         broker.client.set("foreign", "no list")
         for number in range(3):
             publish(str(number))
@@ -209,7 +203,7 @@ def test_connections_do_not_grow_with_the_queues(broker: Broker, start_worker: S
         for number, name in enumerate(names):
             send("mark", queues * 100 + number, queue=name)
         wait_until(lambda: len([number for number in ran() if number // 100 == queues]) == queues)
-        wait_until(lambda: idle_owners(broker) == 1)
+        wait_until(lambda: broker.client.zcard(f"_idle.{names[-1]}") == 1)
         found = [one for one in broker.client.client_list() if one["id"] not in before]
         worker.kill()
         broker.client.flushdb()
@@ -232,35 +226,11 @@ def test_many_consumers_of_one_process_share_what_tends_them(
     assert "MaxConnectionsError" not in caplog.text
 
 
-def test_the_cost_of_a_message_does_not_grow_with_the_queues(broker: Broker, publish: Callable[..., None]) -> None:
-    def commands() -> int:
-        return int(sum(one["calls"] for one in broker.client.info("commandstats").values()))
-
-    def received() -> int:
-        return int(broker.client.info("stats")["total_net_input_bytes"])
-
-    with Idlers(broker, 1, queues=201) as idlers:
-        publish("first", "q7")
-        wait_until(partial(_has, idlers.got, 1))
-        before = commands(), received()
-        for number in range(50):
-            publish(str(number), f"q{4 * number}")
-            while not _has(idlers.got, number + 2):
-                time.sleep(0.001)
-        # All lists are looked at now and then, which is counted here too.
-        assert commands() - before[0] < 50 * 250
-        assert received() - before[1] < 50 * 8000
-
-
-def test_the_same_queues_in_any_order_are_one_set(broker: Broker) -> None:
-    names = [f"q{number}" for number in range(4)]
+def test_nothing_is_kept_for_each_order_of_the_queues(broker: Broker) -> None:
+    names = [f"q{number}" for number in range(6)]
     with Connection(broker.url) as connection:
         channel: Any = connection.channel()
         taker = Taker(channel)
-        found = set()
         for order in itertools.permutations(names):
-            channel._active_queues[:] = order
-            taker._set_of = None
-            found.add(taker._set_in_use().name)
-        channel._active_queues.clear()
-        assert len(found) == 1
+            taker._lists_of(list(order))
+        assert sum(len(lists) for lists in taker._lists_kept.values()) == 6 * len(channel.priority_steps)
