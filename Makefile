@@ -90,10 +90,10 @@ types: $(INSTALLED)
 
 check: lint types test
 
-# Three at a time: these wait even more.
+# Four at a time: these wait even more.
 slow: $(INSTALLED) $(REAL_KAFKA)
 	$(BIN)/python -m pytest --redis-server -m '(slow or hypothesis) and not chaos' --hypothesis-profile=full \
-		--numprocesses 3 --dist worksteal \
+		--numprocesses 4 --dist worksteal \
 		--timeout=900 -o faulthandler_timeout=890 $(ARGS)
 
 # One at a time: what is killed and what is measured has the machine for itself.
