@@ -50,6 +50,7 @@ class Stack:
     console_port: int = field(default_factory=free_port)
     credentials: tuple[str, str] = ("operator", "secret")
     console_password: str = "a console of our own"
+    postgres_password: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def compose(self, *arguments: str, within: float = 600) -> str:
         """Run a command of Compose and return its output; the test fails with it if the command does."""
@@ -86,6 +87,7 @@ class Stack:
             "CONSOLE_HOST_PORT": str(self.console_port),
             "FLOWER_BASIC_AUTH": ":".join(self.credentials),
             "CONSOLE_PASSWORD": self.console_password,
+            "POSTGRES_PASSWORD": self.postgres_password,
         }
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=within)
 

@@ -117,3 +117,7 @@ def test_an_own_app_is_one_line(tmp_path: Path):
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_password_of_the_compose_file_has_a_default():
+    assert re.findall(r"\$\{\w*(?:PASSWORD|AUTH):-[^}]", (ROOT / "docker-compose.yml").read_text()) == []
