@@ -120,4 +120,4 @@ def test_an_own_app_is_one_line(tmp_path: Path):
 
 
 def test_no_password_of_the_compose_file_has_a_default():
-    assert re.findall(r"\$\{\w*(?:PASSWORD|AUTH):-[^}]", (ROOT / "docker-compose.yml").read_text()) == []
+    assert re.findall(r"\$\{\w*(?:PASSWORD|AUTH):-[^}$]", (ROOT / "docker-compose.yml").read_text()) == []
