@@ -17,13 +17,15 @@ class State(NamedTuple):
 
     Attributes:
         look: "bad", "warn" or "off", the worst first.
-        more: why, and since when.
+        more: why.
+        since: ISO 8601; empty: not known, or nothing to tell.
     """
 
     look: str
     icon: str
     words: str
     more: str = ""
+    since: str = ""
 
 
 RUNS: Final = State("off", "ok", "runs")
@@ -133,7 +135,7 @@ def _topic(name: str, handlers: Iterable[Handler], status: Status, letters: Lett
 
 def _state_of_topic(name: str, partitions: Mapping[str, Any] | None, status: Status) -> State:
     if halt := status.get("halted", {}).get(name):
-        return State("bad", "halt", "halted", f"since {halt['since']}, by {halt['by']}: {halt['why']}")
+        return State("bad", "halt", "halted", f"by {halt['by']}: {halt['why']}", halt["since"])
     bridges = status.get("bridges")
     if bridges is None:
         return NOT_KNOWN
@@ -145,19 +147,21 @@ def _state_of_topic(name: str, partitions: Mapping[str, Any] | None, status: Sta
     if partitions is not None and not partitions:
         return State("warn", "info", "does not exist yet")
     if paused := _paused(name, bridges):
-        why = "; ".join(sorted({*paused.values()}))
-        return State("warn", "clock", f"{len(paused)} partition{'' if len(paused) == 1 else 's'} paused", why)
+        why = "; ".join(sorted({why for why, _ in paused}))
+        since = min((since for _, since in paused if since), default="")
+        return State("warn", "clock", f"{len(paused)} partition{'' if len(paused) == 1 else 's'} paused", why, since)
     return RUNS
 
 
-def _paused(topic: str, bridges: Mapping[str, Any]) -> dict[str, str]:
-    """Why partitions of a topic are paused, and since when."""
-    return {
-        place: f"{why} (since {since})" if (since := each.get("paused_since", {}).get(place)) else why
+def _paused(topic: str, bridges: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return why each paused partition of a topic is paused, and since when (ISO 8601)."""
+    paused = {
+        place: (why, each.get("paused_since", {}).get(place, ""))
         for each in bridges.values()
         for place, why in each.get("paused", {}).items()
         if place.rpartition("-")[0] == topic
     }
+    return [*paused.values()]
 
 
 def _handler(topic: str, handler: Handler, status: Status, letters: Letters | None) -> HandlerRow:
@@ -189,7 +193,7 @@ def _state_of_handler(topic: str, handler: Handler, status: Status) -> State:
     for name, breaker in sorted(status.get("breakers", {}).items()):
         if handler.name in breaker["handlers"]:
             words = f"held by breaker {name}" if breaker["state"] != "ramping" else f"breaker {name} lets it go on"
-            return State("warn", "breaker", words, f"since {breaker['since']}: {breaker['why']}")
+            return State("warn", "breaker", words, breaker["why"], breaker["since"])
     if (workers := status.get("workers")) is None:
         return NOT_KNOWN
     takers = [each["handlers"] for each in workers.values() if handler.queue in each["queues"]]

@@ -65,7 +65,7 @@ def _snapshot(here: Console, found: Look) -> Snapshot:
         parts["o-asked"] = showing.clock(found.standing.at, here.clock())
     for topic in found.topics:
         parts[PLACE(topic.name, "", "lag")] = made.known(topic.lag)
-        parts[PLACE(topic.name, "", "state")] = made.state(topic.state)
+        parts[PLACE(topic.name, "", "state")] = made.state(topic.state, here.clock())
         for wait in rows.waits(found.status):
             parts[PLACE(topic.name, "", f"parked {wait}")] = made.known(topic.parked.get(wait, 0))
         for handler in topic.handlers:
@@ -74,7 +74,7 @@ def _snapshot(here: Console, found: Look) -> Snapshot:
             parts[PLACE(topic.name, handler.name, "in flight")] = made.known(handler.in_flight)
             parts[PLACE(topic.name, handler.name, "oldest")] = made.oldest(handler)
             parts[PLACE(topic.name, handler.name, "dead")] = made.dead(handler)
-            parts[PLACE(topic.name, handler.name, "state")] = made.state(handler.state)
+            parts[PLACE(topic.name, handler.name, "state")] = made.state(handler.state, here.clock())
     return snapshot(here, found, "o", found.act, found.status, parts, found.hours)
 
 

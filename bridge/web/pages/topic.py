@@ -71,7 +71,7 @@ def live(here: Console, name: str) -> Callable[[], Snapshot]:
 def _snapshot(here: Console, name: str) -> Snapshot:
     found, made = live_look(here), here.macros("overview-live.html")
     row, status = _row(found, name), strips.only(found.status, topic=name)
-    parts = {"t-heading": _heading(row), "t-state": made.state(row.state)}
+    parts = {"t-heading": _heading(row), "t-state": made.state(row.state, here.clock())}
     for each in partitions(name, found.status):
         parts[PLACE(name, f"committed {each.number}")] = made.known(each.committed)
         parts[PLACE(name, f"lag {each.number}")] = made.known(each.lag)
