@@ -23,7 +23,7 @@ def halt(
 ) -> None:
     """Stop the consumption of topics, for every bridge and worker of the group, until somebody resumes it.
 
-    What is in the queue waits, and spends no attempt; what runs now is finished. No bridge need run.
+    Queued deliveries wait and spend no attempt; running ones finish. No bridge need run.
 
     Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it, 75 if Kafka does not have it yet:
     it counts, but a Redis that is wiped before a bridge has told Kafka loses it. Say it again then.
@@ -47,7 +47,7 @@ def resume(
     Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it, 75 if Kafka does not have it yet:
     it counts, but a Redis that is wiped before a bridge has told Kafka loses it. Say it again then.
 
-    Example: bridge resume orders --why "the bank is mended"
+    Example: bridge resume orders --why "the bank answers again"
     """
     app, chosen, routes = loaded(context.obj)
     if bool(topics) == every:

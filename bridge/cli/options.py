@@ -7,7 +7,7 @@ import typer
 
 AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
 WhyOption = Annotated[str, typer.Option("--why", help="For the status, the log and whoever resumes it.")]
-ByOption = Annotated[str, typer.Option("--by", help="Who decides.", show_default="user@host")]
+ByOption = Annotated[str, typer.Option("--by", help="The person who decides.", show_default="user@host")]
 
 
 def said(why: str) -> str:
@@ -40,8 +40,11 @@ class LogFormat(StrEnum):
 
 LevelOption = Annotated[
     Level,
-    typer.Option("--log-level", "-l", envvar="BRIDGE_LOG_LEVEL", case_sensitive=False, help="From this level on."),
+    typer.Option(
+        "--log-level", "-l", envvar="BRIDGE_LOG_LEVEL", case_sensitive=False, help="The lowest level that is logged."
+    ),
 ]
 FormatOption = Annotated[
-    LogFormat, typer.Option("--log-format", envvar="BRIDGE_LOG_FORMAT", case_sensitive=False, help="How lines look.")
+    LogFormat,
+    typer.Option("--log-format", envvar="BRIDGE_LOG_FORMAT", case_sensitive=False, help="The format of log lines."),
 ]

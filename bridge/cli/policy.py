@@ -60,8 +60,8 @@ def policy_set(
 ) -> None:
     """Change a handler's policy for all workers of the group, within seconds and until it is unset.
 
-    Delays are seconds; `none` takes a limit or a list away: retry_delays=none, dead_letter_for=none. What waits for its
-    retry is judged by the policy in force when it fails next.
+    Delays are seconds; `none` takes a limit or a list away: retry_delays=none, dead_letter_for=none. A delivery that
+    waits for its retry is judged by the policy in force when it fails next.
 
     Exits 1 for an unknown handler, option or value, 2 if neither Kafka nor Redis takes it, or what
     was set before is not known, 75 if Redis alone has it.

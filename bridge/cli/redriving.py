@@ -43,8 +43,8 @@ def redrive(
 ) -> None:
     """Send a range of a source topic again, through its replay topic. The group's offsets stay as they are.
 
-    It is planned first: which records, and how their deliveries stand. What is dead, or lost, is sent; what is on its
-    way is left alone; what is done or discarded, and what the ledger no longer knows, only with --again.
+    It is planned first: which records, and how their deliveries stand. Dead and lost deliveries are sent; those in
+    flight are left alone; done and discarded ones, and those that the ledger no longer knows, only with --again.
     With --canary, records of all waves but the last have one attempt: what fails is dead again at once.
 
     Exits 1 if it cannot be done so, 2 if nobody can be asked and --yes is not said, or a server does not answer, 3 if

@@ -45,8 +45,10 @@ def faults(text: str) -> list[str]:
 
 
 def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the first paragraph of the help of each command."""
-    yield name, (command.help or "").partition("\n\n")[0]
+    """Yield the help of each command, argument and option."""
+    yield name, command.help or ""
+    for parameter in command.params:
+        yield f"{name} {parameter.name}", getattr(parameter, "help", None) or ""
     for each, below in getattr(command, "commands", {}).items():
         yield from helps(below, f"{name} {each}")
 

@@ -29,7 +29,9 @@ def _option(name: str, help: str, **more: Any) -> Any:
 
 def asked(
     ids: IdsArgument = None,
-    handler: Annotated[list[str] | None, _option("handler", "Whose.", autocompletion=handler_names)] = None,
+    handler: Annotated[
+        list[str] | None, _option("handler", "The handler that failed.", autocompletion=handler_names)
+    ] = None,
     topic: Annotated[list[str] | None, _option("topic", "Source topic.", autocompletion=topic_names)] = None,
     exception: Annotated[list[str] | None, _option("exception", "Class, whole or its last part.")] = None,
     reason: Annotated[list[str] | None, _option("reason", "Why it died.", autocompletion=reason_names)] = None,
@@ -38,7 +40,7 @@ def asked(
     header: Annotated[list[str] | None, _option("header", "name=value; repeated: all of them.")] = None,
     since: Annotated[str | None, _option("since", f"Failed then or later: {_TIME}")] = None,
     until: Annotated[str | None, _option("until", "Failed before then.")] = None,
-    status: Annotated[list[str] | None, _option("status", "Where it stands.", autocompletion=status_names)] = None,
+    status: Annotated[list[str] | None, _option("status", "Their status.", autocompletion=status_names)] = None,
     version: Annotated[list[str] | None, _option("version", "Of the code that failed.")] = None,
     group: Annotated[list[int] | None, _option("group", "Id of a group.")] = None,
     cause: Annotated[list[str] | None, _option("cause", "Id of a cause in a group (groups --group N).")] = None,

@@ -25,7 +25,7 @@ EveryOption = Annotated[bool, typer.Option("--all", help="Every letter, where no
 def discard(
     context: typer.Context,
     chosen: Filter,
-    why: Annotated[str, typer.Option("--why", callback=said, help="For the trail: why nobody needs them.")],
+    why: Annotated[str, typer.Option("--why", callback=said, help="The reason, for the audit log.")],
     every: EveryOption = False,
     yes: YesOption = False,
     by: ByOption = "",

@@ -38,7 +38,7 @@ def export(context: typer.Context, chosen: Filter, to: ToOption = STANDARD, by: 
     """Write letters as lines of JSON, with all that the database has of them, as `import` reads them.
 
     Values are base64, with their text beside it where they are one. A file appears under its name once it is whole.
-    The trail has who exported what, and how many.
+    The audit log keeps who exported what, and how many.
 
     Example: bridge deadletters export --to letters.jsonl.gz
     """
@@ -64,7 +64,7 @@ def import_letters(
 ) -> None:
     """Read letters of an export, or of the archive, into the database; those that are there already stay as they are.
 
-    It can be interrupted and done again. Letters that were on their way back are open here. Exits 1 if a line was
+    It can be interrupted and done again. Letters that were replaying are open here. Exits 1 if a line was
     refused, or a file ends too early: what could be read is there.
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://… bridge deadletters import letters.jsonl.gz

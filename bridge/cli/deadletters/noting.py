@@ -14,7 +14,7 @@ from bridge.upkeep.facts import letters
 
 def note(
     context: typer.Context,
-    text: Annotated[str, typer.Option("--text", "-m", callback=said, help="What is to be known.")],
+    text: Annotated[str, typer.Option("--text", "-m", callback=said, help="The text of the note.")],
     ids: Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)] = None,
     group: Annotated[int | None, typer.Option(help="A group: it stands with each of its letters.")] = None,
     by: ByOption = "",

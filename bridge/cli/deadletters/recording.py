@@ -36,8 +36,8 @@ def record(
         list[str] | None,
         typer.Option(
             "--topics",
-            help="Dead-letter topics besides those of the handlers, several with commas; all that lies there is "
-            "recorded, whosever it is.",
+            help="Dead-letter topics besides those of the handlers, several with commas; all their records are "
+            "recorded, of every group.",
             show_default=False,
         ),
     ] = None,

@@ -29,8 +29,8 @@ tokens = typer.Typer(cls=_Tokens, no_args_is_help=False)
 def tokens_group() -> None:
     """List the tokens with which programs use the console's API, make one, and revoke one.
 
-    A token has a role, as users have, and ends by itself. What is done with one stands in the trail as done by `token
-    NAME`, and so does every change here.
+    A token has a role, as users have, and ends by itself. The audit log names its actions `token NAME`, and
+    keeps every change made here.
 
     Example: bridge deadletters users tokens make deploy --role operator
     """
@@ -77,8 +77,8 @@ def tokens_list(
 @tokens.command("make")
 def tokens_make(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is for: it stands in the trail.")],
-    role: Annotated[Given, typer.Option("--role", help="What it may.")],
+    name: Annotated[str, typer.Argument(help="Its purpose: the audit log names it.")],
+    role: Annotated[Given, typer.Option("--role", help="Its permissions.")],
     days: Annotated[int, typer.Option("--days", help="For how long, 366 at most.")] = 90,
     by: ByOption = "",
 ) -> None:

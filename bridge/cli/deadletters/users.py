@@ -37,7 +37,7 @@ StdinOption = Annotated[
 def users_group() -> None:
     """List who may sign in to the console, add somebody, change what they may or their password, and remove them.
 
-    A viewer sees; an operator replays, edits, halts and resumes too; an admin all. Every change stands in the trail.
+    A viewer sees; an operator replays, edits, halts and resumes too; an admin all. The audit log keeps every change.
 
     Example: bridge deadletters users add ann --role operator
     """
@@ -74,7 +74,7 @@ def users_list(
 def users_add(
     context: typer.Context,
     name: NameArgument,
-    role: Annotated[Given, typer.Option("--role", help="What they may.")],
+    role: Annotated[Given, typer.Option("--role", help="Their permissions.")],
     from_stdin: StdinOption = False,
     by: ByOption = "",
 ) -> None:
@@ -95,7 +95,7 @@ def users_add(
 def users_role(
     context: typer.Context,
     name: NameArgument,
-    role: Annotated[Given, typer.Argument(help="What they may from now on.")],
+    role: Annotated[Given, typer.Argument(help="Their permissions from now on.")],
     by: ByOption = "",
 ) -> None:
     """Change what somebody may; they are signed out, and sign in again.

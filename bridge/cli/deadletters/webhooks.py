@@ -92,7 +92,7 @@ def webhooks_list(
 def webhooks_add(
     context: typer.Context,
     name: NameArgument,
-    form: Annotated[Given, typer.Option("--format", help="What it takes.")] = Given.STANDARD,
+    form: Annotated[Given, typer.Option("--format", help="The format that its receiver takes.")] = Given.STANDARD,
     about: Annotated[list[Subject] | None, typer.Option("--of", help="Tell of this alone; may be repeated.")] = None,
     from_stdin: Annotated[
         bool,
