@@ -31,6 +31,11 @@ def headings(page: Path) -> set[str]:
     }
 
 
+@pytest.mark.parametrize("page", ROOT.glob("docs/**/*.md"), ids=lambda page: page.name)
+def test_a_page_begins_with_who_needs_it(page: Path):
+    assert re.match(r"# .+\n\nFor ", page.read_text())
+
+
 def test_every_file_that_a_page_names_is_there():
     pages = [page for page in PAGES if page.name not in OF_OTHERS]
     assert [gone for page in pages for gone in missing(page, FILE.findall(page.read_text()), ROOT)] == []

@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 #: Pages and texts that have the field's words. A page that is rewritten is added here, and none is taken out.
 PAGES: Final = (
     *("README.md", "docs/README.md", "docs/reference/glossary.md", "docs/reference/headers.md"),
-    "CHANGELOG.md",
+    *("CHANGELOG.md", "docs/performance/sizing.md"),
 )
 #: A coinage, and the term of the field.
 BANNED: Final = {
