@@ -45,6 +45,13 @@ def test_why_it_stopped_is_said_in_numbers():
     )
 
 
+def test_a_canary_that_was_gone_on_with_is_as_strict_as_a_new_one():
+    stopped = decide(3, {"done": 4, "dead": 1}, 0, [2])
+    assert stopped == (Turn.STOP, "canary: of 5 of wave 4, 1 died again")
+    assert decide(4, {"done": 19, "dead": 1}, 0, [2]).turn is Turn.GO_ON
+    assert decide(1, {"done": 19, "dead": 1}, 0, [2]).turn is Turn.STOP
+
+
 _COUNTS = st.fixed_dictionaries({name: st.integers(0, 100) for name in ("done", "dead", "unknown", "sent", "claimed")})
 
 

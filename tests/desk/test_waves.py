@@ -6,7 +6,9 @@ from celery import Celery
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.mending.mending import Mending
 from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import Options, What
+from bridge.deadletters.plan.plan import ItemState, Options, State, What
+from bridge.deadletters.plans.plans import Plans
+from bridge.deadletters.questions.progress import Progresses
 from bridge.deadletters.store import items, plans
 from bridge.deadletters.store.items import Item
 from bridge.deadletters.store.matching import matching
@@ -71,3 +73,51 @@ def test_what_a_process_left_behind_is_sent_as_what_it_was(database):
         items.claim(connection, plan_id, dict.fromkeys(range(1, 9)), 1)
         left = [item.wave for item, _ in items.claimed(connection, plan_id, 10)]
     assert left == [0, *[1] * 5, *[2] * 2]
+
+
+def end_wave(database, plan_id, positions, *, dead=()):
+    """Send a wave and stop the plan: some of its letters die again, the others end well."""
+    with database.writing() as connection:
+        plans.move(connection, plan_id, [State.PLANNED, State.STOPPED], State.APPLYING)
+        items.claim(connection, plan_id, dict.fromkeys(positions), 1)
+        for position in positions:
+            to = ItemState.DEAD if position in dead else ItemState.DONE
+            items.end(connection, plan_id, {position: ""}, to, 2)
+
+
+def stop_and_go_on(database, plan_id):
+    with database.writing() as connection:
+        plans.move(connection, plan_id, [State.PLANNED, State.APPLYING], State.STOPPED, "canary: it died")
+        Plans._move_on(connection, plans.one(connection, plan_id), "ann")
+
+
+def waves_of(database, plan_id):
+    """Of each wave its number, how many letters it has, at how many deaths it stops, and if the plan is at it."""
+    found = Progresses(database).of(plan_id).waves
+    return [(each.number, each.letters, each.stops_at, each.is_now) for each in found]
+
+
+def test_a_canary_that_is_gone_on_with_numbers_its_new_waves_behind_those_that_were_sent(database):
+    record(database, 30)
+    with database.writing() as connection:
+        plan_id = planned(connection, canary=True)
+    stop_and_go_on(database, plan_id)
+    assert waves_of(database, plan_id) == [(1, 1, 1, True), (2, 5, 1, False), (3, 20, 2, False), (4, 4, 1, False)]
+
+    end_wave(database, plan_id, [1])
+    end_wave(database, plan_id, [2, 3, 4], dead=[3])
+    stop_and_go_on(database, plan_id)
+    sent = [(1, 1, 1, False), (2, 3, 1, False)]
+    assert waves_of(database, plan_id) == [*sent, (3, 1, 1, True), (4, 5, 1, False), (5, 20, 2, False)]
+    assert [each.wave for each in Progresses(database).each(plan_id, (), 0, 6)] == [1, 2, 2, 2, 3, 4]
+
+    stop_and_go_on(database, plan_id)
+    end_wave(database, plan_id, [5])
+    stop_and_go_on(database, plan_id)
+    assert waves_of(database, plan_id) == [
+        *sent,
+        (3, 1, 1, False),
+        (4, 1, 1, True),
+        (5, 5, 1, False),
+        (6, 19, 1, False),
+    ]

@@ -4,7 +4,7 @@ So that a wave has its answer in seconds, and not after all the retries of a han
 one attempt each. The last wave, for which nobody waits, has the handler's own policy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -45,7 +45,16 @@ def wave_of(position: int) -> int:
     return len(WAVES)
 
 
-def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:
+def stage_of(wave: int, starts: Sequence[int]) -> int:
+    """Return how many waves a canary had behind it at a wave, since it began or was last gone on with.
+
+    Parameters:
+        starts: the waves at which it was gone on with (`Options.canary_starts`).
+    """
+    return wave - max((start for start in starts if start <= wave), default=0)
+
+
+def decide(wave: int, outcomes: Mapping[str, int], waited: float, starts: Sequence[int] = ()) -> Decision:
     """Whether the next wave may go out.
 
     What was skipped, refused by Kafka, or discarded by a person meanwhile says nothing of the handler, and counts
@@ -55,16 +64,18 @@ def decide(wave: int, outcomes: Mapping[str, int], waited: float) -> Decision:
         wave: from 0 on, of which all was sent that may be.
         outcomes: of its deliveries, how many have which state.
         waited: seconds since the last of them was sent.
+        starts: the waves at which the canary was gone on with.
     """
+    stage = stage_of(wave, starts)
     # What still waits is held by what is ahead of it in its lane.
     pending = sum(outcomes.get(state, 0) for state in UNENDED)
     good = outcomes.get(ItemState.DONE, 0)
     bad, unknown = outcomes.get(ItemState.DEAD, 0), outcomes.get(ItemState.UNKNOWN, 0)
     # Also if all that is on its way ended well, too few would have.
     best = good + pending + unknown
-    if bad and (wave < ALL_OF or best < PART * (best + bad)):
+    if bad and (stage < ALL_OF or best < PART * (best + bad)):
         return Decision(Turn.STOP, f"canary: of {best + bad:,} of wave {wave + 1}, {bad:,} died again")
-    if not pending and (not unknown or (wave >= ALL_OF and good >= PART * (best + bad))):
+    if not pending and (not unknown or (stage >= ALL_OF and good >= PART * (best + bad))):
         return Decision(Turn.GO_ON)
     if waited >= WAITS:
         return Decision(

@@ -73,6 +73,7 @@ class Options:
         logs: of a redrive, by partition the id of the log that its offsets are of.
         into: of a redrive, the id of the replay topic into which it has sent; empty: it has sent nothing yet.
         target: of a copy, the topic and which Kafka (bridge.deadletters.copying.target); nothing of it is secret.
+        canary_starts: the waves at which a stopped canary began again with a wave of one letter, in order.
     """
 
     rate: float | None = None
@@ -82,17 +83,18 @@ class Options:
     logs: Mapping[str, str] = field(default_factory=dict)
     into: str = ""
     target: Mapping[str, str] = field(default_factory=dict)
+    canary_starts: tuple[int, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        data = asdict(self)
-        # Versions of before it came read all other plans.
-        return data if self.into else {name: value for name, value in data.items() if name != "into"}
+        data = asdict(self) | {"canary_starts": list(self.canary_starts)}
+        # Versions of before these came read all other plans.
+        return {name: value for name, value in data.items() if value or name not in ("into", "canary_starts")}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """What `to_data` wrote."""
-        return cls(**data)
+        return cls(**{**data, "canary_starts": tuple(data.get("canary_starts", ()))})
 
 
 @dataclass(frozen=True, slots=True)

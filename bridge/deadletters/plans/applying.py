@@ -215,7 +215,7 @@ class Applying:
             # No wave comes after this one: the rest is held in lanes.
             return Decision(Turn.WAIT)
         outcomes = items.counts(connection, [self._plan.id], self._wave).get(self._plan.id, {})
-        return decide(self._wave, outcomes, time.monotonic() - self._sent_at)
+        return decide(self._wave, outcomes, time.monotonic() - self._sent_at, self._plan.options.canary_starts)
 
     def _look(self) -> None:
         """See how what was sent ends; and not again before a while that is longer than that took."""

@@ -265,8 +265,7 @@ class Plans:
         if who is not None and not plans.lease(connection, plan.id, who):
             raise PlanHeld(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
         if plan.state is State.STOPPED and plan.options.canary:
-            waves.anew(connection, plan.id)
-            plans.at_wave(connection, plan.id, 0)
+            plans.starts_again(connection, plan, waves.cut_again(connection, plan.id))
         if plan.state is not State.APPLYING:
             said = "applied" if plan.state is State.PLANNED else "gone on with"
             trail.write(connection, clock.now(connection), by, "apply", f"plan {plan.id} {said}", plan_id=plan.id)

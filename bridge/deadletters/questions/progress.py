@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from bridge.deadletters.plan.canary import ALL_OF, PART, WAVES
+from bridge.deadletters.plan.canary import ALL_OF, PART, WAVES, stage_of
 from bridge.deadletters.plan.key import key
 from bridge.deadletters.plan.plan import UNDER_WAY, ItemState, Plan, State, What
 from bridge.deadletters.questions.shown import Act
@@ -190,14 +190,14 @@ class Progresses:
                 raise NoSuchPlan(f"There is no plan {id_}.")
             rows = progress.each(connection, id_, states, after, limit)
         waves = plan.options.canary
-        return [Standing._make(row)._replace(wave=row.wave + 1 if waves and row.wave >= 0 else None) for row in rows]
+        return [Standing._make(row)._replace(wave=row.wave + 1 if waves else None) for row in rows]
 
 
 def stops_at(number: int, letters: int) -> int:
     """How many deaths of a wave of so many letters stop a plan (pure).
 
     Parameters:
-        number: of the wave, from 1 on.
+        number: of the wave, from 1 on, since the canary began or was last gone on with.
     """
     if number <= ALL_OF:
         return 1
@@ -217,20 +217,20 @@ def _stands(connection: Connection, id_: int) -> tuple[Plan, Sequence[Stood]]:
 
 
 def _waves(plan: Plan, waves: Sequence[Stood]) -> tuple[Wave, ...]:
-    stood = [each for each in waves if each.wave >= 0]
-    last = max((each.wave for each in stood), default=0)
+    last = max((each.wave for each in waves), default=0)
+    stages = {each.wave: stage_of(each.wave, plan.options.canary_starts) for each in waves}
     applying = plan.state is State.APPLYING
     return tuple(
         Wave(
             number=each.wave + 1,
             outcomes=each.outcomes,
-            stops_at=stops_at(each.wave + 1, sum(each.outcomes.values())),
+            stops_at=stops_at(stages[each.wave] + 1, sum(each.outcomes.values())),
             sent_at=each.sent_at,
             ended_at=None if any(state in each.outcomes for state in UNDER_WAY) else each.ended_at,
             is_now=applying and each.wave == plan.wave,
-            is_last=each.wave == last or each.wave >= len(WAVES),
+            is_last=each.wave == last or stages[each.wave] >= len(WAVES),
         )
-        for each in stood
+        for each in waves
     )
 
 
@@ -249,7 +249,7 @@ def _dead(connection: Connection, plan: Plan) -> tuple[DeadAgain, ...]:
             row.key,
             f"{row.error_class.rpartition('.')[2]}: {row.error_message}",
             row.version,
-            row.wave + 1 if plan.options.canary and row.wave >= 0 else None,
+            row.wave + 1 if plan.options.canary else None,
             None if row.sent_at is None or row.ended_at is None else max(0, row.ended_at - row.sent_at),
         )
         for row in progress.dead(connection, plan.id, SHOWN)

@@ -135,6 +135,15 @@ def move(connection: Connection, id_: int, from_: Iterable[State], to: State, st
     return connection.execute(changed.values(state=to, stopped=stopped, **ended)).rowcount == 1
 
 
+def starts_again(connection: Connection, plan: Plan, wave: int) -> None:
+    """Note the wave with which a stopped canary is gone on with."""
+    starts = plan.options.canary_starts
+    if wave not in (0, *starts):
+        changed = replace(plan.options, canary_starts=(*starts, wave))
+        _update(connection, plan.id, options=json.dumps(changed.to_data()))
+    at_wave(connection, plan.id, wave)
+
+
 def at_wave(connection: Connection, id_: int, wave: int) -> None:
     """Note the wave that a canary is at."""
     _update(connection, id_, wave=wave)

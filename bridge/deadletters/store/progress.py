@@ -26,7 +26,7 @@ class Stood(NamedTuple):
 
 
 def waves(connection: Connection, plan_id: int) -> list[Stood]:
-    """A plan's waves; below 0 is what was come to before it was gone on with."""
+    """Return a plan's waves, in their order."""
     times = (func.min(items.c.sent_at), func.max(items.c.ended_at))
     asked = select(items.c.wave, items.c.state, func.count(), *times).where(items.c.plan_id == plan_id)
     found: dict[int, list[Any]] = defaultdict(list)

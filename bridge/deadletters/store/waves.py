@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from bridge.deadletters.plan.canary import WAVES, wave_of
 from bridge.deadletters.plan.plan import ItemState
@@ -11,27 +11,31 @@ from bridge.deadletters.store.schema import items, letters
 
 #: How many are in waves before the last.
 _EARLY: Final = sum(WAVES)
-#: The wave of what was come to before the canary was gone on with.
-_PAST: Final = -1
 
 
-def cut(connection: Connection, plan_id: int) -> None:
-    """Cut what of a plan waits into the waves of a canary; what was left out is in none."""
+def cut(connection: Connection, plan_id: int, first: int = 0) -> None:
+    """Cut what of a plan waits into the waves of a canary; what was left out is in none.
+
+    Parameters:
+        first: the number of the first of these waves.
+    """
     waiting = (items.c.plan_id == plan_id, items.c.state == ItemState.WAITING)
-    connection.execute(update(items).where(*waiting).values(wave=len(WAVES)))
+    connection.execute(update(items).where(*waiting).values(wave=first + len(WAVES)))
     asked = select(items.c.position).where(*waiting).order_by(items.c.position).limit(_EARLY)
     by_wave: dict[int, list[int]] = defaultdict(list)
     for number, position in enumerate(connection.execute(asked).scalars(), 1):
         by_wave[wave_of(number)].append(position)
     for wave, positions in by_wave.items():
-        connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=wave))
+        connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=first + wave))
 
 
-def anew(connection: Connection, plan_id: int) -> None:
-    """Cut what is left of a stopped canary into waves from the first on: how the ones before ended is past."""
-    past = (items.c.plan_id == plan_id, items.c.state != ItemState.WAITING)
-    connection.execute(update(items).where(*past).values(wave=_PAST))
-    cut(connection, plan_id)
+def cut_again(connection: Connection, plan_id: int) -> int:
+    """Cut what is left of a stopped canary into new waves behind the last that was sent; return the first of them."""
+    sent = (items.c.plan_id == plan_id, items.c.state != ItemState.WAITING, items.c.sent_at.is_not(None))
+    last = connection.execute(select(func.max(items.c.wave)).where(*sent)).scalar()
+    first = 0 if last is None else last + 1
+    cut(connection, plan_id, first)
+    return first
 
 
 def in_order(connection: Connection, plan_id: int) -> None:
