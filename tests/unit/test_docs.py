@@ -31,7 +31,7 @@ def headings(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", ROOT.glob("docs/**/*.md"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
 def test_a_page_begins_with_who_needs_it(page: Path):
     assert re.match(r"# .+\n\nFor ", page.read_text())
 
