@@ -27,6 +27,7 @@ from celery import signals
 from celery.app.task import Context
 from celery.concurrency import solo
 from celery.exceptions import ImproperlyConfigured, NotRegistered
+from celery.utils.functional import noop
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker import consumer, state
@@ -71,6 +72,7 @@ class Consumer(consumer.Consumer):
 
     _wakeup: tuple[socket.socket, socket.socket] | None = None
     controller: Any
+    hub: Any
     qos: Any
     task_consumer: Any
     task_buckets: Any
@@ -110,12 +112,17 @@ class Consumer(consumer.Consumer):
         return on_task_received
 
     def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
-        """Acknowledge, or reject; under solo at once: the event loop, to which Celery leaves it, goes on only when all
-        that has arrived has run.
+        """Acknowledge, or reject: at once on our transport, which notes it, from any thread, and sends it later.
+
+        Celery leaves it to the next turn of the event loop. Under solo that comes only when all that has arrived has
+        run; and a worker that is told to stop gives back, without another turn, what is not acknowledged.
         """
-        if isinstance(self.pool, solo.TaskPool):
-            return p(*args, **kwargs)
-        return super().call_soon_ack(p, *args, **kwargs)  # type: ignore[misc]
+        if not isinstance(self.pool, solo.TaskPool) and not hasattr(p.__self__.channel, "replace"):
+            return super().call_soon_ack(p, *args, **kwargs)  # type: ignore[misc]
+        result = p(*args, **kwargs)
+        if self.hub and threading.current_thread() is not threading.main_thread():
+            self.hub.call_soon(noop)  # it may sleep, and there is room for another message now
+        return result
 
     def _blame(self, message: Any, error: Exception) -> None:
         # kombu's Redis transport lists KeyError among its connection errors (kombu/transport/redis.py).

@@ -346,3 +346,22 @@ def test_what_solo_has_done_is_not_run_again_and_nothing_begins_once_it_is_told_
         wait_until(lambda: len(set(broker.noted("done"))) == 8, 20, "all are done")
         wait_until(lambda: not broker.left())
     assert sorted(broker.noted("done")) == [str(task) for task in range(8)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_on_sigterm_what_ended_in_the_last_turn_of_the_event_loop_is_not_given_back(
+    broker: Broker, tmp_path: Path, pool: str
+):
+    """A busy worker reads results in every turn, and their acknowledgements were left to the next one."""
+    settings = {"worker_prefetch_multiplier": 16}
+    with sender(broker) as app, ends(broker, tmp_path, "lossless", "-P", pool, "-c", "4", **settings) as stopped:
+        for task in range(600):
+            app.send_task("done", task_id=str(task))
+        wait_until(lambda: len(broker.noted("done")) > 50)
+        stopped.signal(signal.SIGTERM)
+        assert stopped.ends(15) == 0
+    done = broker.noted("done")
+    back = [message["headers"]["id"] for message in broker.queued()]
+    assert sorted(done + back, key=int) == [str(task) for task in range(600)]
+    assert back
