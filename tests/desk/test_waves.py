@@ -88,7 +88,9 @@ def end_wave(database, plan_id, positions, *, dead=()):
 def stop_and_go_on(database, plan_id):
     with database.writing() as connection:
         plans.move(connection, plan_id, [State.PLANNED, State.APPLYING], State.STOPPED, "canary: it died")
-        Plans._move_on(connection, plans.one(connection, plan_id), "ann")
+        plan = plans.one(connection, plan_id)
+        assert plan is not None
+        Plans._move_on(connection, plan, "ann")
 
 
 def waves_of(database, plan_id):

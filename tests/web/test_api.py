@@ -107,8 +107,19 @@ def test_a_filter_is_that_of_the_command(program, record):
     assert len(program.get(f"/letters?handler={HANDLER}").json()["items"]) == 2
     (one,) = program.get("/letters?key=0xff00").json()["items"]
     assert one["key"] == {"encoding": "base64", "data": "/wA=", "size": 2}
-    assert program.get("/letters/count?status=open&status=resolved").json() == {"count": 3, "exact": True}
+    assert program.get("/letters/count?status=open&status=resolved").json() == {
+        "count": 3,
+        "exact": True,
+        "among": None,
+    }
     assert program.get("/letters?status=resolved").json() == {"items": [], "next": None}
+
+
+def test_a_count_says_among_how_many_of_the_newest_letters_it_counted(program, record, monkeypatch):
+    monkeypatch.setattr("bridge.deadletters.store.counting.AMONG", 2)
+    record(*map(letter, range(1, 4)))
+    counted = program.get("/letters/count?attempts=1").json()
+    assert (counted["exact"], counted["among"]) == (False, 2)
 
 
 def test_a_letter_says_of_its_bytes_what_they_are_and_of_large_numbers_their_text(program, record):

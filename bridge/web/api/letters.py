@@ -35,7 +35,7 @@ def listed(asked: Asked) -> Answer:
 def counted(asked: Asked) -> Answer:
     """How many a filter means."""
     count = asked.desk.letters.count(asked.masks.check(filters.meant(asked.query)))
-    return Answer(shapes.Counted(count=count.number, exact=count.exact))
+    return Answer(shapes.Counted(count=count.number, exact=count.exact, among=count.among))
 
 
 def one(asked: Asked) -> Answer:

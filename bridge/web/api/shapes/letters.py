@@ -145,6 +145,9 @@ class Counted(Given):
 
     count: Count
     exact: bool = Field(description="Otherwise there are at least so many.")
+    among: Count | None = Field(
+        description="Counted among so many of the newest letters alone; `null`: among all of them."
+    )
 
 
 class ValueQuery(Wanted):
