@@ -68,6 +68,8 @@ class Book:
         )
         self._own_offsets = {each.message.offset: each.via.offset for each in batch.deliveries if each.via is not None}
         self._unwritten: dict[int, Fate] = {}
+        #: Offsets of what `settled` found to be discarded: a person gave it up, so it never ran to its end.
+        self.discarded: set[int] = set()
         self._writing = threading.Lock()
         self._marked_at = time.monotonic()
 
@@ -109,6 +111,8 @@ class Book:
                 # The bridge asks for what it handed off, where it has handed it off.
                 self._unwritten[offset] = fate
                 settled.add(offset)
+                if fate is Fate.DISCARDED:
+                    self.discarded.add(offset)
         for offset in on_their_way:
             if offset not in settled:
                 self._unwritten[offset] = Fate.DONE
@@ -121,6 +125,7 @@ class Book:
         names = (self._account, *self._others)
         if self._own is None:
             here, *others = ledger.fates_of([(account, offsets) for account in names])
+            self.discarded.update(offset for offset, fate in zip(offsets, here, strict=True) if fate == Fate.DISCARDED)
             return {offset for offset, fate in zip(offsets, here, strict=True) if to_skip(Fate(fate))}, {
                 offset: Fate(fate)
                 for fates in others
@@ -130,6 +135,7 @@ class Book:
         own_offsets = sorted(self._own_offsets[offset] for offset in offsets)
         own, *origins = ledger.fates_of([(self._own, own_offsets), *((account, offsets) for account in names)])
         own_fates = {offset: Fate(fate) for offset, fate in zip(own_offsets, own, strict=True)}
+        self.discarded.update(at for at in offsets if own_fates[self._own_offsets[at]] is Fate.DISCARDED)
         return {offset for offset in offsets if to_skip(own_fates[self._own_offsets[offset]])}, {
             offset: Fate(fate)
             for fates in origins

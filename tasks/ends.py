@@ -18,7 +18,7 @@ class Ends:
         self._found: dict[str, list[int]] = {}
 
     def add(self, what: str, offset: int) -> None:
-        """A delivery's end: `done`, `again`, `dead`, `skipped`, `put back`."""
+        """A delivery's end: `done`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
         self._found.setdefault(what, []).append(offset)
 
     @property

@@ -24,7 +24,7 @@ from tasks.grip import Grip
 from tasks.halting import Halting
 from tasks.judging import Judging, cause_of
 from tasks.limits import watchdog
-from tasks.logs import about
+from tasks.logs import about, note_no_run
 from tasks.onward import onward
 from tasks.pace import Laps
 from tasks.policy import PERMANENT, Again, Bury, Drop, Halt
@@ -147,6 +147,7 @@ class Execution:
         self._grip.check()
         found = unsettled(self._task, self._batch, self._book, self._settling, self._standing)
         todo = aftermath.counted(found, self._headers)
+        note_no_run(str(self._task.request.id), "" if todo else self._why_none_runs())
         for delivery in todo:
             self._standing.set(delivery)
         if pace.follows_new_loss(self._headers):
@@ -161,6 +162,11 @@ class Execution:
         self._publish()
         self._book.flush()
         return self._end()
+
+    def _why_none_runs(self) -> str:
+        if not self._alone:
+            return str(self._standing.ends)
+        return "its delivery was discarded" if self._book.discarded else "its delivery was settled already"
 
     def _walk(self, todo: list[Delivery]) -> None:
         now = time.monotonic()

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,11 +22,18 @@ LINES: Final = 10
 WINDOW: Final = 60.0
 
 _current: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
+#: The task that began last, by its id, and why its handler does not run; empty if it does.
+_without_run: ContextVar[tuple[str, str] | None] = ContextVar("without_run", default=None)
 
 
 def about(delivery: Delivery | None) -> None:
     """What is logged from now on is about this delivery, or about none."""
     _current.set(delivery)
+
+
+def note_no_run(task_id: str, why: str) -> None:
+    """Note why a task's handler runs for none of its deliveries, for Celery's line of its success; empty: it runs."""
+    _without_run.set((task_id, why))
 
 
 class WithDelivery(logging.Filter):
@@ -64,6 +71,17 @@ class NotTwice(logging.Filter):
         return not (isinstance(data, dict) and str(data.get("exc")).startswith(DeadLettered.__name__))
 
 
+class NoSuccessWithoutRun(logging.Filter):
+    """Rewrites Celery's line "succeeded" of a task whose handler did not run (celery/app/trace.py LOG_SUCCESS)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Lets every line through."""
+        noted, data = _without_run.get(), record.args
+        if noted and noted[1] and isinstance(data, Mapping) and "return_value" in data and data.get("id") == noted[0]:
+            record.msg = "Task %(name)s[%(id)s] ended and its handler did not run: " + noted[1].replace("%", "%%")
+        return True
+
+
 class NotWhatIsCarried(logging.Filter):
     """Keeps back the line that Celery writes at DEBUG with all that it hands to a process, the record among it
     (celery/concurrency/base.py apply_async).
@@ -76,10 +94,11 @@ class NotWhatIsCarried(logging.Filter):
 
 def dress(logger: logging.Logger) -> None:
     """Give the handlers of a logger that Celery has set up the fields, and the form that WORKER_LOG_FORMAT names."""
-    for name, kept_back in (("celery.app.trace", NotTwice), ("celery.pool", NotWhatIsCarried)):
+    own = (("celery.app.trace", NotTwice), ("celery.app.trace", NoSuccessWithoutRun), ("celery.pool", NotWhatIsCarried))
+    for name, line_filter in own:
         source = logging.getLogger(name)
-        if not any(isinstance(known, kept_back) for known in source.filters):
-            source.addFilter(kept_back())
+        if not any(isinstance(known, line_filter) for known in source.filters):
+            source.addFilter(line_filter())
     for each in logger.handlers:
         if not any(isinstance(known, WithDelivery) for known in each.filters):
             each.addFilter(WithDelivery())

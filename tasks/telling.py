@@ -171,15 +171,19 @@ def unpublished(
 
 
 @harmless
-def skipped(delivery: Delivery) -> None:
-    """A delivery was settled already."""
+def skipped(delivery: Delivery, *, discarded: bool = False) -> None:
+    """A delivery was settled already; or it was discarded, and its handler did not run for it."""
     handler = delivery.handler
 
     def more(count: int) -> None:
-        logger.info("%d more deliveries of %s were settled already: not run again.", count, handler)
+        if discarded:
+            logger.info("%d more deliveries of %s were discarded: the handler did not run for them.", count, handler)
+        else:
+            logger.info("%d more deliveries of %s were settled already: not run again.", count, handler)
 
-    if _sums.admits(("skipped", handler), more):
-        logger.info("%s is settled already: not run again.", delivery.identity)
+    if _sums.admits(("discarded" if discarded else "skipped", handler), more):
+        what = "was discarded: its handler did not run" if discarded else "is settled already: not run again"
+        logger.info("%s %s.", delivery.identity, what)
 
 
 def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:

@@ -35,7 +35,8 @@ def unsettled(
         retry_batch(task, batch, LEDGER_DELAY, str(error), ran=False)
     for delivery in deliveries:
         if delivery.message.offset in settled:
-            standing.gone(delivery, "skipped")
+            discarded = delivery.message.offset in book.discarded
+            standing.gone(delivery, "discarded" if discarded else "skipped")
             metrics.skipped(task.name, batch.group)
-            telling.skipped(delivery)
+            telling.skipped(delivery, discarded=discarded)
     return [delivery for delivery in deliveries if delivery.message.offset not in settled]

@@ -43,6 +43,13 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         NOT_FOUND: "it is not known: Kafka or Redis does not answer, or there is no ledger",
         USAGE: f"{_MISUSED}; or neither coordinates nor a key were named",
     },
+    "discard": {
+        OK: "what was queued is discarded, or nothing was queued",
+        FAULTS: "nothing was discarded: the topic, the handler or the settings are wrong, the topic is ordered and not "
+        "halted, or the answer was no",
+        NOT_FOUND: "nothing was discarded: Kafka or Redis does not answer, nobody can confirm, the app cannot be "
+        "imported, or an option is wrong",
+    },
     "deadletters": {
         OK: "done",
         FAULTS: "what was asked for is wrong or not there (a filter, an id, a plan that is over), or the answer was no",

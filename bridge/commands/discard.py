@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from bridge.commands.halt import halted
 from bridge.commands.opened import opened
 from bridge.errors import UnknownHandler, UnknownTopic
 from bridge.handlers import Routes
@@ -16,18 +17,27 @@ QUEUED: Final = frozenset({Fate.HANDED})
 AT_ONCE: Final = 500
 
 
-def order_risk(topic: str, order: str | None) -> str | None:
-    """Return what discarding does to an ordered topic, a sentence; `None` for one without an order (pure).
+def order_risk(topic: str, order: str | None, *, halted: bool) -> str | None:
+    """Return what discarding does to an ordered topic that is not halted, a sentence; `None` for any other (pure).
 
     A delivery that runs counts as queued: discarded, it holds back its key or partition no longer.
     """
-    if order is None:
+    if order is None or halted:
         return None
     return (
-        f"topic {topic!r} is ordered by {order}: if one of its deliveries runs now, the next of the {order} begins "
-        f"beside it. Halt the topic first (bridge halt {topic} --why …), and resume it once nothing of it "
-        "runs."
+        f"topic {topic!r} is ordered by {order} and is not halted: if one of its deliveries runs now, the next of the "
+        f"{order} begins beside it, and their order is lost."
     )
+
+
+def find_order_risk(settings: Settings, topic: str) -> str | None:
+    """Return the order risk of a topic as it is now; decisions are read for an ordered topic alone.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked whether the topic is halted.
+    """
+    order = settings.topic(topic).order
+    return order_risk(topic, order, halted=order is not None and topic in halted(settings))
 
 
 def count_queued(settings: Settings, routes: Routes, topic: str, handlers: Sequence[str] = ()) -> dict[str, int]:

@@ -8,12 +8,17 @@ from tests.promises import audit, choose, command, json_in
 
 @pytest.mark.slow
 def test_what_is_discarded_runs_in_no_worker_also_after_the_queue_was_purged(stack: Stack):
-    choose(stack, {"orders": {"commit": "completion"}}, kafka_stuck_after=2)
+    choose(
+        stack,
+        {"orders": {"commit": "completion"}, "keyed": {"commit": "completion", "order": "key"}},
+        kafka_stuck_after=2,
+    )
     stack.make_topics("orders", "many")
     stack.make_topics("found", "limited", "slow", "odd", "keyed", "line", "blocking", "steps", "payments")
     stack.bridge()
     stack.produce("orders", *[f"{number}" for number in range(20)])
     stack.produce("many", "1")
+    stack.produce("keyed", "1")
     eventually(lambda: audit(stack)["handed"] == 20, 30, "all are queued")
     stack.redis().delete(stack.queue)
 
@@ -25,7 +30,20 @@ def test_what_is_discarded_runs_in_no_worker_also_after_the_queue_was_purged(sta
     assert json_in(printed) == {"orders": 20}
     assert "orders: 0 queued" in command(stack, "discard", stack.topic("orders"), "--yes")
 
-    stack.worker()
+    keyed = stack.topic("keyed")
+    eventually(lambda: audit(stack, "keyed")["handed"] == 1, 30, "the ordered one is queued")
+    refused = command(stack, "discard", keyed, "--yes", code=1)
+    assert "is ordered by key and is not halted" in refused
+    assert "Nothing was discarded." in refused
+    assert audit(stack, "keyed")["handed"] == 1
+    command(stack, "halt", keyed, "--why", "its deliveries are given up")
+    assert json_in(command(stack, "discard", keyed, "--yes", "--json")) == {"keyed": 1}
+    command(stack, "resume", keyed, "--why", "nothing of it runs")
+
+    stack.produce("keyed", "2")
+    eventually(lambda: audit(stack, "keyed")["handed"] >= 1, 30, "the next is queued")
+    assert "is not halted" in command(stack, "discard", keyed, "--yes", "--anyway")
+    worker = stack.worker()
     stack.produce("orders", "21")
     # The other topic's delivery was purged too, and comes back: the stuck are looked for.
     eventually(lambda: stack.done("many") and stack.done("orders"), 60, "the rest is handled")
@@ -33,3 +51,4 @@ def test_what_is_discarded_runs_in_no_worker_also_after_the_queue_was_purged(sta
     found = audit(stack)
     assert (found["discarded"], found["done"], found["handed"]) == (20, 1, 0)
     assert len(stack.done("orders")) == 1
+    worker.says("ended and its handler did not run: its delivery was discarded")

@@ -61,6 +61,23 @@ def test_what_came_by_a_retry_topic_is_skipped_where_that_had_its_run_or_its_ori
     assert fates(ledger, ORIGIN, 7) == [origin]
 
 
+@pytest.mark.parametrize(
+    ("own", "origin", "discarded"),
+    [
+        (Fate.HANDED, Fate.DISCARDED, True),
+        (Fate.DISCARDED, Fate.PARKED, True),
+        (Fate.DONE, Fate.DISCARDED, False),
+        (Fate.HANDED, Fate.DONE, False),
+    ],
+)
+def test_what_was_discarded_is_told_from_what_ran(own: Fate, origin: Fate, discarded: bool) -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(OWNS, [9], own), Mark(ORIGIN, [7], origin)])
+    found = book(ledger, came((7, 9)))
+    assert found.settled([7]) == {7}
+    assert found.discarded == ({7} if discarded else set())
+
+
 def test_what_a_person_sent_back_runs_though_it_is_dead_and_so_does_what_of_it_is_parked_again() -> None:
     ledger = MemoryLedger()
     ledger.write([Mark(OWNS, [9], Fate.HANDED), Mark(ORIGIN, [7], Fate.DEAD)])

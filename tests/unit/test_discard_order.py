@@ -3,8 +3,8 @@
 from bridge.commands.discard import order_risk
 
 
-def test_discarding_on_an_ordered_topic_tells_that_the_next_begins_beside_what_runs() -> None:
-    assert order_risk("orders", None) is None
-    by_key = order_risk("orders", "key") or ""
-    assert "the next of the key begins beside it. Halt the topic first (bridge halt orders" in by_key
-    assert "the next of the partition begins" in (order_risk("orders", "partition") or "")
+def test_discarding_on_an_ordered_topic_that_is_not_halted_puts_its_order_at_risk() -> None:
+    assert order_risk("orders", None, halted=False) is None
+    assert order_risk("orders", "key", halted=True) is None
+    assert "the next of the key begins beside it" in (order_risk("orders", "key", halted=False) or "")
+    assert "the next of the partition begins beside it" in (order_risk("orders", "partition", halted=False) or "")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.app.trace import LOG_SUCCESS
 from celery.exceptions import Reject, Retry
 
 from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
@@ -33,6 +34,7 @@ from tasks import (
     attempt,
     execution,
     handler,
+    logs,
     metrics,
     resending,
     sending,
@@ -78,6 +80,7 @@ class FakeBook:
         self.ledger = None
         self.fates = dict.fromkeys(settled, Fate.DONE)
         self.unwritten: dict[int, Fate] = {}
+        self.discarded: set[int] = set()
         self.silent = False
         self.tasks: list[tuple[str, list[int]]] = []
 
@@ -312,6 +315,33 @@ def test_what_is_settled_is_not_run_again(world: World) -> None:
     world.book = FakeBook({0, 2})
     world.run(1, 2, 3)
     assert ran == [2]
+
+
+@pytest.mark.parametrize("discarded", [{0}, set()])
+def test_a_line_of_a_success_says_that_the_handler_did_not_run(
+    world: World, caplog: pytest.LogCaptureFixture, discarded: set[int]
+) -> None:
+    source = logging.getLogger("celery.app.trace")
+    filters = [*source.filters]
+    logs.dress(logging.Logger("dressed"))
+    world.book = FakeBook({0, 1})
+    world.book.discarded = discarded
+    try:
+        with caplog.at_level(logging.INFO):
+            for values in ((1,), (1, 2), (1, 2, 3)):
+                result = world.run(*values)
+                said = {"id": "x", "name": "unit.charge", "return_value": repr(result), "runtime": 0.1}
+                source.info(LOG_SUCCESS, said, extra={"data": said})
+    finally:
+        source.filters[:] = filters
+    assert ran == [3]
+    alone, both, one_ran = [each.getMessage() for each in caplog.records if each.name == source.name]
+    how = "discarded" if discarded else "settled already"
+    assert alone == f"Task unit.charge[x] ended and its handler did not run: its delivery was {how}"
+    assert "ended and its handler did not run: " in both
+    assert ("1 discarded, 1 skipped; discarded: orders-0-0" if discarded else "2 skipped") in both
+    assert "unit.charge[x] succeeded" in one_ran
+    assert ("orders-0-0:unit.charge was discarded: its handler did not run." in caplog.text) is bool(discarded)
 
 
 def test_a_failing_key_takes_its_later_messages_along_and_no_other_key(world: World) -> None:
