@@ -28,7 +28,7 @@ from bridge.records.gates import gated_dependency, topic_gate
 from bridge.records.policies import Data, changed_policies
 from bridge.settings import Settings
 from bridge.topics.extents import Extent
-from bridge.upkeep.facts import Down, Facts, HandlerFacts, Memory
+from bridge.upkeep.facts import Down, Facts, HandlerFacts, Memory, clock
 from bridge.upkeep.uncared import unconsumed_queues
 
 #: Seconds for an answer of Redis, which is asked twice.
@@ -90,10 +90,20 @@ def facts_of(app: Celery, settings: Settings, routes: Routes) -> Asked:
         asked.ask(lambda: _queues(asked, app, routes))
     if mute:
         asked.note_silent(
-            f"Redis takes no announcements of bridges and workers ({mute}): those that are not listed may run. Let it "
-            "write again: until then nothing is handed off and nothing is marked."
+            f"Redis takes no announcements of bridges and workers ({mute}): those that are not listed may run"
+            f"{_unconfirmed(asked.facts)}. Let it write again: until then nothing is handed off and nothing is marked."
         )
     return asked
+
+
+def _unconfirmed(facts: Facts) -> str:
+    """The members that nobody can confirm: `; not confirmed: bridge a, worker b (the last announced itself …)`."""
+    names = [f"{kind[:-1]} {name}" for kind, members in facts.unconfirmed.items() for name in members]
+    if not names:
+        return ""
+    times = [at for members in facts.unconfirmed.values() for at in members.values() if at is not None]
+    last = f" (the last announced itself {clock(max(times))})" if times else ""
+    return f"; not confirmed: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}{last}"
 
 
 def _members(asked: Asked, ledger: Ledger) -> str:
@@ -112,9 +122,15 @@ def _members(asked: Asked, ledger: Ledger) -> str:
             ages[where] = max(ages.get(where, 0.0), each["seconds"])
     found = health(ledger)
     memory = (Memory(ledger.where, *found),)
-    seen = {**bridges.last_seen(), **workers.last_seen()}
+    here, at_work = bridges.last_seen(), workers.last_seen()
+    seen = {**here, **at_work}
+    # Redis knows of no single member when it announced itself last, once its announcement is over.
+    unconfirmed = {
+        "bridges": dict.fromkeys(bridges.unconfirmed, max(here.values(), default=None)),
+        "workers": dict.fromkeys(workers.unconfirmed, max(at_work.values(), default=None)),
+    }
     asked.mirrored = Mirror(ledger).read()
-    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost())
+    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost(), unconfirmed=unconfirmed)
     return bridges.mute or workers.mute
 
 

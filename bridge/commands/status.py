@@ -47,7 +47,8 @@ def status(
     Returns:
         `group`; `problems`: what needs a person, a sentence each, and `problem_values`: each as values; `topics`: per
         topic and partition `committed`, `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`:
-        what each announces, or `None` without a Redis for it; `queues`: per queue `messages` and `workers`; `oldest`:
+        what each announces, or `None` without a Redis for it; `unconfirmed`: of both kinds the members that a Redis
+        which refuses writes still lists, with `last_seen`; `queues`: per queue `messages` and `workers`; `oldest`:
         per topic and handler the seconds that the oldest delivery has been under way; `halted`: per topic `why` and
         `since`, empty when nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is;
         `parked`: what waits in retry and replay topics, or `None` if Kafka or Redis does not answer; `policies`: of

@@ -29,6 +29,13 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
         "topics": None if asked.extents is None else _topics(topics, asked.extents),
         "bridges": _with_times(facts.bridges),
         "workers": _with_times(facts.workers),
+        "unconfirmed": {
+            kind: {
+                name: {"last_seen": None if at is None else iso(at)}
+                for name, at in facts.unconfirmed.get(kind, {}).items()
+            }
+            for kind in ("bridges", "workers")
+        },
         "queues": _queues(facts),
         "oldest": [
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}

@@ -164,6 +164,10 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         of = ", ".join(sorted({version for version in state.get("handler_versions", {}).values() if version}))
         versions = f" (version {of})" if of else ""
         say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers{versions}")
+    for kind, members in status.get("unconfirmed", {}).items():
+        for name, member in members.items():
+            seen = f", last seen {member['last_seen']} at the latest" if member["last_seen"] else ""
+            say(console, f"{kind[:-1]} {name}: not confirmed{seen}", "yellow")
     if status["bridges"] is None and not status["unanswered"]:
         say(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
 

@@ -43,10 +43,11 @@ class Members:
 
     Attributes:
         mute: why Redis takes no announcements, as of the last look; members that are not there may live then.
+        unconfirmed: their names, as far as Redis still lists them; empty while it takes announcements.
     """
 
     def __init__(self, ledger: Ledger, kind: Kind) -> None:
-        self.mute = ""
+        self.mute, self.unconfirmed = "", tuple[str, ...]()
         self._ledger, self._kind = ledger, kind
         self._name = ("members", kind) if kind == "workers" else ("members", kind, ledger.group)
 
@@ -82,7 +83,7 @@ class Members:
                 pipe.get(self._key("of", name))
             states = dict(zip(names, pipe.execute(raise_on_error=False), strict=True))
             gone = [name for name, state in states.items() if state is None]
-            self.mute = ""
+            self.mute, self.unconfirmed = "", ()
             if gone:
                 # They took nothing back: they were killed or frozen, or their host is gone.
                 # A Redis that refuses writes, as without a disk or as a replica, still says who lives.
@@ -93,7 +94,8 @@ class Members:
                 pipe.zremrangebyscore(self._key("lost"), "-inf", now - LOST_FOR)
                 pipe.expire(self._key("lost"), LOST_FOR)
                 refused = [each for each in pipe.execute(raise_on_error=False) if isinstance(each, Exception)]
-                self.mute = str(refused[0]) if refused else ""
+                if refused:
+                    self.mute, self.unconfirmed = str(refused[0]), tuple(gone)
         found = {name: said(state, self._kind, name) for name, state in states.items() if state is not None}
         return {name: state for name, state in found.items() if state is not None}
 

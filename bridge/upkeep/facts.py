@@ -133,6 +133,8 @@ class Facts:
         lag: per topic, records between the committed offset and the end.
         partitions: per topic, how many.
         bridges, workers: what the living announce.
+        unconfirmed: by `bridges` and `workers`, the members that a Redis which refuses writes still lists, and when any
+            of their kind announced itself last (`None`: not known). They may live.
         seen: when each name was announced last, `queue …`, `handler …` and `group …`.
         queues: messages that wait, per queue.
         deliveries: what the messages of a queue carry, those that wait for their time too, where that was counted.
@@ -162,6 +164,7 @@ class Facts:
     partitions: Mapping[str, int] | None = None
     bridges: Mapping[str, Mapping[str, Any]] | None = None
     workers: Mapping[str, Mapping[str, Any]] | None = None
+    unconfirmed: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
     queues: Mapping[str, int] | None = None
     deliveries: Mapping[str, int] = field(default_factory=dict)

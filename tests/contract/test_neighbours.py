@@ -4,13 +4,15 @@ from contextlib import closing
 
 import pytest
 
-from bridge.commands.asked import Asked, _members
+from bridge.commands.asked import Asked, _members, _unconfirmed
+from bridge.commands.status_data import as_data
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.log_book import LogBook
 from bridge.ledger.members import Members, living_sources
 from bridge.ledger.pages import Account, key
+from bridge.records.times import iso
 from bridge.upkeep.facts import Facts
 from tests.processes import eventually
 from tests.servers.redis import RedisServer
@@ -89,6 +91,11 @@ def test_a_redis_that_refuses_writes_says_who_lives_and_calls_nobody_dead(own_re
         asked = Asked(Facts(10.0, "bridge"))
         assert "MISCONF" in _members(asked, ledger)
         assert (asked.facts.bridges, list(asked.facts.workers or ())) == (None, ["here"])
+        (last_seen,) = Members(ledger, "bridges").last_seen().values()
+        assert asked.facts.unconfirmed == {"bridges": {"gone": last_seen}, "workers": {"gone": None}}
+        shown = as_data(asked, [])
+        assert shown["unconfirmed"]["bridges"] == {"gone": {"last_seen": iso(last_seen)}}
+        assert "not confirmed: bridge gone, worker gone (the last announced itself" in _unconfirmed(asked.facts)
         assert any(memory.disk for memory in asked.facts.memory)
 
 
