@@ -294,7 +294,7 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[Finding]
     """Who consumes the queues, which handlers nobody knows, and who else consumes the topics for other handlers."""
     facts = facts_of(app, chosen, routes).facts
     for redis in facts.memory:
-        yield from (Finding("fault" if redis.full else "warning", sentence) for sentence in of_redis(redis))
+        yield from (Finding("fault" if redis.full else "warning", sentence) for sentence in of_redis(redis, facts.now))
     yield from (Finding("warning", sentence) for sentence in facts.stale)
     yield from (Finding("fault", sentence) for sentence in other_applications(facts).values())
     yield from (Finding("warning", sentence) for sentence in divided_topics(facts).values())

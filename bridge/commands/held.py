@@ -37,7 +37,10 @@ def unfit(facts: Facts) -> Iterator[Problem]:
         refused = " Until then no bridge starts again, and nothing is parked there." if tier.refused else ""
         for words in tier.problems:
             yield Problem(
-                words[0].upper() + words[1:] + refused,
+                words[0].upper()
+                + words[1:]
+                + refused
+                + (f" It holds {records(tier.records)}." if tier.records else ""),
                 "topic",
                 f"Topic {tier.topic!r} is not as it must be",
                 topic=tier.source,

@@ -9,7 +9,7 @@ from bridge.pauses.halts import HALTED
 from bridge.pauses.needs import NEEDS
 from bridge.pauses.queues import BYTES
 from bridge.pauses.sources import DYING, PARKED
-from bridge.upkeep.facts import Down, Facts, Memory, clock, in_kafka, records, span, when
+from bridge.upkeep.facts import Down, Facts, Memory, clock, in_kafka, records, since_if_known, span, when
 from bridge.upkeep.problem import Problem
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
@@ -32,10 +32,10 @@ _ADVICE: Final = {
 def memory(facts: Facts) -> Iterator[Problem]:
     """Each Redis that is full, evicts, or does not bring its data to disk."""
     for redis in facts.memory:
-        yield from of_redis(redis)
+        yield from of_redis(redis, facts.now)
 
 
-def of_redis(redis: Memory) -> Iterator[Problem]:
+def of_redis(redis: Memory, now: float) -> Iterator[Problem]:
     """What is wrong with its memory and its disk."""
     if redis.full:
         yield Problem(
@@ -71,10 +71,15 @@ def of_redis(redis: Memory) -> Iterator[Problem]:
             do="set maxmemory-policy noeviction",
         )
     if redis.disk:
+        unsaved = "" if redis.unsaved is None else f"; {redis.unsaved:,} changes are in no snapshot"
         yield Problem(
-            f"Redis at {redis.where} does not bring its data to disk: {redis.disk}. See its log and its disk.",
+            f"Redis at {redis.where} does not bring its data to disk{since_if_known(redis.saved_at, now)}: {redis.disk}"
+            f"{unsaved}. See its log and its disk.",
             "redis",
             f"Redis at {redis.where} does not bring its data to disk",
+            since=redis.saved_at,
+            many=redis.unsaved,
+            of="" if redis.unsaved is None else "changes",
             do="see its log and its disk",
         )
 
@@ -178,12 +183,15 @@ def bridges(facts: Facts) -> Iterator[Problem]:
     topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
     for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):
         count = (facts.lag or {}).get(topic, 0)
+        # A bridge that is gone by now may have consumed it until the youngest began.
+        since = _latest(facts.bridges, "started")
         yield Problem(
-            f"No bridge of group {facts.group!r} consumes topic {topic!r}, though it has a handler here: "
-            f"{records(count)} wait. Restart the bridges with the handlers that are here.",
+            f"No bridge of group {facts.group!r} consumes topic {topic!r}{_at_least(since, facts.now)}, though it has "
+            f"a handler here: {records(count)} wait. Restart the bridges with the handlers that are here.",
             "not consumed",
             f"No bridge consumes topic {topic!r}",
             topic=topic,
+            since=since,
             many=count,
             of="records",
             do="restart the bridges with the handlers that are here",
@@ -327,6 +335,16 @@ def _topic_of(places: Collection[str]) -> str | None:
     return topics.pop() if len(topics) == 1 else None
 
 
+def _latest(bridges: Mapping[str, Mapping[str, Any]], *names: str) -> float | None:
+    """The latest of these times that bridges announce; `None`: they are of a version that announces none."""
+    return max((float(state[name]) for state in bridges.values() for name in names if name in state), default=None)
+
+
+def _at_least(since: float | None, now: float) -> str:
+    """`, since 2026-01-31 12:00:05 UTC (7 min) or longer`; nothing where no time is known."""
+    return "" if since is None else f"{since_if_known(since, now)} or longer"
+
+
 def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Partitions that no bridge has, where all have had the time to take them and nothing else hinders."""
     young = any(
@@ -336,6 +354,8 @@ def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Itera
     )
     if young or facts.partitions is None:
         return
+    # Nothing was assigned since then, to any of them.
+    since = _latest(bridges, "started", "assigned_since")
     assigned = {place for each in bridges.values() for place in each["assigned"]}
     known = {topic for each in bridges.values() for topic in each.get("topics", ())}
     for topic, count in sorted(facts.partitions.items()):
@@ -343,11 +363,13 @@ def _unassigned(facts: Facts, bridges: Mapping[str, Mapping[str, Any]]) -> Itera
         if missing and topic in known:
             count = (facts.lag or {}).get(topic, 0)
             yield Problem(
-                f"No bridge has partition {', '.join(missing)} of {topic!r}: {records(count)} of the topic wait. "
-                "If it does not pass in a minute, restart the bridges and see their logs.",
+                f"No bridge has partition {', '.join(missing)} of {topic!r}{_at_least(since, facts.now)}: "
+                f"{records(count)} of the topic wait. If it does not pass in a minute, restart the bridges and see "
+                "their logs.",
                 "unassigned",
                 f"No bridge has partition {', '.join(missing)} of {topic!r}",
                 topic=topic,
+                since=since,
                 many=count,
                 of="records",
                 do="restart the bridges if it does not pass",

@@ -1,11 +1,11 @@
 """What became of deliveries that needs a person, as sentences (pure)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bridge.handoff.carriers import Waiting
 from bridge.ledger import OWN, Change
-from bridge.upkeep.facts import Facts, records, when
+from bridge.upkeep.facts import Facts, records, since_if_known, when
 from bridge.upkeep.handler_health import Failing, failing_handlers
 from bridge.upkeep.problem import Problem
 from bridge.upkeep.uncared import named
@@ -27,17 +27,28 @@ def known_to_some(facts: Facts) -> Iterator[Problem]:
         consumers = facts.consumers(handler.queue)
         without = [name for name, state in consumers.items() if handler.name not in state["handlers"]]
         if without and len(without) < len(consumers):
+            since = _differ_since(consumers, without)
             yield Problem(
                 f"{len(without)} of {len(consumers)} workers of queue {handler.queue!r} do not know handler "
-                f"{handler.name}: {named(without, consumers)}. Its deliveries wait there for one that does. "
-                "Deploy the same handlers to them.",
+                f"{handler.name}{since_if_known(since, facts.now)}: {named(without, consumers)}. Its deliveries wait "
+                "there for one that does. Deploy the same handlers to them.",
                 "known to some",
                 f"{len(without)} of {len(consumers)} workers do not know {handler.name}",
                 handler=handler.name,
+                since=since,
                 many=len(without),
                 of="workers",
                 do="deploy the same handlers to them",
             )
+
+
+def _differ_since(consumers: Mapping[str, Mapping[str, Any]], without: Collection[str]) -> float | None:
+    """When the first worker of the later kind started, of those that run: until then they had the same handlers."""
+    began: tuple[list[float], list[float]] = ([], [])
+    for name, state in consumers.items():
+        if "started" in state:
+            began[name in without].append(float(state["started"]))
+    return max(map(min, began)) if all(began) else None
 
 
 def lost(facts: Facts) -> Iterator[Problem]:

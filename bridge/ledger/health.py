@@ -1,6 +1,7 @@
 """Whether the ledger's Redis has memory left, keeps what it has, and brings it to disk."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from bridge.errors import ClusteredRedis, EvictingRedis
 from bridge.ledger.client import Ledger
@@ -13,6 +14,8 @@ class Health(NamedTuple):
         evicts: the maxmemory-policy, if it is one that evicts and `maxmemory` is set, or not known.
         evicted: keys of any kind that this server has evicted since its start.
         would_evict: the maxmemory-policy, if it evicts as soon as somebody sets a `maxmemory`.
+        saved_at: when its last snapshot came to disk, or it started (Unix time), where a snapshot has failed since.
+        unsaved: how many changes that snapshot lacks.
     """
 
     used: int
@@ -21,6 +24,8 @@ class Health(NamedTuple):
     evicts: str | None = None
     evicted: int = 0
     would_evict: str | None = None
+    saved_at: float | None = None
+    unsaved: int | None = None
 
 
 def health(ledger: Ledger) -> Health:
@@ -49,7 +54,16 @@ def health(ledger: Ledger) -> Health:
         None if unlimited else evicting,
         int(stats.get("evicted_keys", 0)),
         evicting if unlimited else None,
+        *_unsaved(persistence),
     )
+
+
+def _unsaved(persistence: Mapping[str, Any]) -> tuple[float | None, int | None]:
+    """Return since when, and how many, changes are in no snapshot because the last one failed."""
+    if persistence.get("rdb_last_bgsave_status", "ok") == "ok":
+        return None, None
+    at, changes = persistence.get("rdb_last_save_time"), persistence.get("rdb_changes_since_last_save")
+    return None if at is None else float(at), None if changes is None else int(changes)
 
 
 def check_fit(ledger: Ledger) -> str | None:

@@ -47,6 +47,8 @@ class Memory:
         evicts: its maxmemory-policy, if that evicts now.
         evicted: keys that it has evicted since its start.
         would_evict: its maxmemory-policy, if that evicts as soon as a maxmemory is set.
+        saved_at: when its last snapshot came to disk, or it started, where a snapshot has failed since.
+        unsaved: how many changes that snapshot lacks.
     """
 
     where: str
@@ -56,6 +58,8 @@ class Memory:
     evicts: str | None = None
     evicted: int = 0
     would_evict: str | None = None
+    saved_at: float | None = None
+    unsaved: int | None = None
 
     @property
     def full(self) -> bool:
@@ -215,6 +219,11 @@ def when(at: float | None, now: float) -> str:
     if at is None:
         return "and none was seen before"
     return f"since {clock(at)} ({span(now - at)})"
+
+
+def since_if_known(at: float | None, now: float) -> str:
+    """`, since 2026-01-31 12:00:05 UTC (7 min)`; nothing if no time is known."""
+    return "" if at is None else f", {when(at, now)}"
 
 
 def clock(at: float) -> str:

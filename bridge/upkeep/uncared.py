@@ -1,9 +1,10 @@
 """What nobody takes care of: queues without workers, handlers that none knows, topics that a group divides (pure)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
-from bridge.upkeep.facts import Facts, HandlerFacts, when
+from bridge.upkeep.facts import Facts, HandlerFacts, since_if_known, when
 from bridge.upkeep.problem import Problem
 
 #: Seconds for which bridges of the same topics with other handlers may be the two sides of a rolling deploy.
@@ -32,7 +33,7 @@ def divided_topics(facts: Facts) -> dict[str, Problem]:
     for topic, found in groups.items():
         if here := tuple(sorted(handler.name for handler in facts.handlers if topic in handler.topics)):
             found.setdefault(here, ["here"])
-    return {topic: _divided(facts.group, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
+    return {topic: _divided(facts, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
 
 
 def is_stopped(facts: Facts) -> bool:
@@ -70,7 +71,8 @@ def other_applications(facts: Facts) -> dict[str, Problem]:
     if not ours or not any(name.startswith("bridge ") for name in others):
         return {}
     theirs = sorted({handler for handlers in others.values() for handler in handlers})
-    return {facts.group: _other_application(facts, sorted(others), theirs)}
+    since = max((at for name, at in began.items() if name in others and at), default=None)
+    return {facts.group: _other_application(facts, sorted(others), theirs, since)}
 
 
 def _join(ours: set[str], others: dict[str, set[str]]) -> None:
@@ -89,14 +91,16 @@ def named(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _other_application(facts: Facts, names: Sequence[str], handlers: Sequence[str]) -> Problem:
+def _other_application(facts: Facts, names: Sequence[str], handlers: Sequence[str], since: float | None) -> Problem:
     return Problem(
-        f"Another application uses the group {facts.group!r}: {_some(names)} with {_some(handlers)}, and no handler "
-        "of this one. Each takes the other's tasks for those of unknown handlers, and its retry topics for left over. "
+        f"Another application uses the group {facts.group!r}{since_if_known(since, facts.now)}: "
+        f"{_some(names)} with {_some(handlers)}, and no handler of this one. Each takes the other's tasks for "
+        "those of unknown handlers, and its retry topics for left over. "
         "Give each application its own BRIDGE_GROUP, and delete no topic. If that is an older version of this one, "
         "stop it.",
         "divided",
         f"Another application uses the group {facts.group!r}",
+        since=since,
         many=len(names),
         of="processes",
         do="give each application its own BRIDGE_GROUP",
@@ -176,14 +180,27 @@ def _ready(facts: Facts, handler: HandlerFacts) -> int | None:
     return round(queue.get(handler.name, 0)) if isinstance(queue, Mapping) else None
 
 
-def _divided(group: str, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> Problem:
+def _divided(facts: Facts, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> Problem:
+    since = _divided_since(facts, found.values())
     sets = "; ".join(f"{', '.join(handlers)} ({', '.join(names[:5])})" for handlers, names in sorted(found.items()))
     return Problem(
-        f"Topic {topic!r} has different handlers in one group, {group!r}: {sets}. Each gets only the partitions of its "
+        f"Topic {topic!r} has different handlers in one group, {facts.group!r}{since_if_known(since, facts.now)}: "
+        f"{sets}. Each gets only the partitions of its "
         "own bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges of the group "
         "with the same handlers.",
         "divided",
         f"Topic {topic!r} has different handlers in one group",
         topic=topic,
+        since=since,
+        many=len({*chain(*found.values())} & {*(facts.bridges or {})}),
+        of="bridges",
         do="start all bridges with the same handlers",
     )
+
+
+def _divided_since(facts: Facts, sides: Iterable[Sequence[str]]) -> float | None:
+    """When the second of the sides that run began; `None`: there is one, or its bridges do not say when they began."""
+    bridges = facts.bridges or {}
+    began = [[bridges[name].get("started") for name in names if name in bridges] for names in sides]
+    firsts = sorted(min(map(float, filter(None, times))) for times in began if times and all(times))
+    return firsts[1] if len(firsts) > 1 else None

@@ -77,6 +77,12 @@ def of(*answers: Any, handed: Sequence[int] = ()) -> Any:
             Health(1, 0, "aof_last_write_status is 'err', rdb_last_bgsave_status is 'err'"),
         ),
         (
+            {"used_memory": 1},
+            {"rdb_last_bgsave_status": "err", "rdb_last_save_time": "100", "rdb_changes_since_last_save": 7},
+            {},
+            Health(1, 0, "rdb_last_bgsave_status is 'err'", None, 0, None, 100.0, 7),
+        ),
+        (
             {"used_memory": 1, "maxmemory_policy": "volatile-lru"},
             {},
             {"evicted_keys": "3"},

@@ -115,25 +115,34 @@ def test_what_is_not_known_is_no_problem():
             {"workers": {"w:1": worker(), "w:2": worker(handlers=[])}},
             ["1 of 2 workers", "do not know handler orders.handlers.charge", "w:2"],
         ),
+        (
+            {"workers": {"w:1": worker(started=NOW - 900), "w:2": worker(handlers=[], started=NOW - 420)}},
+            ["do not know handler orders.handlers.charge, since 2026-01-31 11:53:05 UTC (7 min): w:2"],
+        ),
         ({"bridges": {}}, ["No bridge of group 'shop' runs", "(1 min)", "12 records"]),
-        ({"bridges": {"a:1": bridge(topics=[])}}, ["No bridge of group 'shop' consumes topic 'orders'"]),
+        ({"bridges": {"a:1": bridge(topics=[])}}, ["consumes topic 'orders', since", "(1 h) or longer"]),
         (
             {
                 "bridges": {
                     "a:1": bridge(routes={"orders": ["other.h"]}),
-                    "b:2": bridge(routes={"orders": [CHARGE.name]}),
+                    "b:2": bridge(routes={"orders": [CHARGE.name]}, started=NOW - 420),
+                    "b:3": bridge(routes={"orders": [CHARGE.name]}, started=NOW - 60),
                 }
             },
             [
-                "Topic 'orders' has different handlers in one group, 'shop'",
+                "Topic 'orders' has different handlers in one group, 'shop', since 2026-01-31 11:53:05 UTC (7 min): ",
                 "other.h (a:1)",
-                "(b:2)",
+                "(b:2, b:3)",
                 "own BRIDGE_GROUP",
             ],
         ),
         # What is asked here is one more.
         ({"bridges": {"a:1": bridge(routes={"orders": ["other.h"]})}}, [f"{CHARGE.name} (here)", "own BRIDGE_GROUP"]),
-        ({"bridges": {"a:1": bridge(assigned=["orders-1"])}}, ["No bridge has partition 0 of 'orders'"]),
+        ({"bridges": {"a:1": bridge(assigned=["orders-1"])}}, ["partition 0 of 'orders', since", "(1 h) or longer"]),
+        (
+            {"bridges": {"a:1": bridge(assigned=["orders-1"], assigned_since=NOW - 60)}},
+            ["No bridge has partition 0 of 'orders', since 2026-01-31 11:59:05 UTC (1 min) or longer: 12 records"],
+        ),
         (
             {
                 "bridges": {
@@ -211,8 +220,8 @@ def test_what_is_not_known_is_no_problem():
         ({"changes": [Change("orders", 1, "made anew", 0, 9, 0, NOW - 120)]}, ["orders-1 was made anew", "2 min"]),
         ({"changes": [Change("orders", 1, "went back", 7, 9, 0, NOW - 120)]}, ["orders-1 went back", "offset 7"]),
         (
-            {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."])]},
-            ["Topic 'orders.retry.5m' keeps records for 1 s."],
+            {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."], records=12)]},
+            ["Topic 'orders.retry.5m' keeps records for 1 s. It holds 12 records."],
         ),
         (
             {"tiers": [tier(use="drained", records=12, lag={0: 12})]},
@@ -247,7 +256,11 @@ def test_what_is_not_known_is_no_problem():
         ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
         ({"memory": [Memory("r:6379", 1, 0, None, "volatile-lru", 3)]}, ["volatile-lru", "3 keys", "noeviction"]),
         ({"memory": [Memory("r:6379", 1, 0, None, None, 3)]}, ["3 keys are gone", "noeviction by now"]),
-        ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk", "aof_last_write_status"]),
+        ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk: aof_last_write_status"]),
+        (
+            {"memory": [Memory("r:6379", 1, 0, "rdb_last_bgsave_status is 'err'", saved_at=NOW - 420, unsaved=1234)]},
+            ["to disk, since 2026-01-31 11:53:05 UTC (7 min): rdb_last_bgsave_status is 'err'; 1,234 changes"],
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )

@@ -48,13 +48,16 @@ def bridge(handler: str, started: float, topic: str = "orders") -> dict[str, Any
         # The new side asks before it starts, as an init container does.
         ({"old": bridge("orders.bill", 0.0)}, False),
         ({"old": bridge("orders.bill", 0.0), "new": bridge("orders.charge", 1010.0 - DEPLOY_LASTS)}, True),
-        ({"old": bridge("mails.send", 0.0, "mails"), "new": bridge("orders.charge", 1000.0)}, True),
+        ({"old": bridge("mails.send", 10.0, "mails"), "new": bridge("orders.charge", 1000.0)}, True),
     ],
 )
 def test_a_deploy_that_renames_the_only_handler_is_told_from_another_application(bridges: Any, is_other: bool):
     workers = {"w": {"group": "bridge", "handlers": bridges["old"]["handlers"], "queues": ["bridge"]}}
     found = replace(facts({}), now=1010.0, bridges=bridges, workers=workers)
-    assert bool(other_applications(found)) is is_other
+    others = other_applications(found)
+    assert bool(others) is is_other
+    if is_other and bridges["old"]["started"]:
+        assert "group 'bridge', since 1970-01-01" in next(iter(others.values()))
 
 
 @pytest.mark.parametrize(
