@@ -304,7 +304,8 @@ def _fold(folder: Path, kind: str) -> None:
         return
     made.replace(total)
     for file in ended:
-        file.unlink()
+        # One that somebody else removed meanwhile must not keep the others, which would be added up again.
+        file.unlink(missing_ok=True)
 
 
 def _has_ended(process: str) -> bool:

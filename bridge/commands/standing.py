@@ -230,7 +230,7 @@ def behind(facts: Facts) -> Iterator[Problem]:
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("behind", ()):
-            if each["topic"] in {*facts.halts, *facts.held_back}:
+            if each["topic"] in facts.halts or (each["topic"], each["partition"]) in facts.held_back_places:
                 continue
             place = f"{each['topic']}-{each['partition']}"
             if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:

@@ -205,8 +205,13 @@ class Facts:
     @property
     def held_back(self) -> set[str]:
         """Topics of which a transaction that stays open holds something back."""
+        return {topic for topic, _ in self.held_back_places}
+
+    @property
+    def held_back_places(self) -> set[tuple[str, int]]:
+        """Partitions of which a transaction that stays open holds something back."""
         states = (self.bridges or {}).values()
-        return {each["topic"] for state in states for each in state.get("open_transactions", ())}
+        return {(each["topic"], each["partition"]) for state in states for each in state.get("open_transactions", ())}
 
     @property
     def waiting_for_needs(self) -> set[str]:

@@ -37,12 +37,15 @@ def divided_topics(facts: Facts) -> dict[str, Problem]:
 
 
 def is_stopped(facts: Facts) -> bool:
-    """Return whether no bridge and no worker of this application runs and nothing waits in its queues: a full stop."""
+    """Return whether no bridge and no worker of this application runs and nothing waits in its queues: a full stop.
+
+    A bridge that fell silent without a shutdown was not stopped.
+    """
     queues = {handler.queue for handler in facts.handlers}
     if facts.bridges is None or facts.workers is None or facts.queues is None:
         return False
     waits = any(facts.queues.get(queue, 0) + facts.retries.get(queue, 0) for queue in queues)
-    return not (waits or facts.bridges or any(facts.consumers(queue) for queue in queues))
+    return not (waits or facts.bridges or facts.lost or any(facts.consumers(queue) for queue in queues))
 
 
 def other_applications(facts: Facts) -> dict[str, Problem]:

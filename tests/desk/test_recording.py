@@ -4,14 +4,15 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select, update
 
 from bridge.deadletters.letters.deaths import News
 from bridge.deadletters.letters.letter import Status, digest, unpacked
 from bridge.deadletters.letters.tracebacks import with_message
-from bridge.deadletters.store import recording, statuses
+from bridge.deadletters.plan.plan import ItemState, Options, What
+from bridge.deadletters.store import plans, recording, statuses
 from bridge.deadletters.store.ids import MOST_CAUSES, Ids
-from bridge.deadletters.store.schema import failures, groups, hours, kinds, letters, tallies, tracebacks
+from bridge.deadletters.store.schema import failures, groups, hours, items, kinds, letters, tallies, tracebacks
 from bridge.errors import DeskRefused
 from bridge.records.attempts import Attempts
 from tests.desk.letters import letter
@@ -162,6 +163,18 @@ def moved(database, status):
     with database.writing() as connection:
         if status is not Status.OPEN:
             assert statuses.move(connection, [row["id"]], Status.OPEN, status, 21_000) == [row["id"]]
+
+
+@pytest.mark.parametrize(("state", "told"), [(ItemState.SENT, News.DUPLICATE), (ItemState.UNKNOWN, News.AGAIN)])
+def test_a_death_under_the_old_number_is_the_replay_s_end_only_where_that_is_not_known(database, state, told):
+    record(database, letter(0))
+    moved(database, Status.REPLAYING)
+    with database.writing() as connection:
+        plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
+        connection.execute(update(letters).values(plan_id=plan_id))
+        row = {"plan_id": plan_id, "position": 1, "letter_id": 1, "failures": 1, "state": state}
+        connection.execute(insert(items).values(row))
+    assert record(database, died_again(number=0)) == [told]
 
 
 def test_several_deaths_of_a_delivery_in_one_batch_are_all_in_its_history(database):

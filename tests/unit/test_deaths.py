@@ -47,6 +47,12 @@ def test_what_a_record_tells_of_a_letter_that_is_known(status, number, failed_at
     assert news(known(status), letter(7, number=number, failed_at=failed_at)) is told
 
 
+def test_a_later_death_of_a_letter_whose_replay_has_an_unknown_end_opens_it():
+    given_up = known(Status.REPLAYING)._replace(is_unknown=True)
+    assert news(given_up, letter(7, number=1, failed_at=30_000)) is News.AGAIN
+    assert news(given_up, letter(7, number=1, failed_at=10_000)) is News.DUPLICATE
+
+
 @given(st.sampled_from(Status), st.integers(0, 3), st.integers(0, 40_000))
 def test_the_same_record_is_no_news_unless_its_topic_was_made_again(status, number, failed_at):
     told = News.AGAIN if number > 1 and failed_at > 10_000 else News.READ_AGAIN

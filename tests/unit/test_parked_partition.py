@@ -384,6 +384,8 @@ def test_thousands_of_records_that_somebody_made_up_are_one_line_with_their_numb
     assert [refusals.count(1), refusals.count(4), refusals.count(0)] == [1, 0, 0]
     now[0] = 60
     assert [refusals.count(0), refusals.count(1)] == [0, 5]
+    # A burst of less than a minute is no single line that says 5.
+    assert [refusals.count(1) for _ in range(600)].count(0) == 598
 
 
 def _answer(ends: SourceEnds, log_id: str, offset: int) -> bool | None:

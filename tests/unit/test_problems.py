@@ -342,6 +342,12 @@ def test_what_is_paused_for_long_is_not_said_to_fall_behind_too():
     assert "are paused" in sentence
 
 
+def test_a_transaction_that_holds_back_one_partition_hides_no_other_that_falls_behind():
+    behind = [{**BEHIND, "partition": 1}]
+    found = problems(replace(WELL, bridges={"a:1": bridge(open_transactions=[HELD_BACK], behind=behind)}))
+    assert any("Bridges fall behind on 'orders'" in sentence for sentence in found)
+
+
 LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120, "since": NOW - 60}
 
 

@@ -69,6 +69,7 @@ def test_a_deploy_that_renames_the_only_handler_is_told_from_another_application
         ({"retries": {"bridge": 1}}, False),
         ({"bridges": {"b": {"handlers": []}}}, False),
         ({"workers": {"w": {"handlers": [], "queues": ["bridge"]}}}, False),
+        ({"lost": {"b": 900.0}}, False),
         ({"queues": None}, False),
         ({"bridges": None}, False),
     ],

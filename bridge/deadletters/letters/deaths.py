@@ -26,6 +26,7 @@ class Known(NamedTuple):
         status_at: ms since the epoch; since when it has the status.
         number, failed_at: of its last death.
         places: where its records lie, one a death: topic, partition, offset.
+        is_unknown: whether nobody can tell what became of the replay that it was sent back with.
     """
 
     status: Status
@@ -33,6 +34,7 @@ class Known(NamedTuple):
     number: int
     failed_at: int
     places: frozenset[tuple[str, int, int]]
+    is_unknown: bool = False
 
 
 def news(known: Known, letter: Letter) -> News:
@@ -41,8 +43,8 @@ def news(known: Known, letter: Letter) -> News:
     A replay has a higher number than what was sent back, so a death with one is new, whatever became of the letter
     meanwhile. With the same number (or a lower one, where a delivery began anew) it ran once more than is known: after
     a crash, by `bridge reset --again`, or because the ledger was lost. That is a new death if it failed later than what
-    is known; but while a replay is under way it is not what became of that, and of what was ended meanwhile it is new
-    only if it failed after that: else it is late news of what was ended.
+    is known; but while a replay is under way, and its end not given up as unknown, it is not what became of that, and
+    of what was ended meanwhile it is new only if it failed after that: else it is late news of what was ended.
 
     A record at a place that is known is that one again; unless it tells of a later death, with a higher number: then
     the topic was made again.
@@ -52,7 +54,8 @@ def news(known: Known, letter: Letter) -> News:
         return News.READ_AGAIN
     if letter.number > known.number:
         return News.AGAIN
-    if letter.failed_at <= known.failed_at or known.status is Status.REPLAYING:
+    is_under_way = known.status is Status.REPLAYING and not known.is_unknown
+    if letter.failed_at <= known.failed_at or is_under_way:
         return News.DUPLICATE
     if known.status in ENDED and letter.failed_at <= known.status_at:
         return News.DUPLICATE

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, select, update
 
 from bridge.deadletters.letters import words
 from bridge.deadletters.letters.deaths import Known, News, news
@@ -14,12 +14,14 @@ from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store import bulk, items, searching, tallies, times
 from bridge.deadletters.store.ids import AT_ONCE, Ids
 from bridge.deadletters.store.schema import failures, letters
+from bridge.deadletters.store.unknown_letters import IS_UNKNOWN
 
 #: What is read of a letter that is known: what its history gets, and by what its news are told.
 _READ: Final = (
     *(letters.c.id, letters.c.digest, letters.c.kind_id, letters.c.status, letters.c.status_at, letters.c.number),
     *(letters.c.failed_at, letters.c.error_message, letters.c.traceback_id, letters.c.runs, letters.c.letter_topic),
     *(letters.c.letter_partition, letters.c.letter_offset, letters.c.failures, letters.c.plan_id),
+    and_(letters.c.status == Status.REPLAYING, IS_UNKNOWN).label("is_unknown"),
 )
 _ADD_FAILURE: Final = insert(failures)
 _COUNT: Final = (
@@ -156,8 +158,8 @@ def _known(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, dict
 def _news(row: Mapping[str, Any] | None, letter: Letter) -> News:
     if row is None:
         return News.NEW
-    known = Known(Status(row["status"]), row["status_at"], row["number"], row["failed_at"], row["places"])
-    return news(known, letter)
+    names = ("status_at", "number", "failed_at", "places", "is_unknown")
+    return news(Known(Status(row["status"]), *(row[name] for name in names)), letter)
 
 
 def _row(
