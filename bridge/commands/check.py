@@ -11,6 +11,7 @@ from celery import Celery
 
 from bridge import settings
 from bridge.commands.asked import facts_of
+from bridge.commands.held import out_of_sync
 from bridge.commands.standing import of_redis
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, UnfitRedis
 from bridge.handlers import Routes, changed_handlers
@@ -203,6 +204,8 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
             f"there {'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge makes them at its start, or "
             "its log says why Kafka refuses; `bridge topics --create` makes them too.",
         )
+    replicas = {seen.ours.name: seen.replicas for seen in found}
+    yield from (Finding("warning", problem) for problem in out_of_sync(replicas))
     for seen in found:
         made_at_start = seen.partitions is None and seen.ours.kind is not Kind.SOURCE
         if not (made_at_start and chosen.file.kafka_create_topics):

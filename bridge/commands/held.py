@@ -1,10 +1,11 @@
 """What retry and replay topics hold that needs a person, as sentences (pure)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bridge.pauses.halts import HALTED
 from bridge.records.place import Place
+from bridge.topics.ours import Replicas
 from bridge.upkeep.facts import Facts, TierFacts, records, span, when
 from bridge.upkeep.problem import Problem
 
@@ -49,6 +50,32 @@ def unfit(facts: Facts) -> Iterator[Problem]:
                 lost=None,
                 do="`bridge topics` says what to do",
             )
+
+
+def out_of_sync(topics: Mapping[str, Replicas]) -> Iterator[Problem]:
+    """Topics of the group and of its sources whose copies are not all in sync, once for all: a broker has many."""
+    behind = {name: replicas for name, replicas in sorted(topics.items()) if replicas.behind}
+    if not behind:
+        return
+    partitions, refusing = (sum(counts) for counts in zip(*behind.values(), strict=True))
+    shown = ", ".join(f"{name}: {replicas.behind}" for name, replicas in [*behind.items()][:5])
+    more = f" and {len(behind) - 5} more topics" if len(behind) > 5 else ""
+    refused = ""
+    if refusing:
+        refused = (
+            f" {refusing:,} of them have fewer than min.insync.replicas: nothing can be written there with acks=all."
+        )
+    yield Problem(
+        f"{partitions:,} partitions have replicas that are not in sync ({shown}{more}): a broker is down or too slow, "
+        f"and if another fails, records may be lost.{refused} See Kafka's brokers, and "
+        "`kafka-topics.sh --describe --under-replicated-partitions`.",
+        "replicas",
+        f"{partitions:,} partitions have replicas that are not in sync",
+        topic=next(iter(behind)) if len(behind) == 1 else None,
+        many=partitions,
+        of="partitions",
+        do="see Kafka's brokers",
+    )
 
 
 def drained(facts: Facts) -> Iterator[Problem]:

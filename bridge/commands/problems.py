@@ -44,6 +44,7 @@ def problems(facts: Facts) -> list[Problem]:
         *unsettled.old(facts),
         *held.unmade(facts),
         *held.unfit(facts),
+        *held.out_of_sync({tier.topic: tier.replicas for tier in facts.tiers}),
         *held.overdue(facts),
         *held.drained(facts),
         *standing.dying(facts),

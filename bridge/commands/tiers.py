@@ -56,7 +56,7 @@ def _facts(
     ours = seen.ours
     missing = seen.partitions is None
     # What is missing is made at the next start, where it may be; that a source is missing is said elsewhere.
-    said = not (ours.kind is Kind.SOURCE or (missing and settings.file.kafka_create_topics))
+    said = not (missing and (ours.kind is Kind.SOURCE or settings.file.kafka_create_topics))
     found = {each.partition: looked[each.place] for each in there if each.place in looked}
     return TierFacts(
         ours.name,
@@ -70,6 +70,7 @@ def _facts(
         tuple(seen.problems) if said else (),
         seen.refused,
         failed([held for each in found.values() for held in each.held], any(each.more for each in found.values())),
+        seen.replicas,
     )
 
 

@@ -1,6 +1,6 @@
 """A topic of ours beside its source: how it must be, and what is wrong with one that is otherwise (pure)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -29,6 +29,23 @@ class Shape(NamedTuple):
 
     partitions: int
     replicas: int = 1
+
+
+class Replicas(NamedTuple):
+    """How the copies of a topic's partitions are.
+
+    Attributes:
+        behind: partitions of which not every copy is in sync.
+        refusing: those of them with fewer copies in sync than min.insync.replicas asks for: they take no record that
+            waits for all of them (acks=all).
+    """
+
+    behind: int = 0
+    refusing: int = 0
+
+
+#: Those of a topic whose copies are all in sync, or of which that is not known.
+IN_SYNC: Final = Replicas()
 
 
 class Limits(NamedTuple):
@@ -131,8 +148,10 @@ def problems(ours: Ours, shape: Shape, config: Mapping[str, str], source: Shape,
         config: of the topic, as far as Kafka tells it.
         source, limits: of its source.
     """
+    if ours.kind is Kind.SOURCE:
+        return list(_unwritable(ours, shape, config))
     if ours.kind is Kind.CONTROL:
-        return list(_control(ours, shape, config))
+        return [*_control(ours, shape, config), *_unwritable(ours, shape, config)]
     found = [refused] if (refused := too_short(ours, config)) else list(_kept(ours, config))
     return [*found, *_cut(ours, shape, source), *_taken(ours, shape, config, limits)]
 
@@ -189,16 +208,35 @@ def _taken(ours: Ours, shape: Shape, config: Mapping[str, str], limits: Limits) 
             f"topic {ours.name!r} takes records of up to {largest:,} bytes, and {ours.source!r} of {limits.largest:,}: "
             f"a larger one would not get there. Set its max.message.bytes to {limits.largest + HEADROOM}."
         )
-    if in_sync is not None and in_sync > shape.replicas:
-        yield (
-            f"topic {ours.name!r} needs {in_sync} replicas in sync and has {shape.replicas}: it takes nothing. "
-            f"Set its min.insync.replicas to {shape.replicas} or less."
-        )
-    elif in_sync is not None and in_sync < limits.in_sync <= shape.replicas:
+    yield from _unwritable(ours, shape, config)
+    if in_sync is not None and in_sync < limits.in_sync <= shape.replicas:
         yield (
             f"topic {ours.name!r} needs {in_sync} replicas in sync, and {ours.source!r} {limits.in_sync}: it "
             f"acknowledges what its source would not yet. Set its min.insync.replicas to {limits.in_sync}."
         )
+
+
+def _unwritable(ours: Ours, shape: Shape, config: Mapping[str, str]) -> Iterator[str]:
+    in_sync = _number(config, "min.insync.replicas")
+    if in_sync is not None and in_sync > shape.replicas:
+        what = "it takes nothing"
+        if ours.kind is Kind.SOURCE:
+            what = "producers that wait for all of them (acks=all) cannot write to it"
+        yield (
+            f"topic {ours.name!r} needs {in_sync} replicas in sync and has {shape.replicas}: {what}. "
+            f"Set its min.insync.replicas to {shape.replicas} or less."
+        )
+
+
+def replicas_of(partitions: Iterable[tuple[int, int]], config: Mapping[str, str]) -> Replicas:
+    """Return how the copies of a topic are.
+
+    Parameters:
+        partitions: of each how many copies it has, and how many of them are in sync.
+    """
+    behind = [(copies, in_sync) for copies, in_sync in partitions if in_sync < copies]
+    wanted = _number(config, "min.insync.replicas") or 0
+    return Replicas(len(behind), sum(in_sync < wanted <= copies for copies, in_sync in behind))
 
 
 def _number(config: Mapping[str, str], name: str) -> int | None:

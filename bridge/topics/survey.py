@@ -1,7 +1,7 @@
 """Every topic that a group has to do with, as it is in Kafka: what it is for, and what is wrong with it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bridge.handlers import Handler, Routes
@@ -14,7 +14,7 @@ from bridge.topics.extents import extents
 from bridge.topics.making import configs, limits_of
 from bridge.topics.names import TopicNames
 from bridge.topics.needed import needed, needed_tiers, retry
-from bridge.topics.ours import Kind, Limits, Ours, Shape, problems, too_short
+from bridge.topics.ours import IN_SYNC, Kind, Limits, Ours, Replicas, Shape, problems, replicas_of, too_short
 from bridge.topics.readers import consumed_now
 
 #: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
@@ -31,6 +31,7 @@ class Seen:
         retention_ms: for how long its records are kept, -1 without end; `None` where Kafka does not tell.
         problems: what is wrong with it, a sentence each.
         refused: whether a bridge does not start with it.
+        replicas: how its copies are.
     """
 
     ours: Ours
@@ -39,6 +40,7 @@ class Seen:
     retention_ms: int | None = None
     problems: tuple[str, ...] = ()
     refused: bool = False
+    replicas: Replicas = IN_SYNC
 
     def to_data(self) -> dict[str, Any]:
         """As JSON-able data."""
@@ -51,6 +53,7 @@ class Seen:
             "exists": self.partitions is not None,
             "partitions": self.partitions,
             "retention_ms": self.retention_ms,
+            "out_of_sync": self.replicas.behind,
             "problem": " ".join(self.problems) or None,
         }
 
@@ -84,7 +87,13 @@ def survey(
     config, limits = configs(admin, there), limits_of(admin, [t for t in routes.topics if t in known])
     # A bridge looks at what its code needs, and at nothing else, before it starts.
     code = {*needed(settings, routes)}
-    return [_seen(ours, use, known, config.get(ours.name, {}), limits, ours in code) for ours, use in listed]
+    return [
+        replace(
+            _seen(ours, use, known, config.get(ours.name, {}), limits, ours in code),
+            replicas=_replicas(cluster.topics.get(ours.name), config.get(ours.name, {})),
+        )
+        for ours, use in listed
+    ]
 
 
 def listed_of(
@@ -165,6 +174,12 @@ def possible_tiers(settings: Settings, routes: Routes, topic: str) -> frozenset[
     return frozenset(delay for delays in asked for delay in delays)
 
 
+def _replicas(topic: Any, config: Mapping[str, str]) -> Replicas:
+    """Return how the copies of a topic are, by its metadata; of one that does not exist nothing is said."""
+    partitions = () if topic is None else topic.partitions.values()
+    return replicas_of(((len(each.replicas), len(each.isrs)) for each in partitions), config)
+
+
 def _seen(
     ours: Ours,
     use: Use,
@@ -177,10 +192,8 @@ def _seen(
     if shape is None:
         return Seen(ours, use, problems=(_missing(ours),))
     kept = config.get("retention.ms", "")
-    said: Sequence[str] = ()
-    if ours.kind is not Kind.SOURCE:
-        source = known.get(ours.source, Shape(0, 0))
-        said = problems(ours, shape, config, source, limits.get(ours.source, Limits()))
+    source = known.get(ours.source, Shape(0, 0))
+    said = problems(ours, shape, config, source, limits.get(ours.source, Limits()))
     return Seen(
         ours,
         use,

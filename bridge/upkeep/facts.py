@@ -12,6 +12,7 @@ from bridge.ledger.counts import Series, Whose
 from bridge.ledger.outcomes import Outcomes
 from bridge.ledger.unpublished import Unpublished
 from bridge.records.control import Decision
+from bridge.topics.ours import IN_SYNC, Replicas
 from bridge.upkeep.gone import Gone
 from bridge.upkeep.problem import Problem
 
@@ -80,6 +81,7 @@ class TierFacts:
         problems: what is wrong with the topic, a sentence each.
         refused: whether no bridge starts with it as it is.
         failed: by handler, what waits there after a failure, of those records that were looked at.
+        replicas: how the topic's copies are.
     """
 
     topic: str
@@ -93,6 +95,7 @@ class TierFacts:
     problems: Sequence[str] = ()
     refused: bool = False
     failed: Sequence[Waiting] = ()
+    replicas: Replicas = IN_SYNC
 
     @property
     def waits(self) -> bool:

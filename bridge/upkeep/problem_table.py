@@ -32,6 +32,7 @@ Kind = Literal[
     "log",
     "old",
     "topic",
+    "replicas",
     "overdue",
     "drained",
     "dying",
@@ -332,6 +333,12 @@ TABLE: Final[tuple[Row, ...]] = (
         "topic_unfit",
         "One of the group's topics is missing, or its settings endanger what it holds.",
         "`bridge topics` says what to do.",
+    ),
+    Row(
+        "replicas",
+        "replicas_out_of_sync",
+        "Partitions of the group's topics or of its sources have replicas that are not in sync.",
+        "See Kafka's brokers: one is down or too slow.",
     ),
     Row(
         "overdue",

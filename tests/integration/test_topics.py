@@ -110,6 +110,7 @@ def test_topics_lists_what_the_handlers_need_and_makes_what_is_missing(stack: St
         "exists": False,
         "partitions": None,
         "retention_ms": None,
+        "out_of_sync": 0,
         "problem": missing["problem"],
         "left": None,
     }

@@ -2,12 +2,13 @@
 
 import pytest
 
-from bridge.topics.ours import DAY, Kind, Limits, Ours, Shape, problems, too_short
+from bridge.topics.ours import DAY, Kind, Limits, Ours, Replicas, Shape, problems, replicas_of, too_short
 
 RETRY = Ours("orders.retry.1h", Kind.RETRY, "orders", 3_600)
 REPLAY = Ours("orders.replay", Kind.REPLAY, "orders")
 DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, "orders")
 CONTROL = Ours("bridge.control", Kind.CONTROL, "")
+FROM = Ours("orders", Kind.SOURCE, "orders")
 SOURCE, ONE, LIMITS = Shape(6, 3), Shape(1, 3), Limits(1_000_000, 2)
 
 
@@ -38,6 +39,8 @@ def test_of_what_kafka_does_not_tell_nothing_is_said(ours: Ours):
         (RETRY, SOURCE, {"max.message.bytes": "999999"}, "Set its max.message.bytes to 1065536"),
         (RETRY, SOURCE, {"min.insync.replicas": "4"}, "it takes nothing"),
         (RETRY, SOURCE, {"min.insync.replicas": "1"}, "acknowledges what its source would not"),
+        (FROM, SOURCE, {"min.insync.replicas": "4"}, "producers that wait for all of them (acks=all) cannot write"),
+        (CONTROL, ONE, {"cleanup.policy": "compact", "min.insync.replicas": "4"}, "has 3: it takes nothing"),
         (CONTROL, Shape(1, 1), {"cleanup.policy": "delete"}, "what was decided is dropped with its age"),
         (CONTROL, ONE, {"cleanup.policy": "compact,delete"}, "what was decided is dropped with its age"),
         (CONTROL, SOURCE, {"cleanup.policy": "compact"}, "has 6 partitions: what was decided lies in the first alone"),
@@ -47,6 +50,22 @@ def test_what_is_wrong_is_said_with_what_to_do(ours: Ours, shape: Shape, config:
     (found,) = problems(ours, shape, config, SOURCE, LIMITS)
     assert f"topic {ours.name!r}" in found
     assert said in found
+
+
+@pytest.mark.parametrize(
+    ("partitions", "in_sync", "found"),
+    [
+        ([(3, 3), (3, 3)], "2", Replicas()),
+        ([(3, 3), (3, 2)], "2", Replicas(1, 0)),
+        ([(3, 1), (3, 2)], "2", Replicas(2, 1)),
+        ([(3, 0)], "", Replicas(1, 0)),
+        # What can never be in sync is a setting that is wrong, and said as that.
+        ([(3, 2)], "4", Replicas(1, 0)),
+        ([], "1", Replicas()),
+    ],
+)
+def test_copies_that_are_not_in_sync_are_counted_by_partition(partitions, in_sync, found):
+    assert replicas_of(partitions, {"min.insync.replicas": in_sync}) == found
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from bridge.ledger import OWN, Change
 from bridge.partitions.parked import NOT_DUE
 from bridge.records import control
 from bridge.records.control import Decision
+from bridge.topics.ours import Replicas
 from bridge.upkeep.facts import Down, Facts, HandlerFacts, Letters, Memory, TierFacts, span
 from bridge.upkeep.gone import Gone
 
@@ -222,6 +223,10 @@ def test_what_is_not_known_is_no_problem():
         (
             {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."], records=12)]},
             ["Topic 'orders.retry.5m' keeps records for 1 s. It holds 12 records."],
+        ),
+        (
+            {"tiers": [tier(replicas=Replicas(6, 2)), replace(tier(replicas=Replicas(1)), topic="orders")]},
+            ["7 partitions have replicas that are not in sync (orders: 1, orders.retry.5m: 6)", "2 of them have fewer"],
         ),
         (
             {"tiers": [tier(use="drained", records=12, lag={0: 12})]},
