@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridge.deadletters.letters import written
 from bridge.deadletters.letters.accepting import accepts, check
 from bridge.deadletters.letters.filters import EVERYTHING, Filter
 from bridge.deadletters.letters.letter import Status
@@ -13,7 +14,13 @@ from tests.desk.test_recording import record
 LETTERS = [
     letter(0, key=b"4711", error_message="card declined", error_class="bank.CardDeclined", failed_at=1_000),
     letter(1, key=None, error_class="shop.CardDeclined", reason="permanent", version="1.4.1", failed_at=2_000),
-    letter(2, key=b"\x00\xff", handler="orders.handlers.notify", headers=(("tenant", b"blue"),), failed_at=3_000),
+    letter(
+        2,
+        key=b"\x00\xff",
+        handler="orders.handlers.notify",
+        headers=(("tenant", b"blue"), ("trace", b"\x00\xff")),
+        failed_at=3_000,
+    ),
     letter(
         3, handler="", origin="spring", value=b'{"name": "Zo\xc3\xab"}', headers=(("tenant", None),), failed_at=3_000
     ),
@@ -41,6 +48,7 @@ FILTERS = [
     Filter(key=b"\x00\xff"),
     Filter(headers=(("tenant", "blue"),)),
     Filter(headers=(("tenant", ""),)),
+    Filter(headers=(written.header("trace=0x00ff"),)),
     Filter(since=3_000),
     Filter(until=3_000),
     Filter(attempts=13),

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from bridge.deadletters.letters import written
 from bridge.deadletters.letters.filters import MOST_IDS, Filter
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.letters.meant import pairs
+from bridge.deadletters.letters.words import mark
 from bridge.errors import FilterFault
 
 #: 2026-11-20T08:30:00Z.
@@ -119,6 +121,27 @@ def test_a_header_is_a_name_and_a_value():
     for text in ("tenant", "=x"):
         with pytest.raises(FilterFault, match="name=value"):
             written.header(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0x00ff", b"\0\xff"), ("base64:AP8=", b"\0\xff"), ("text:0xcafe", b"0xcafe"), ("0x6869", b"hi"), ("a=b", b"a=b")],
+)
+def test_a_headers_value_is_bytes_that_say_how_they_are_written_and_a_plan_and_an_address_keep_it(text, value):
+    asked = Filter(headers=(written.header(f"trace={text}"),))
+    assert asked.words == (mark(("trace", value)),)
+    data = json.loads(json.dumps(asked.to_data(), ensure_ascii=False).encode())
+    assert Filter.from_data(data) == asked
+    ((_, said),) = pairs(data)
+    assert written.header(said) == asked.headers[0]
+
+
+@pytest.mark.parametrize("text", ["0xzz", "0x0", "base64:%"])
+def test_a_headers_value_that_is_not_what_it_begins_as_is_refused(text):
+    with pytest.raises(FilterFault, match=r"value .* of header 'trace' .* text:"):
+        written.header(f"trace={text}")
+    with pytest.raises(FilterFault, match="text:"):
+        Filter.from_data({"headers": [["trace", text]]})
 
 
 def test_a_status_that_is_none_is_told_which_there_are():

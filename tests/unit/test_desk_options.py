@@ -91,6 +91,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         (("--since", "soon"), "is no time: write"),
         (("--key", "0xzz"), "text:"),
         (("--header", "tenant"), "name=value"),
+        (("--header", "trace=0xzz"), "text:"),
         (("--since", "today", "--until", "yesterday"), "earlier than the other"),
     ],
 )

@@ -37,7 +37,9 @@ def asked(
     reason: Annotated[list[str] | None, _option("reason", "Why it died.", autocompletion=reason_names)] = None,
     text: Annotated[str, _option("text", "Words of error, key, headers or value.")] = "",
     key: Annotated[str | None, _option("key", "Key: text, 0x… or base64:….")] = None,
-    header: Annotated[list[str] | None, _option("header", "name=value; repeated: all of them.")] = None,
+    header: Annotated[
+        list[str] | None, _option("header", "name=value, also name=0x… or name=base64:…; repeated: all.")
+    ] = None,
     since: Annotated[str | None, _option("since", f"Failed then or later: {_TIME}")] = None,
     until: Annotated[str | None, _option("until", "Failed before then.")] = None,
     status: Annotated[list[str] | None, _option("status", "Their status.", autocompletion=status_names)] = None,

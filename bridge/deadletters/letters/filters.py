@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, Self
 
+from bridge.deadletters.letters import written
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.letters.words import mark, words
 from bridge.errors import FilterFault
@@ -65,7 +66,7 @@ class Filter:
         plans: ids of plans that it is or was in.
         died_again: died more than once: a replay has failed.
         attempts: its handler ran so often for it, or more often.
-        headers: name and value; a letter has all of them, as its producer wrote them.
+        headers: name and value, bytes that are no UTF-8 as `surrogateescape` has them; a letter has all of them.
         since: failed then or later, ms since the epoch.
         until: failed before then.
 
@@ -131,9 +132,9 @@ class Filter:
         return replace(self, statuses=(Status.OPEN,))
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON: what is empty is left out, a key is base64."""
+        """As JSON: what is empty is left out, a key is base64, headers are as a person writes them."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
-        found["headers"] = [list(pair) for pair in self.headers]
+        found["headers"] = [[name, written.header_words(value)] for name, value in self.headers]
         data = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
         if self.key is not None:
             data["key"] = b64encode(self.key).decode()
@@ -172,7 +173,7 @@ def _read(name: str, value: Any) -> Any:
     if name == "statuses":
         return tuple(Status(each) for each in value)
     if name == "headers":
-        return tuple((str(header), str(text)) for header, text in value)
+        return tuple((str(header), written.header_value(str(text), str(header))) for header, text in value)
     if name == "key":
         return b64decode(value, validate=True)
     if name == "died_again":

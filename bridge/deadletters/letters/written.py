@@ -13,6 +13,8 @@ from bridge.errors import FilterFault
 _AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS: Final = {"today": 0, "yesterday": 1}
+#: How the text of a key or of a header's value does not begin, unless it says before that it is text.
+_HEX, _BASE64, _TEXT = "0x", "base64:", "text:"
 
 
 def moment(text: str, now: float) -> int:
@@ -53,25 +55,53 @@ def key(text: str) -> bytes:
         FilterFault: what follows 0x or base64: is not that.
     """
     try:
-        if text.startswith("0x"):
-            return bytes.fromhex(text[2:])
-        if text.startswith("base64:"):
-            return b64decode(text.removeprefix("base64:"), validate=True)
+        return _octets(text)
     except (ValueError, binascii.Error):
         raise FilterFault(f"The key {text!r} is not what it begins as: put text: before its text.") from None
-    return text.removeprefix("text:").encode("utf-8", "surrogateescape")
 
 
 def header(text: str) -> tuple[str, str]:
-    """A header, written `name=value`.
+    """A header, written `name=value`, its value as a key is: `name=0x00ff`.
+
+    Returns: name and value; bytes that are no UTF-8 as `surrogateescape` has them.
 
     Raises:
-        FilterFault: there is no name, or no =.
+        FilterFault: there is no name, or no =; what follows 0x or base64: is not that.
     """
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise FilterFault(f"{text!r} is no header: write name=value.")
-    return name, value
+    return name, header_value(value, name)
+
+
+def header_value(text: str, name: str) -> str:
+    """Return a header's value from how a person, or `header_words`, writes it.
+
+    Raises:
+        FilterFault: what follows 0x or base64: is not that.
+    """
+    try:
+        return _octets(text).decode("utf-8", "surrogateescape")
+    except (ValueError, binascii.Error):
+        raise FilterFault(
+            f"The value {text!r} of header {name!r} is not what it begins as: put text: before its text."
+        ) from None
+
+
+def header_words(value: str) -> str:
+    """Return how `header` reads a header's value: as its text, or in hexadecimal where it is none."""
+    octets = value.encode("utf-8", "surrogateescape")
+    if "\0" in value or octets != value.encode("utf-8", "replace"):
+        return f"{_HEX}{octets.hex()}"
+    return f"{_TEXT}{value}" if value.startswith((_HEX, _BASE64, _TEXT)) else value
+
+
+def _octets(text: str) -> bytes:
+    if text.startswith(_HEX):
+        return bytes.fromhex(text.removeprefix(_HEX))
+    if text.startswith(_BASE64):
+        return b64decode(text.removeprefix(_BASE64), validate=True)
+    return text.removeprefix(_TEXT).encode("utf-8", "surrogateescape")
 
 
 def statuses(texts: Iterable[str]) -> tuple[Status, ...]:

@@ -37,7 +37,7 @@ class Filter(Wanted):
     reason: Words = []
     text: Annotated[Word, Field(description="Whole words, in any order.")] = ""
     key: Annotated[Word | None, Field(description="Text; `0x…` in hexadecimal, `base64:…`.")] = None
-    header: Annotated[Words, Field(description="`name=value`.")] = []
+    header: Annotated[Words, Field(description="`name=value`; the value as a key is: `name=0x00ff`.")] = []
     since: Annotated[Word | None, Field(description="ISO 8601, `2h`, `3d`, `today`, `yesterday`.")] = None
     until: Word | None = None
     status: list[Status] = []
