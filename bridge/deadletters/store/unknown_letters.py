@@ -16,7 +16,8 @@ _REPLAYING: Final = letters.c.status == literal_column(f"'{Status.REPLAYING}'")
 IS_UNKNOWN: Final = (
     select(items.c.position)
     .where(
-        *(items.c.letter_id == letters.c.id, items.c.plan_id == letters.c.plan_id, items.c.place.is_(None)),
+        # The sum keeps a database without statistics from going through all items of the plan for each letter.
+        *(items.c.letter_id == letters.c.id, items.c.plan_id + 0 == letters.c.plan_id, items.c.place.is_(None)),
         func.coalesce(items.c.state, literal_column("''")) == ItemState.UNKNOWN,
     )
     .correlate(letters)
