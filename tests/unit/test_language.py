@@ -15,7 +15,10 @@ ROOT: Final = Path(__file__).parents[2]
 #: Pages and texts that have the field's words. A page that is rewritten is added here, and none is taken out.
 PAGES: Final = (
     *("README.md", "docs/README.md", "docs/reference/glossary.md", "docs/reference/headers.md"),
-    *("CHANGELOG.md", "docs/performance/sizing.md"),
+    *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/ledger.md", "docs/tutorials/existing-celery-app.md"),
+    *(f"docs/how-to/{page}.md" for page in ("publish-messages", "upgrade", "webhooks", "write-handlers")),
+    *("docs/reference/http-api.md", "docs/reference/settings.md"),
+    *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )
 #: A coinage, and the term of the field.
 BANNED: Final = {
