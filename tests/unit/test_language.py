@@ -16,7 +16,9 @@ ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (
     *("README.md", "docs/README.md", "docs/reference/glossary.md", "docs/reference/headers.md"),
     *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/ledger.md", "docs/tutorials/existing-celery-app.md"),
-    *(f"docs/how-to/{page}.md" for page in ("publish-messages", "upgrade", "webhooks", "write-handlers")),
+    *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
+    *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
+    "docs/runbooks/operations.md",
     *("docs/reference/http-api.md", "docs/reference/settings.md"),
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )

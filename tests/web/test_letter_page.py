@@ -220,8 +220,8 @@ def test_newer_and_older_walk_the_list_that_one_came_from(browser, record):
     (row,) = re.findall(r'<a href="([^"]*)"><bdi>orders</bdi>-0-3</a>', here.get("/letters?reason=permanent").text)
     page = here.get(unescape(row)).text
     newer, older = (re.findall(rf'rel="{rel}" href="([^"]*)"', page)[0] for rel in ("prev", "next"))
-    assert re.search(r"<h2[^>]*>Its way</h2><p[^>]*><a[^>]*><bdi>orders</bdi>-0-5", here.get(unescape(newer)).text)
-    assert re.search(r"<h2[^>]*>Its way</h2><p[^>]*><a[^>]*><bdi>orders</bdi>-0-1", here.get(unescape(older)).text)
+    assert re.search(r"<h2[^>]*>Timeline</h2><p[^>]*><a[^>]*><bdi>orders</bdi>-0-5", here.get(unescape(newer)).text)
+    assert re.search(r"<h2[^>]*>Timeline</h2><p[^>]*><a[^>]*><bdi>orders</bdi>-0-1", here.get(unescape(older)).text)
     assert 'rel="prev"' not in here.get("/letters/1").text
 
 
