@@ -121,7 +121,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                 if self.poller.endures:
                     holder.let_acks_ride()
                 if self.keeper is not None:
-                    self.keeper.consumes(self._lists(queue))
+                    self.keeper.check_permissions(self._lists(queue))
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
     def _hold(self) -> Holder:

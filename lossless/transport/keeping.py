@@ -152,9 +152,9 @@ class Keeper:
         """Whether Redis has answered since a moment of the monotonic clock."""
         return self._contact_at >= moment
 
-    def consumes(self, lists: Iterable[str]) -> None:
-        """Be told that a queue is consumed, by the keys of its lists: what the ACL refuses is named in the log."""
-        self._permissions.note(lists)
+    def check_permissions(self, lists: Iterable[str]) -> None:
+        """Name in the log what the ACL refuses to this user; ``lists`` are the keys of a queue that is consumed."""
+        self._permissions.check(lists)
 
     def explained(self, error: Exception) -> str:
         """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
@@ -210,7 +210,6 @@ class Keeper:
             self._sweep_at = monotonic() + self._sweep.pause()
         for holder in tuple(self._holders):
             self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
-        self._apart("asking what this user may do", self._permissions.check)
         self._apart("standing as lookout", partial(self._lookout.apply, self.run, self._rivals()))
         if monotonic() >= self._due_at:
             self._apart("moving what is due", self._move_due)

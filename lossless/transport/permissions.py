@@ -7,7 +7,6 @@ Redis 7 can be asked (``redis.acl_check_cmd``); before, there is only that error
 from __future__ import annotations
 
 from collections.abc import Iterable
-from time import monotonic
 
 import redis
 from kombu.log import get_logger
@@ -17,9 +16,6 @@ from lossless.transport.scripts import ASK
 from lossless.transport.stored import Keys
 
 logger = get_logger("lossless.transport")
-
-#: Seconds after the last queue that is consumed, after which is asked: once for all queues of a worker that starts.
-ASKED_AFTER = 0.2
 
 HASH = ("DEL", "EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HSET")
 LIST = ("BRPOP", "EXISTS", "LINDEX", "LLEN", "LMOVE", "LPUSH", "RPOP", "RPUSH")
@@ -100,24 +96,13 @@ class Permissions:
         self._run = run
         self._lists: set[str] = set()
         self._named: set[str] = set()
-        #: When a queue was noted last for which nothing was asked yet.
-        self._noted_at: float | None = None
 
-    def note(self, lists: Iterable[str]) -> None:
-        """Note the keys of a queue that is consumed from now on, for `check`."""
+    def check(self, lists: Iterable[str]) -> None:
+        """Name in the log, once, what is refused; ``lists`` are the keys of a queue that is consumed."""
         self._lists.update(lists)
-        self._noted_at = monotonic()
-
-    def check(self) -> None:
-        """Name in the log, once, what is refused, after queues were noted and no further one comes."""
-        noted_at = self._noted_at
-        if noted_at is None or monotonic() - noted_at < ASKED_AFTER:
-            return
         if (wrong := self._refused()) and wrong not in self._named:
             self._named.add(wrong)
             logger.error("Redis: %s", wrong)
-        if self._noted_at == noted_at:
-            self._noted_at = None
 
     def explained(self, error: Exception) -> str:
         """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
