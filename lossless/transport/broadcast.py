@@ -104,7 +104,8 @@ class Broadcasts:
         if loop is None:
             self._deliver(message)
         else:
-            loop.call_later(max(0.0, (eta or 0.0) - time()), self._deliver, message)
+            # Also from a pool's thread.
+            loop.call_soon(loop.call_later, max(0.0, (eta or 0.0) - time()), self._deliver, message)
 
     def _deliver(self, message: dict[str, Any]) -> None:
         exchange = message["properties"]["delivery_info"]["exchange"]

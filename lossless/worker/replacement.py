@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 from celery import Celery
+from celery.utils.functional import noop
 from celery.utils.log import get_logger
 from kombu.asynchronous import get_event_loop
 from kombu.exceptions import OperationalError
@@ -55,11 +56,18 @@ class Replacement:
         message.replacement = self
 
     def start(self) -> None:
-        """Begin: at once in the thread of the event loop, as soon as it can in any other (pool threads)."""
+        """Begin: at once, but for a pool's thread on a channel without `replace`, which only the event loop may use.
+
+        The event loop's next turn comes after all that arrived in this one, and a worker that is told to stop gives
+        back without another turn what is not decided yet: what has ended would run again.
+        """
         pending.add(self)
         hub = get_event_loop()
         if hub is None or threading.current_thread() is threading.main_thread():
             self.attempt()
+        elif hasattr(self.message.channel, "replace"):
+            self.attempt()
+            hub.call_soon(noop)  # it may sleep, and there is room for another message now
         else:
             hub.call_soon(self.attempt)
 
@@ -100,7 +108,7 @@ class Replacement:
             "Message %s could not be replaced (%s), nothing is lost, next attempt in %s s: %r",
             self.message.delivery_tag, self.successor.why, pause, error,
         )  # fmt: skip
-        hub.call_later(pause, self.attempt)
+        hub.call_soon(hub.call_later, pause, self.attempt)
 
     def _abandon(self, why: str) -> None:
         """Give the message back as it is: kept, it would take one of the worker's places for as long as that lives."""

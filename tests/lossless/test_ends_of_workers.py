@@ -365,3 +365,47 @@ def test_on_sigterm_what_ended_in_the_last_turn_of_the_event_loop_is_not_given_b
     back = [message["headers"]["id"] for message in broker.queued()]
     assert sorted(done + back, key=int) == [str(task) for task in range(600)]
     assert back
+
+
+@pytest.mark.slow
+def test_on_sigterm_what_a_threads_task_put_in_the_place_of_its_message_has_taken_that_place(
+    broker: Broker, tmp_path: Path
+):
+    """A failed task is buried by its thread, and nothing of that waits for a turn of the event loop."""
+    settings = {"worker_prefetch_multiplier": 16}
+    with sender(broker) as app, ends(broker, tmp_path, "lossless", "-P", "threads", "-c", "4", **settings) as stopped:
+        for task in range(600):
+            app.send_task("rejected", task_id=str(task))
+        wait_until(lambda: len(broker.noted("runs")) > 50)
+        stopped.signal(signal.SIGTERM)
+        assert stopped.ends(15) == 0
+    ran = [task for _, task, _ in broker.noted("runs")]
+    back = {message["headers"]["id"] for message in broker.queued() if message["headers"]["task"] == "rejected"}
+    assert back
+    assert not back & set(ran)
+    assert len(ran) == len(set(ran))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_after_kill_9_of_a_busy_worker_no_more_runs_again_than_ended_in_its_last_milliseconds(
+    broker: Broker, tmp_path: Path, pool: str
+):
+    """Acknowledgements ride with the next take. Seen: none or one a kill, at 200 to 450 tasks a second."""
+    processes = 4
+    settings = {"worker_prefetch_multiplier": 16}
+    arguments = ("-P", pool, "-c", str(processes))
+    with sender(broker) as app, ends(broker, tmp_path, "lossless", *arguments, **settings) as killed:
+        for task in range(600):
+            app.send_task("done", task_id=str(task))
+        wait_until(lambda: len(broker.noted("done")) > 100)
+        killed.signal_all(signal.SIGKILL)
+        killed.ends(5)
+    assert len(set(broker.noted("done")) & held(broker)) <= 2 * processes
+
+
+def held(broker: Broker) -> set[str]:
+    """The ids of what lies in the queue or with a worker, dead or alive."""
+    taken = [broker.client.hgetall(key) for key in broker.client.scan_iter("_taken.*")]
+    raw = [value.partition(b"\0")[2] for fields in taken for name, value in fields.items() if name != b"@"]
+    return {message["headers"]["id"] for message in [*broker.queued(), *map(json.loads, raw)]}

@@ -1,5 +1,6 @@
 """On a transport without `replace`: a successor is published first, and then its message is acknowledged."""
 
+import threading
 from types import MethodType, SimpleNamespace
 from typing import Any
 
@@ -50,7 +51,9 @@ class Channel:
 def later(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, Any]]:
     """What the event loop was asked to do later."""
     calls: list[tuple[float, Any]] = []
-    hub = SimpleNamespace(call_later=lambda pause, act: calls.append((pause, act)), call_soon=lambda act: act())
+    hub = SimpleNamespace(
+        call_later=lambda pause, act: calls.append((pause, act)), call_soon=lambda act, *args: act(*args)
+    )
     monkeypatch.setattr(replacement, "get_event_loop", lambda: hub)
     return calls
 
@@ -73,6 +76,40 @@ def test_it_is_published_and_then_acknowledged(later: list[Any]) -> None:
     assert channel.acts == ["publish", "ack"]
     assert made not in pending
     assert not later
+
+
+def in_a_thread_beside_a_loop_with_no_further_turn(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    left: list[Any] = []
+    hub = SimpleNamespace(call_soon=lambda act, *_: left.append(act))
+    monkeypatch.setattr(replacement, "get_event_loop", lambda: hub)
+    thread = threading.Thread(target=replace, args=(channel,))
+    thread.start()
+    thread.join()
+    return left
+
+
+def test_on_our_transport_a_pools_thread_decides_it_at_once_and_wakes_the_event_loop(
+    later: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for the loop's next turn would be given back by a worker that is told to stop, and run again."""
+    channel = Channel()
+    channel.encode_body = lambda body, encoding: (body, encoding)  # type: ignore[attr-defined]
+    channel.body_encoding = None  # type: ignore[attr-defined]
+    channel.prepare_message = lambda *_, **__: {"body": "", "properties": {"delivery_info": {}}}  # type: ignore[method-assign]
+    channel.replace = lambda *_, **__: channel.acts.append("replace")  # type: ignore[attr-defined]
+    left = in_a_thread_beside_a_loop_with_no_further_turn(channel, monkeypatch)
+    assert channel.acts == ["replace"]
+    assert len(left) == 1
+
+
+def test_elsewhere_a_pools_thread_leaves_the_channel_to_the_event_loop(
+    later: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = Channel()
+    left = in_a_thread_beside_a_loop_with_no_further_turn(channel, monkeypatch)
+    assert channel.acts == []
+    left.pop()()
+    assert channel.acts == ["publish", "ack"]
 
 
 def test_what_is_published_is_not_published_again_when_its_ack_fails(later: list[Any]) -> None:
