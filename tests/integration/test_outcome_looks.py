@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from sqlalchemy import insert, select
 
@@ -84,12 +85,13 @@ def test_what_is_parked_after_a_first_look_is_found_by_the_second(kafka: KafkaSe
 
 
 def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
-    kafka: KafkaServer, redis_shared: RedisServer, tmp_path: Path
+    kafka: KafkaServer, redis_shared: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     settings = settings_of(kafka, redis_shared)
-    settings.file.__dict__["kafka_stuck_after"] = 0.0
     source, group = f"{settings.group}.orders", settings.group
     kafka.create_topics(source, f"{source}.replay", partitions=1)
+    # Redis lost its data after the letter was sent, and long ago: by its own clock, the ledger of this test begins now.
+    monkeypatch.setattr(Fates, "since", lambda *_: 2.0)
     database = Database(f"sqlite:///{tmp_path}/letters.db")
     database.migrate()
     with database.writing() as connection:
