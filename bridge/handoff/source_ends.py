@@ -80,6 +80,10 @@ class SourceEnds:
         known = self._logs.get(place)
         return known is not None and known.topic_id == log.topic_id and log.turn < known.turn
 
+    def _knows_log(self, source: _Source) -> bool:
+        known = self._logs.get(source.place)
+        return known is not None and known.topic_id == KnownLog.of(source.log_id).topic_id
+
     def _hear(self) -> None:
         if (told := self._asking.told()) is None:
             return
@@ -90,7 +94,8 @@ class SourceEnds:
             logger.debug("%s", error)
             return
         for source in asked:
-            if source.place not in told or source not in self._doubts:
+            # While nobody knows the log, as after a wipe of Redis, it may have been truncated: nothing is denied.
+            if source.place not in told or source not in self._doubts or not self._knows_log(source):
                 continue
             end = max(told[source.place], self._end(source))
             self._ends[source.place] = (source.log_id, end)

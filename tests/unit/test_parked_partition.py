@@ -348,7 +348,7 @@ def test_a_record_that_names_a_source_record_which_does_not_exist_yet_never_runs
     world, here = World(), ("orders", 3)
     kafka: Any = Answers(*[{here: 102}] * 8)
     kept: Any = MemoryLedger()
-    ends = SourceEnds(kafka, lambda _: {})
+    ends = SourceEnds(kafka, lambda _: {here: KnownLog("source-id")})
     # Of partition 9 nobody has heard; the log of the last one is gone, and nothing of it can be hidden.
     world.receive(*(record(n) for n in range(4)), record(4, partition=9), record(5, topic_id="gone"))
     out, marks = [], []
@@ -422,11 +422,22 @@ def test_without_the_ledger_nothing_is_denied() -> None:
     assert _answer(SourceEnds(kafka, silent), "source-id", 80) is None
 
 
+def test_after_a_wipe_nothing_is_denied_until_a_bridge_has_noted_the_log_again() -> None:
+    """The log was truncated, and the wiped ledger has lost that: it comes back from what is committed."""
+    here, book = ("orders", 3), dict[Any, KnownLog]()
+    kafka: Any = Answers(*[{here: 50}] * 20)
+    ends = SourceEnds(kafka, lambda _: book)
+    assert _answer(ends, "source-id", 80) is None
+    book[here] = KnownLog("source-id", 1)
+    assert _answer(ends, "source-id", 80) is True
+    assert _answer(ends, "source-id.1", 80) is False
+
+
 def test_what_kafka_has_by_a_later_answer_runs() -> None:
     world, here = World(), ("orders", 3)
     kafka: Any = Answers({here: 100}, {here: 101})
     kept: Any = MemoryLedger()
-    ends, out = SourceEnds(kafka, lambda _: {}), []
+    ends, out = SourceEnds(kafka, lambda _: {here: KnownLog("source-id")}), []
     world.receive(record(0))
     for _ in range(4):
         world.take()
