@@ -39,7 +39,13 @@ Found = TypeVar("Found")
 
 @dataclass
 class Asked:
-    """What was found so far, and why the rest could not be."""
+    """What was found so far, and why the rest could not be.
+
+    Attributes:
+        silent: why something does not answer, a sentence each.
+        unknown: what is not known although everything answers, a sentence each.
+        has_ledger: whether the ledger has answered.
+    """
 
     facts: Facts
     extents: list[Extent] | None = None
@@ -47,6 +53,8 @@ class Asked:
     mirrored: Mirrored = NOTHING
     policies: Mapping[str, Data] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    has_ledger: bool = False
 
     def ask(self, question: Callable[[], Found]) -> Found | None:
         """The answer, or None where there is none."""
@@ -129,7 +137,7 @@ def _members(asked: Asked, ledger: Ledger) -> str:
         "bridges": dict.fromkeys(bridges.unconfirmed, max(here.values(), default=None)),
         "workers": dict.fromkeys(workers.unconfirmed, max(at_work.values(), default=None)),
     }
-    asked.mirrored = Mirror(ledger).read()
+    asked.mirrored, asked.has_ledger = Mirror(ledger).read(), True
     asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost(), unconfirmed=unconfirmed)
     return bridges.mute or workers.mute
 

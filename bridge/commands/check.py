@@ -29,7 +29,7 @@ from bridge.topics.first_read import first_reads
 from bridge.topics.names import TopicNames, name_faults
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, survey
-from bridge.upkeep.group_members import find_foreign_topics, foreign_member
+from bridge.upkeep.group_members import find_foreign_topics, foreign_member, unknown_members
 from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.uncared import divided_topics, is_stopped, other_applications, unconsumed_queues, unknown_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
@@ -154,9 +154,12 @@ def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterat
     try:
         with closing(ledger):
             foreign = find_foreign_topics(admin, chosen, ledger, routes.topics)
-    except LedgerUnavailable:
-        return  # said of the ledger
-    if foreign:
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        yield Finding("warning", unknown_members(chosen.group, str(error)))
+        return
+    if foreign is None:
+        yield Finding("warning", unknown_members(chosen.group))
+    elif foreign:
         yield Finding("fault", foreign_member(chosen.group, foreign))
 
 

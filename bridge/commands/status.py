@@ -4,18 +4,19 @@ Each is asked for itself: what one does not answer hides nothing of what the oth
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from celery import Celery
 
-from bridge.commands.asked import Asked, facts_of, take_decided
+from bridge.commands.asked import ANSWER_WITHIN, Asked, facts_of, take_decided
 from bridge.commands.opened import opened
 from bridge.commands.status_data import as_data
 from bridge.commands.tiers import tiers
 from bridge.commands.unquoted import unquoted
-from bridge.errors import NothingAnswers
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, NothingAnswers
 from bridge.handlers import Handler, Routes, changed_handlers
 from bridge.kafka import admin_client
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogBook
@@ -32,7 +33,7 @@ from bridge.topics.names import TopicNames
 from bridge.topics.recent import Recent
 from bridge.upkeep.facts import Facts, Letters
 from bridge.upkeep.gone import look
-from bridge.upkeep.group_members import find_foreign_topics
+from bridge.upkeep.group_members import find_foreign_topics, unknown_members
 
 
 def status(
@@ -55,7 +56,8 @@ def status(
         handlers whose policy is not their code's, by whom and when it was changed, and to what; `counts`: by topic and
         handler, how many deliveries were handled, attempts failed, dead letters written and deliveries replayed in each
         of the last 60 minutes and 24 hours;
-        `unanswered`: what could not be asked, a sentence each.
+        `unanswered`: what could not be asked, a sentence each;
+        `unknown`: what is not known although Kafka and Redis answer, a sentence each.
 
     Raises:
         NothingAnswers: nothing could be told.
@@ -83,10 +85,12 @@ def _take_in(asked: Asked, app: Celery, settings: Settings, routes: Routes, rece
     # Redis may have been wiped, and no bridge run to put back what was decided.
     if (decided := asked.ask(lambda: published(settings))) is not None:
         take_decided(asked, app, routes, merged(decided.standing, asked.mirrored).in_force())
-    if settings.ledger_url is None or asked.facts.bridges is None:
+    # Who lives may be unknown where Redis refuses announcements: all else it knows.
+    if not asked.has_ledger:
         return
     changed = changed_handlers(app, routes, asked.policies)
     asked.ask(lambda: _take_in_ledger(asked, settings, routes, changed, recent))
+    _take_in_other_members(asked, settings, routes)
 
 
 def _take_in_ledger(
@@ -106,9 +110,24 @@ def _take_in_ledger(
             tiers=tiers(settings, routes, ledger, catalog, changed),
             gone=tuple(look(settings, ledger, catalog)),
             sources={name: each.source for name, each in belongings.items()},
-            foreign=find_foreign_topics(admin_client(settings.kafka), settings, ledger, routes.topics) or (),
         )
         asked.knows_parked = True
+
+
+def _take_in_other_members(asked: Asked, settings: Settings, routes: Routes) -> None:
+    """Another application in the group; that nobody can tell is no sign of none."""
+    if (ledger := Ledger.once(settings, ANSWER_WITHIN)) is None:
+        return
+    try:
+        with closing(ledger):
+            foreign = find_foreign_topics(admin_client(settings.kafka), settings, ledger, routes.topics)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        asked.unknown.append(unknown_members(settings.group, str(error)))
+        return
+    if foreign is None:
+        asked.unknown.append(unknown_members(settings.group))
+    else:
+        asked.facts = replace(asked.facts, foreign=foreign)
 
 
 def _oldest(facts: Facts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str, str]) -> dict[tuple[str, str], float]:

@@ -47,6 +47,7 @@ def as_data(asked: Asked, topics: Iterable[str]) -> dict[str, Any]:
         "breakers": {each.dependency: _breaker(each) for each in facts.breakers},
         "counts": None if facts.counts is None else [_counts(*each, facts.now) for each in facts.counts.items()],
         "unanswered": asked.silent,
+        "unknown": asked.unknown,
     }
 
 

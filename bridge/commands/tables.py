@@ -134,7 +134,7 @@ def print_topics(console: Console, listed: Listed) -> None:
             "" if left is None else f"{left:,}",
         )
     print_table(console, table)
-    for words in listed.problems:
+    for words in (*listed.problems, *filter(None, [listed.unknown])):
         say(console, words, "yellow")
 
 
@@ -164,12 +164,19 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         of = ", ".join(sorted({version for version in state.get("handler_versions", {}).values() if version}))
         versions = f" (version {of})" if of else ""
         say(console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers{versions}")
+    _print_unknown(console, status)
+
+
+def _print_unknown(console: Console, status: dict[str, Any]) -> None:
+    """Print the members that may live, and what else is not known."""
     for kind, members in status.get("unconfirmed", {}).items():
         for name, member in members.items():
             seen = f", last seen {member['last_seen']} at the latest" if member["last_seen"] else ""
             say(console, f"{kind[:-1]} {name}: not confirmed{seen}", "yellow")
     if status["bridges"] is None and not status["unanswered"]:
         say(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
+    for sentence in status.get("unknown", ()):
+        say(console, sentence, "yellow")
 
 
 def _print_waits(console: Console, status: dict[str, Any]) -> None:

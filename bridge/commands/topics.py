@@ -1,7 +1,7 @@
 """`bridge topics`: which topics the handlers need, which there are, and what is wrong with them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -22,21 +22,30 @@ from bridge.topics.extents import extents
 from bridge.topics.making import grow, make, make_control
 from bridge.topics.ours import Kind, Ours
 from bridge.topics.survey import Seen, lying, survey
+from bridge.upkeep.group_members import find_foreign_topics, foreign_member, unknown_members
 
 
 class Listed(NamedTuple):
     """What was found, and by retry and replay topic how many records are not settled yet.
 
     None is counted where the ledger does not answer: what is handed off is known by it alone.
+
+    Attributes:
+        foreign: the topics of another application that uses the group.
+        unknown: why it is not known whether there is one, a sentence; empty: it is known.
     """
 
     found: list[Seen]
     left: Mapping[str, int]
+    group: str = ""
+    foreign: Sequence[str] = ()
+    unknown: str = ""
 
     @property
     def problems(self) -> list[str]:
         """What is wrong, a sentence each."""
-        return [words for seen in self.found for words in seen.problems]
+        other = [foreign_member(self.group, self.foreign)] if self.foreign else []
+        return [*other, *(words for seen in self.found for words in seen.problems)]
 
     def to_data(self) -> list[dict[str, Any]]:
         """As JSON-able data."""
@@ -68,7 +77,20 @@ def topics(app: Celery, settings: Settings, routes: Routes, *, create: bool = Fa
             found = survey(admin, settings, routes, changed, others)
             made -= {seen.ours.name for seen in found if seen.partitions is not None}
             time.sleep(0.1 if made else 0.0)
-    return Listed(found, _left(settings, routes, lying(found)))
+    foreign, unknown = _other_application(admin, settings, routes)
+    return Listed(found, _left(settings, routes, lying(found)), settings.group, foreign, unknown)
+
+
+def _other_application(admin: AdminClient, settings: Settings, routes: Routes) -> tuple[Sequence[str], str]:
+    """Return the topics of another application that uses the group, and why that is not known."""
+    if (ledger := Ledger.of(settings)) is None:
+        return (), ""
+    try:
+        with closing(ledger):
+            found = find_foreign_topics(admin, settings, ledger, routes.topics)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        return (), unknown_members(settings.group, str(error))
+    return found or (), unknown_members(settings.group) if found is None else ""
 
 
 def _others(settings: Settings) -> frozenset[str] | None:

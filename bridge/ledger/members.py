@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from bridge.errors import UnreadableJson
+from bridge.errors import LedgerUnavailable, UnreadableJson
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
 from bridge.ledger.connection import is_of_another_type, raised
@@ -144,9 +144,12 @@ def living_sources(ledger: Ledger) -> frozenset[str]:
     """Return the source topics whose handlers some living bridge or worker of the ledger's group has.
 
     Raises:
-        LedgerUnavailable: Redis did not answer.
+        LedgerUnavailable: Redis did not answer, or refuses announcements: those that it does not list may live.
     """
-    bridges, workers = Members(ledger, "bridges").living(), Members(ledger, "workers").living()
+    kinds = Members(ledger, "bridges"), Members(ledger, "workers")
+    bridges, workers = (kind.living() for kind in kinds)
+    if why := kinds[0].mute or kinds[1].mute:
+        raise LedgerUnavailable(f"Redis takes no announcements of bridges and workers ({why}).")
     routed = {topic for state in bridges.values() for topic in state.get("routes", {})}
     # A worker says which handlers it has; what they handle the ledger knows.
     known = {name for state in workers.values() if state.get("group") == ledger.group for name in state["handlers"]}

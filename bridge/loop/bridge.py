@@ -21,7 +21,7 @@ from bridge.topics.cluster import MOCK
 from bridge.topics.first_read import first_reads
 from bridge.upkeep.announcement import Announcement
 from bridge.upkeep.facts import when
-from bridge.upkeep.group_members import find_foreign_topics, foreign_member
+from bridge.upkeep.group_members import GroupWatch, find_foreign_topics
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 TELL_EVERY: Final = 1.0
 #: Seconds that leaving the group may take when Kafka does not answer.
 LEAVE_WITHIN: Final = 5.0
-#: How often, and seconds apart, a bridge asks at its start who else is in the group, until Kafka says it.
-FOREIGN_ASKED: Final = 30
-FOREIGN_EVERY: Final = 2.0
+#: Seconds between two looks for another application in the group: while it is not known, and when it is.
+UNKNOWN_EVERY: Final = 2.0
+KNOWN_EVERY: Final = 30.0
 #: Seconds without a turn after which the loop is held to be stuck.
 STUCK_AFTER: Final = 60.0
 
@@ -111,8 +111,8 @@ class Bridge:
             if self._announcement is not None:
                 self._announcement.leave()
             return
-        for tell in (_tell_first_reads, _tell_foreign_member):
-            threading.Thread(target=tell, args=(self._before,), name=tell.__name__.strip("_"), daemon=True).start()
+        for name, tell in (("first reads", self._tell_first_reads), ("group watch", self._watch_group)):
+            threading.Thread(target=tell, name=name, daemon=True).start()
         self._loop = loop = Loop(self._before)
         if self._announcement is not None and loop.parts.ledger is not None:
             self._announcement.know(loop.parts.ledger)
@@ -212,34 +212,31 @@ class Bridge:
         self._before.decided.close()
         self._before.broker.close()
 
+    # Beside the loop, which waits for no answer of these
 
-def _tell_first_reads(before: Before) -> None:
-    """Say what a new group is about to read; beside the loop, which waits for no answer of this."""
-    if before.catalog.cluster.startswith(MOCK):
-        return
-    try:
-        for found in first_reads(before.settings, before.routes.topics):
-            if found.records:
-                logger.log(logging.WARNING if found.is_surprising else logging.INFO, "%s", found.words)
-    except KafkaUnavailable as error:
-        logger.info("what is read first is not known: %s", error)
+    def _tell_first_reads(self) -> None:
+        """Say what a new group is about to read."""
+        before = self._before
+        if before.catalog.cluster.startswith(MOCK):
+            return
+        try:
+            for found in first_reads(before.settings, before.routes.topics):
+                if found.records:
+                    logger.log(logging.WARNING if found.is_surprising else logging.INFO, "%s", found.words)
+        except KafkaUnavailable as error:
+            logger.info("what is read first is not known: %s", error)
 
-
-def _tell_foreign_member(before: Before) -> None:
-    """Say that another application, with a Redis of its own, is in the group; beside the loop too."""
-    settings = before.settings
-    if before.catalog.cluster.startswith(MOCK) or (ledger := Ledger.of(settings)) is None:
-        return
-    foreign = None
-    with closing(ledger):
-        for _ in range(FOREIGN_ASKED):
-            try:
-                foreign = find_foreign_topics(admin_client(settings.kafka), settings, ledger, before.routes.topics)
-            except LedgerUnavailable as error:
-                logger.debug("%s", error)
-            if foreign is not None:
-                break
-            # This bridge has joined, and the group gives its partitions out anew.
-            time.sleep(FOREIGN_EVERY)
-    if foreign:
-        logger.error("%s", foreign_member(settings.group, foreign))
+    def _watch_group(self) -> None:
+        """Say that another application, with a Redis of its own, is in the group, whenever it comes."""
+        settings, topics = self._before.settings, self._before.routes.topics
+        if self._before.catalog.cluster.startswith(MOCK) or (ledger := Ledger.of(settings)) is None:
+            return
+        admin = admin_client(settings.kafka)
+        with closing(ledger):
+            watch = GroupWatch(settings.group, lambda: find_foreign_topics(admin, settings, ledger, topics))
+            while not self._stopping.is_set():
+                # This bridge has joined, and the group gives its partitions out anew: it is not known at first.
+                known = watch.look()
+                if self._announcement is not None:
+                    self._announcement.know_foreign(watch.foreign)
+                self._stopping.wait(KNOWN_EVERY if known else UNKNOWN_EVERY)

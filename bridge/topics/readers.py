@@ -54,13 +54,16 @@ def commits(settings: Settings, topics: Collection[str]) -> dict[str, dict[Place
 def consumed_now(admin: AdminClient, group: str) -> frozenset[str] | None:
     """Return the topics of which living members of a group have partitions.
 
-    `None`: Kafka does not say it, or gives the partitions out anew just now.
+    `None`: Kafka gives the partitions out anew just now.
+
+    Raises:
+        KafkaUnavailable: Kafka did not say who the members are.
     """
     try:
         (future,) = admin.describe_consumer_groups([group], request_timeout=ANSWER_WITHIN).values()
         found = future.result(ANSWER_WITHIN * 2)
-    except (KafkaException, TimeoutError):
-        return None
+    except (KafkaException, TimeoutError) as error:
+        raise KafkaUnavailable(f"Kafka does not say who is in the group {group!r}: {error}.") from None
     if found.state in (ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING):
         return None
     return frozenset(place.topic for member in found.members for place in member.assignment.topic_partitions)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bridge.errors import KafkaUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.kafka import AdminClient
 from bridge.settings import Settings
@@ -150,7 +151,12 @@ def _left_over(
     named = {*routes.topics, *others}
     gone = sorted(name for name, source in sources.items() if source not in named and name not in named)
     ours = {extent.topic for extent in extents(settings, gone) if extent.committed is not None} if gone else set()
-    consumed = consumed_now(admin, settings.group) if ours else frozenset()
+    if not ours:
+        return
+    try:
+        consumed = consumed_now(admin, settings.group)
+    except KafkaUnavailable:
+        return
     if consumed is None:
         return
     ours = {name for name in ours if name not in consumed and sources[name] not in consumed}

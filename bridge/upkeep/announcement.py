@@ -17,6 +17,7 @@ from bridge.handlers import Routes
 from bridge.handoff.size import Size
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.clock_skew import ClockSkew
+from bridge.ledger.first_seen import first_seen
 from bridge.ledger.members import ANNOUNCE_EVERY, Members, unique_member
 from bridge.ledger.outcomes import outcomes_of
 from bridge.ledger.times import Times
@@ -30,6 +31,7 @@ from bridge.upkeep.backlog import Counts, backlogs, shown, total
 from bridge.upkeep.backlog_growth import BacklogGrowth
 from bridge.upkeep.behind import Behind
 from bridge.upkeep.facts import Facts, HandlerFacts
+from bridge.upkeep.group_members import foreign_member
 from bridge.upkeep.handler_health import hung, lost_bridges, skewed, slow
 from bridge.upkeep.open_transactions import held_back_topics
 from bridge.upkeep.problem import Problem
@@ -56,6 +58,7 @@ SEEN_BY_BRIDGES: Final[tuple[Kind, ...]] = (
     "clock",
     "bridge lost",
     "transaction",
+    "divided",
 )
 
 Key = TypeVar("Key")
@@ -103,6 +106,7 @@ class Announcement:
         self._uncared_for: frozenset[str] = frozenset()
         self._divided: frozenset[str] = frozenset()
         self._others: frozenset[str] = frozenset()
+        self._foreign: Sequence[str] = ()
         self._ready: Counts = {}
         self._backlog: dict[str, Any] = {}
         self._taken_in = 0.0
@@ -114,6 +118,10 @@ class Announcement:
     def know(self, ledger: Ledger) -> None:
         """Which ledger knows what is under way."""
         self._ledger = ledger
+
+    def know_foreign(self, topics: Sequence[str]) -> None:
+        """Which topics another application in the group consumes."""
+        self._foreign = topics
 
     def take_in(
         self,
@@ -225,6 +233,7 @@ class Announcement:
             self._member,
             {
                 **self._state,
+                "open_transactions": self._open_transactions(),
                 "oldest": ages,
                 "backlog": self._backlog,
                 "backlog_growth": self._shown_growth,
@@ -234,6 +243,19 @@ class Announcement:
             },
             seen=[f"group {self._group}"],
         )
+
+    def _open_transactions(self) -> list[dict[str, Any]]:
+        """Return those of this bridge, since when any bridge has seen them: a restart ends none."""
+        found = self._state.get("open_transactions", [])
+        names = ["{topic}-{partition}-{offset}".format(**each) for each in found]
+        seen = dict(zip(names, (each["since"] for each in found), strict=True))
+        try:
+            since = first_seen(self._here, "transactions", seen)
+        except LedgerUnavailable as error:
+            # A Redis that is full takes announcements still.
+            logger.debug("%s", error)
+            since = seen
+        return [{**each, "since": since[name]} for name, each in zip(names, found, strict=True)]
 
     def _look_at_backlog(self) -> None:
         """Show how much is to be done; each bridge all of it, so that what they show must not be added up."""
@@ -282,19 +304,20 @@ class Announcement:
             workers=workers,
             seen=self._workers.last_seen(),
             app=self._app,
+            foreign=self._foreign,
         )
         found = {**unconsumed_queues(facts), **unknown_handlers(facts)}
-        self._show_problems(facts, [*found.values()])
+        others, divided = other_applications(facts), divided_topics(facts)
+        foreign = [foreign_member(self._group, facts.foreign)] if facts.foreign else []
+        self._show_problems(facts, [*found.values(), *others.values(), *divided.values(), *foreign])
         for name in found.keys() - self._uncared_for:
             logger.warning("%s", found[name])
         for name in self._uncared_for - found.keys():
             logger.info("%s: workers take care of it.", name)
         self._uncared_for = frozenset(found)
-        others = other_applications(facts)
         for group in others.keys() - self._others:
             logger.error("%s", others[group])
         self._others = frozenset(others)
-        divided = divided_topics(facts)
         for topic in sorted(divided.keys() - self._divided):
             logger.warning("%s", divided[topic])
         self._divided = frozenset(divided)

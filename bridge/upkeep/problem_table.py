@@ -202,8 +202,11 @@ TABLE: Final[tuple[Row, ...]] = (
     Row(
         "divided",
         "group_divided",
-        "Bridges of one group have different handlers for a topic.",
+        "Bridges of one group have different handlers for a topic, or another application uses the group.",
         "Start all bridges of the group with the same handlers, or give the other application its own BRIDGE_GROUP.",
+        OTHERS,
+        # Both sides of a rolling deploy may run for some minutes.
+        (_seen("group_divided", "AGroupIsDivided", "the members of a group have different handlers", "10m"),),
     ),
     Row(
         "obstacle",

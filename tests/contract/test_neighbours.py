@@ -9,6 +9,7 @@ from bridge.commands.status_data import as_data
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Ledger
 from bridge.ledger.accounts import Accounts
+from bridge.ledger.first_seen import first_seen
 from bridge.ledger.log_book import LogBook
 from bridge.ledger.members import Members, living_sources
 from bridge.ledger.pages import Account, key
@@ -97,6 +98,18 @@ def test_a_redis_that_refuses_writes_says_who_lives_and_calls_nobody_dead(own_re
         assert shown["unconfirmed"]["bridges"] == {"gone": {"last_seen": iso(last_seen)}}
         assert "not confirmed: bridge gone, worker gone (the last announced itself" in _unconfirmed(asked.facts)
         assert any(memory.disk for memory in asked.facts.memory)
+        assert asked.has_ledger
+        with pytest.raises(LedgerUnavailable, match="takes no announcements"):
+            living_sources(ledger)
+
+
+def test_what_was_seen_first_by_a_bridge_that_is_gone_was_seen_then(ledger):
+    assert first_seen(ledger, "transactions", {"orders-0-4": 100.0, "orders-1-9": 200.0})["orders-0-4"] == 100.0
+    again = first_seen(ledger, "transactions", {"orders-0-4": 300.0, "orders-1-7": 300.0})
+    assert again == {"orders-0-4": 100.0, "orders-1-7": 300.0}
+    write(ledger, "HSET", key("", "bridge", "first seen transactions"))
+    assert first_seen(ledger, "transactions", {"junk": 300.0}) == {"junk": 300.0}
+    assert first_seen(ledger, "transactions", {}) == {}
 
 
 def test_the_sources_of_every_living_member_of_the_group_are_known(ledger):

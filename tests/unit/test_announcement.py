@@ -2,11 +2,16 @@
 
 import json
 from types import MappingProxyType
+from typing import Any
+
+import pytest
 
 from bridge.handlers import Routes
 from bridge.ledger import Account, Ledger
 from bridge.ledger.members import said
 from bridge.metrics import BridgeMetrics
+from bridge.topics.transactions import OpenTransaction
+from bridge.upkeep import announcement as announcement_module
 from bridge.upkeep.announcement import Announcement, beside
 
 
@@ -30,6 +35,18 @@ def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
     state = said(json.dumps(waiting._state), "bridges")
     assert state is not None
     assert (state["obstacles"], state["due"], state["assigned"]) == (["Kafka does not answer"], {}, [])
+
+
+def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.MonkeyPatch):
+    made, said = announcement(), list[dict[str, Any]]()
+    made.take_in([], open_transactions=[OpenTransaction("orders", 0, 4, 5, since=300.0)])
+    monkeypatch.setattr(announcement_module, "first_seen", lambda _, __, seen: dict.fromkeys(seen, 100.0))
+    monkeypatch.setattr(made._members, "announce", lambda _, state, **__: said.append(state))
+    monkeypatch.setattr(made._skew, "look", dict)
+    made._announce()
+    assert said[0]["open_transactions"] == [
+        {"topic": "orders", "partition": 0, "offset": 4, "count": 5, "since": 100.0}
+    ]
 
 
 def test_every_count_may_be_of_any_kind_of_mapping():

@@ -1,0 +1,72 @@
+"""Whether another application uses the group: what Kafka or Redis does not say is unknown, and no sign of none."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.commands import check, status
+from bridge.commands.asked import Asked
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.kafka import KafkaError, KafkaException
+from bridge.topics.readers import consumed_now
+from bridge.upkeep.facts import Facts
+from bridge.upkeep.group_members import GroupWatch, unknown_members
+
+UNKNOWN = [KafkaUnavailable("Kafka is silent."), LedgerUnavailable("Redis is silent."), None]
+
+
+def answering(found: Any) -> Any:
+    def find(*_: Any) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return find
+
+
+def test_a_kafka_that_does_not_say_who_is_in_the_group_is_no_empty_group():
+    failed = SimpleNamespace(result=answering(KafkaException(KafkaError(KafkaError._TIMED_OUT))))
+    admin: Any = SimpleNamespace(describe_consumer_groups=lambda *_, **__: {"shop": failed})
+    with pytest.raises(KafkaUnavailable, match="who is in the group 'shop'"):
+        consumed_now(admin, "shop")
+
+
+@pytest.mark.parametrize("found", UNKNOWN)
+def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest.MonkeyPatch):
+    settings: Any = SimpleNamespace(kafka={}, group="shop")
+    ledger = SimpleNamespace(close=lambda: None)
+    for module in (status, check):
+        monkeypatch.setattr(module, "find_foreign_topics", answering(found))
+        monkeypatch.setattr(module, "admin_client", lambda _: None)
+        both = SimpleNamespace(of=lambda *_: ledger, once=lambda *_: ledger)
+        monkeypatch.setattr(module, "Ledger", both)
+    asked, routes = Asked(Facts(10.0, "shop")), SimpleNamespace(topics=["orders"])
+    status._take_in_other_members(asked, settings, routes)  # type: ignore[arg-type]
+    (warning,) = check._other_redis(None, settings, routes)  # type: ignore[arg-type]
+    sentence = unknown_members("shop", str(found) if found else "")
+    assert (asked.unknown, asked.facts.foreign) == ([sentence], ())
+    assert (warning.level, warning.text) == ("warning", sentence)
+
+
+def test_a_running_bridge_says_once_that_another_application_came_and_once_that_it_is_gone(
+    caplog: pytest.LogCaptureFixture,
+):
+    answers = iter([None, (), ("mails",), KafkaUnavailable("silent"), ("mails",), None, ()])
+    watch = GroupWatch("shop", lambda: answering(next(answers))())
+    caplog.set_level(logging.INFO)
+    looks = [(watch.look(), watch.foreign) for _ in range(7)]
+    mails = ("mails",)
+    assert looks == [
+        (False, ()),
+        (True, ()),
+        (True, mails),
+        (False, mails),
+        (True, mails),
+        (False, mails),
+        (True, ()),
+    ]
+    came, gone = [record.message for record in caplog.records]
+    assert came.startswith("Another application uses the group 'shop'")
+    assert gone == "no other application uses the group 'shop' any more."
