@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 
 from bridge.deadletters.questions.recorders import Recorders, recorders
-from bridge.deadletters.recorder.announcing import announcing
+from bridge.deadletters.recorder.announcing import Presence
+from bridge.errors import RecordedElsewhere
 from bridge.ledger import Ledger
 from bridge.ledger.members import ANNOUNCED_FOR, Members
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -110,9 +111,9 @@ def ledger(settings: Settings) -> Iterator[Ledger]:
 @contextmanager
 def announced(settings: Settings, alive: bool) -> Iterator[None]:
     """A recorder of these settings whose loop turns, or hangs."""
-    stopping, desk = threading.Event(), SimpleNamespace(settings=settings)
-    do: Any = announcing(lambda: alive, lambda: "one").do
-    thread = threading.Thread(target=do, args=(desk, stopping))
+    stopping = threading.Event()
+    do: Any = Presence(settings, lambda: alive, stays=True).duty.do
+    thread = threading.Thread(target=do, args=(None, stopping))
     thread.start()
     try:
         yield
@@ -136,6 +137,63 @@ def test_one_whose_loop_hangs_does_not_say_that_it_lives_and_each_group_has_its_
         with announced(shop, alive=True):
             eventually(living.living)
         assert [*living.last_seen()] == ["group shop"]
+
+
+def presences(url: str, stays: bool = True) -> list[Presence]:
+    return [Presence(Settings(FileSettings(), EnvironmentSettings(), url, {}), stays=stays) for _ in range(2)]
+
+
+def test_of_two_recorders_with_different_databases_the_second_refuses(redis_url: str):
+    first, second = presences(redis_url)
+    first.enter("one", "one.db")
+    with pytest.raises(RecordedElsewhere, match=r"another database than this one \(two.db\)"):
+        second.enter("two", "two.db")
+    same, once = presences(redis_url, stays=False)
+    same.enter("one", "one.db")
+    with pytest.raises(RecordedElsewhere):
+        once.enter("two", "two.db")
+    with ledger(first._settings) as found:
+        first.look(found)
+    assert first.refused is None
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_of_two_that_start_in_one_second_or_without_redis_one_ends_as_soon_as_it_is_known(
+    redis_url: str, away: bool, monkeypatch: pytest.MonkeyPatch
+):
+    first, second = presences(redis_url)
+    if away:
+        monkeypatch.setattr(Ledger, "once", lambda *_: Ledger("redis://127.0.0.1:1/0", "", "bridge", patient=False))
+        for presence, identity in ((first, "one"), (second, "two")):
+            presence.enter(identity, f"{identity}.db")
+    with ledger(first._settings) as found:
+        # The first has its time, and the second is seen before it.
+        first._since = 1.0
+        if not away:
+            second.enter("two", "two.db")
+            first.enter("one", "one.db")
+        for _ in range(2):
+            first.look(found)
+            second.look(found)
+        assert [each.refused is None for each in (first, second)] == [True, False]
+        # A wiped Redis changes nothing of who was there first.
+        with redis.Redis.from_url(redis_url) as client:
+            client.flushdb()
+        second.refused = None
+        second.look(found)
+        first.look(found)
+        second.look(found)
+        assert [each.refused is None for each in (first, second)] == [True, False]
+
+
+def test_one_that_is_refused_while_it_records_ends(desk: Stack):
+    bury(desk, range(1))
+    with ledger(settings(desk)) as found:
+        process = recorder(desk)
+        has(desk.environ["DEADLETTERS_DATABASE_URL"], 1)
+        Members(found, "recorders").announce("first", {"database": "another", "since": 1.0}, seconds=60)
+        assert process.ends(30) == 1
+    assert "records into another database than this one" in process.text
 
 
 @pytest.mark.parametrize("broker", ["memory://", "redis://127.0.0.1:1/0"])

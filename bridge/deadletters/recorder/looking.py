@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Final, NamedTuple
 
-from bridge.deadletters.recorder.announcing import require_same_database
+from bridge.deadletters.recorder.announcing import Presence
 from bridge.deadletters.recorder.beginning import Beginning, back, begin
 from bridge.deadletters.store import positions
 from bridge.deadletters.store.cluster import check_cluster, identity_of
@@ -42,12 +42,13 @@ class Looking:
 
     Parameters:
         everybodys: topics of which all letters are recorded, whosever they are.
+        presence: of this recorder among those of its group.
     """
 
-    def __init__(self, settings: Settings, database: Database, everybodys: Collection[str]) -> None:
-        self._settings = settings
-        #: Of the database; empty until it has answered.
-        self.identity = ""
+    def __init__(
+        self, settings: Settings, database: Database, everybodys: Collection[str], presence: Presence | None = None
+    ) -> None:
+        self._presence = presence or Presence(settings)
         self._group, self._database, self._everybodys = settings.group, database, frozenset(everybodys)
         self._catalog = Catalog(settings, ())
         self._prepared = False
@@ -125,10 +126,7 @@ class Looking:
         self._catalog.prepare()
         self._database.migrate()
         check_cluster(self._database, self._catalog.cluster)
-        identity = identity_of(self._database)
-        # Once, and before this one announces its database: of two, the one that runs already goes on.
-        require_same_database(self._settings, identity, self._database.name)
-        self.identity = identity
+        self._presence.enter(identity_of(self._database), self._database.name)
         self._prepared = True
 
     def _log(self, place: Place) -> Log:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from bridge.deadletters.desk import Desk
 from bridge.deadletters.questions.metrics import DeskMetrics
-from bridge.deadletters.recorder.announcing import announcing
+from bridge.deadletters.recorder.announcing import Presence
 from bridge.deadletters.recorder.aside import Aside
 from bridge.deadletters.recorder.duties import DUTIES, Duties, Duty
 from bridge.deadletters.recorder.intake import Batch, Intake
@@ -85,7 +85,8 @@ class Recorder:
         self.metrics.registry.register(DeskMetrics(desk.database))
         # Duties, webhooks and plans may hold all of the desk's connections at once.
         self._own = desk.database.apart()
-        self._looking = Looking(desk.settings, self._own, self._everybodys)
+        self._presence = Presence(desk.settings, self.alive, stays)
+        self._looking = Looking(desk.settings, self._own, self._everybodys, self._presence)
         self._writing = Writing(self._own, desk.settings.file.kafka_deadletters_largest_value)
         self._look: Aside[Found] = Aside("looking")
         self._write: Aside[Written] = Aside("writing")
@@ -98,7 +99,7 @@ class Recorder:
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
         self._duties = Duties(desk, duties)
-        self._announcing = Duties(desk, (announcing(self.alive, lambda: self._looking.identity),) if stays else ())
+        self._announcing = Duties(desk, (self._presence.duty,) if stays else ())
         self._prepared = False
         self._stopping = threading.Event()
         self._turned = clock()
@@ -148,6 +149,8 @@ class Recorder:
         try:
             while not self._stopping.is_set():
                 self._turned = self._clock()
+                if self._presence.refused is not None:
+                    raise self._presence.refused
                 self._turn(intake)
                 if left is not None and self._is_over(intake, left):
                     return
