@@ -12,7 +12,7 @@ from bridge.ledger.counts import What
 from bridge.records.failure import Failure
 from bridge.records.header import from_header
 from bridge.records.message import Batch, Dead, Delivery
-from tasks import aftermath, metrics, observing, pace, progress
+from tasks import aftermath, metrics, observing, pace, progress, redis_clock
 from tasks.attempt import Attempts, leave_if_told_to
 from tasks.attempt_outcomes import attempt_outcomes
 from tasks.book import Book
@@ -192,7 +192,7 @@ class Execution:
             self._end_again(delivery)
         elif self._waiting.is_held_back(delivery):
             return
-        elif delivery.due is not None and (left := delivery.due - self._begun) > 0:
+        elif delivery.due is not None and (left := self._left(delivery.due)) > 0:
             # What has ended but for its dead letter, or for what it sends, does not run again: it is not parked.
             has_run = delivery.dead is not None or delivery.outgoing
             wait = self._waiting.again if has_run else self._waiting.put_off
@@ -266,6 +266,10 @@ class Execution:
         self._standing.succeeded(delivery)
         self._settling.done(delivery)
         self._standing.ended(delivery)
+
+    def _left(self, due: float) -> float:
+        """Seconds until a time by Redis's clock."""
+        return due - (self._begun - redis_clock.ahead_of_redis(self._task.app, self._batch))
 
     def _failed(self, delivery: Delivery, error: BaseException) -> None:
         """Do what is decided of it."""

@@ -15,7 +15,7 @@ from bridge.settings import Settings
 from bridge.topics.names import TopicNames, tier
 from bridge.topics.publisher import Clone, Publisher
 from bridge.topics.tiers import Waits, possible
-from tasks import metrics, observing, telling
+from tasks import metrics, observing, redis_clock, telling
 from tasks.policy_in_force import policy_in_force
 from tasks.running import MessageTask
 from tasks.settling import Settling
@@ -80,7 +80,7 @@ class Parking:
         found = self._known().tier(wait)
         if found is None:
             raise ValueError(f"{delivery}: no retry topic is for a wait of {wait:g} s")
-        now = time.time()
+        now = time.time() - redis_clock.ahead_of_redis(self._task.app, self._batch)
         until = int((now + wait) * 1000) if found.again else None
         return Clone(delivery.parked(), found.delay, int((now + found.delay) * 1000), until, failure)
 

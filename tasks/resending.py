@@ -1,7 +1,6 @@
 """Sends a Celery message again, without the ways in which Celery would lose it."""
 
 import math
-import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,9 +10,6 @@ from typing import Any, Final, NoReturn
 from celery import Celery, Task
 from celery.exceptions import Reject
 
-from bridge.errors import BridgeError
-from bridge.ledger import Ledger
-from bridge.ledger.clock_skew import ClockSkew
 from bridge.records.attempts import NONE
 from bridge.records.gates import gates_for
 from bridge.records.header import HEADER, to_header, to_joining
@@ -23,6 +19,7 @@ from bridge.records.naming import label
 from lossless.transport.gates import GATES
 from lossless.transport.joining import JOINS
 from lossless.worker.losses import HISTORY
+from tasks import redis_clock
 from tasks.aftermath import cleared
 from tasks.book import Book
 from tasks.errors import Failed
@@ -41,8 +38,6 @@ TOGETHER: Final = 0.1
 _NO_LIMIT: Final = 2**31
 
 
-#: Seconds by which a clock must differ from that of Redis before due times are corrected.
-SKEW_FROM: Final = 1.0
 #: How many times as large as what joins it a message may be.
 ENLARGES: Final = 16
 
@@ -77,7 +72,7 @@ def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: 
     options["headers"].update(cleared(sent) if ran else {name: sent[name] for name in COUNTS if name in sent})
     if noted := losses(options["headers"]):
         options["headers"][NOTED] = noted
-    if delay and (ahead := _ahead(task.app, batch)):
+    if delay and (ahead := redis_clock.ahead_of_redis(task.app, batch)):
         retry(task, eta=datetime.fromtimestamp(time.time() - ahead + delay, UTC), exc=Failed(words), **options)
     retry(task, countdown=delay, exc=Failed(words), **options)
 
@@ -117,8 +112,8 @@ def send_on(
             # It waits at other gates than what has not failed.
             joins["name"] += " again"
         options["headers"] = {HEADER: header, JOINS: joins}
-        options["eta"] = _slot(time.time() - _ahead(app, batch) + delay)
-    elif delay and (ahead := _ahead(app, batch)):
+        options["eta"] = _slot(time.time() - redis_clock.ahead_of_redis(app, batch) + delay)
+    elif delay and (ahead := redis_clock.ahead_of_redis(app, batch)):
         options["eta"] = datetime.fromtimestamp(time.time() - ahead + delay, UTC)
     else:
         options["countdown"] = delay or None
@@ -136,27 +131,9 @@ def publish_delay(tries: int) -> int:
     return int(min(most, first * 2 ** min(tries, 10)))
 
 
-def _ahead(app: Celery, batch: Batch) -> float:
-    """Return the seconds by which this host's clock is ahead of that of Redis, by which retries become due."""
-    ledger = Book.of(app, batch).ledger
-    if ledger is None:
-        return 0.0
-    key = (os.getpid(), ledger)
-    if key not in _skews:
-        _skews[key] = ClockSkew(ledger)
-    try:
-        ahead = float(_skews[key].look()["clock_skew"])
-    except BridgeError:
-        return 0.0
-    return ahead if abs(ahead) >= SKEW_FROM else 0.0
-
-
-_skews: dict[tuple[int, Ledger], ClockSkew] = {}
-
-
 def _note(app: Celery, batch: Batch, delay: float) -> None:
     if delay >= NOTED_FROM:
-        Book.of(app, batch).waits(batch.offsets, time.time() - _ahead(app, batch) + delay)
+        Book.of(app, batch).waits(batch.offsets, time.time() - redis_clock.ahead_of_redis(app, batch) + delay)
 
 
 def _options(app: Celery, batch: Batch) -> dict[str, Any]:

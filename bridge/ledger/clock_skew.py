@@ -10,6 +10,8 @@ from bridge.ledger.client import Ledger
 LOOK_EVERY: Final = 10.0
 #: Seconds from which on it is noted since when they differ.
 DIFFERS: Final = 5.0
+#: Seconds from which on due times are corrected.
+CORRECTED_FROM: Final = 1.0
 
 
 class ClockSkew:
@@ -19,6 +21,15 @@ class ClockSkew:
         self._ledger, self._clock = ledger, clock
         self._looked_at = float("-inf")
         self._seconds, self._seconds_since = 0.0, 0.0
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which this clock was ahead at the last look; 0 where that is little, or was never seen."""
+        return self._seconds if abs(self._seconds) >= CORRECTED_FROM else 0.0
+
+    def now(self) -> float:
+        """Return the time (Unix) by Redis's clock, as far as it is known."""
+        return self._clock() - self.ahead
 
     def look(self) -> dict[str, Any]:
         """Return `clock_skew`, seconds that this clock is ahead, and since when (by Redis's clock) it is wrong.

@@ -52,6 +52,8 @@ class Bridge:
         #: The ledger, until it has said that it evicts nothing.
         self._unchecked = here
         self._announcement = Announcement(here, settings.app, routes, self.metrics) if here else None
+        if self._announcement is not None:
+            before.now = self._announcement.now
         self._stopping = threading.Event()
         self._loop: Loop | None = None
         self._said_ready = False

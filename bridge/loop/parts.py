@@ -53,7 +53,11 @@ LEDGER_WITHIN = 3.0
 
 @dataclass
 class Before:
-    """What there is before Kafka has answered."""
+    """What there is before Kafka has answered.
+
+    Attributes:
+        now: the time (Unix) by which parked records become due, of Redis's clock as far as that is known.
+    """
 
     settings: Settings
     routes: Routes
@@ -65,6 +69,7 @@ class Before:
     waits: ChangedWaits
     metrics: BridgeMetrics
     clock: Callable[[], float]
+    now: Callable[[], float] = time.time
 
     @classmethod
     def of(
@@ -140,7 +145,7 @@ class Parts:
         settings, metrics, clock, broker = before.settings, before.metrics, before.clock, before.broker
         file, cluster = settings.file, before.catalog.cluster
         ledger = Ledger.of(settings, cluster, LEDGER_WITHIN)
-        assignment = Assignment(settings, before.routes, before.catalog, ledger)
+        assignment = Assignment(settings, before.routes, before.catalog, ledger, before.now)
         marks = Marks(ledger)
         sizes = Sizes(before.routes, ledger, broker)
         shares = Shares(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)

@@ -1,6 +1,7 @@
 """The partitions that this bridge has."""
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bridge.handlers import Routes
@@ -17,9 +18,21 @@ EPOCHS: Final = 100
 
 
 class Assignment:
-    """The assigned partitions by topic and number, begun or not (bridge.loop.beginnings)."""
+    """The assigned partitions by topic and number, begun or not (bridge.loop.beginnings).
 
-    def __init__(self, settings: Settings, routes: Routes, catalog: Catalog, ledger: Ledger | None) -> None:
+    Parameters:
+        now: the time (Unix) by which parked records become due.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        routes: Routes,
+        catalog: Catalog,
+        ledger: Ledger | None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._now = now
         self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
         self._partitions: dict[Place, Partition | None] = {}
         self._budget = Budget()
@@ -108,7 +121,7 @@ class Assignment:
             chosen = self._settings.topic(belongs.source)
             of = Of(belongs.source, chosen, self._settings.group, self._catalog.cluster, belongs.delay)
             window = self._settings.file.kafka_window
-            return ParkedPartition(topic, number, first, of, self.logs[place].id, window, self._budget)
+            return ParkedPartition(topic, number, first, of, self.logs[place].id, window, self._budget, self._now)
         return Partition(
             topic,
             number,

@@ -22,7 +22,7 @@ def bounded(due: float, delay: float, appended: float | None, now: float) -> flo
     Parameters:
         delay: seconds for which the topic holds its records.
         appended: when Kafka wrote it, by Kafka's own clock; `None` where the topic has the producer's.
-        now: by this host's clock.
+        now: by the clock of Redis, as far as it is known.
     """
     if due <= now + delay + SLACK:
         return due

@@ -59,7 +59,7 @@ class ParkedPartition(Partition):
     Parameters:
         first: the offset at which reading begins.
         budget: what it may hold together with others.
-        clock: this host's; nothing goes out before the time in its record by it.
+        clock: that of Redis as far as it is known; nothing goes out before the time in its record by it.
 
     Attributes:
         rewind: from where it is to be read again, as what was read there is not held; `None`: nowhere.
@@ -183,7 +183,7 @@ class ParkedPartition(Partition):
 
     @property
     def next_due(self) -> float | None:
-        """When the next of what is held is due, by this host's clock."""
+        """When the next of what is held is due, by its clock."""
         return self._due.next
 
     @property

@@ -115,6 +115,10 @@ class Announcement:
 
     # For the loop
 
+    def now(self) -> float:
+        """Return the time (Unix) by Redis's clock, as far as it is known."""
+        return self._skew.now()
+
     def know(self, ledger: Ledger) -> None:
         """Which ledger knows what is under way."""
         self._ledger = ledger

@@ -287,7 +287,8 @@ def skewed(facts: Facts) -> Iterator[Problem]:
         began = min((_started(facts, name) for name in names), default=None)
         yield Problem(
             f"The clock of host {host!r} is {span(abs(skew))} {which} that of Redis, seen {when(began, facts.now)}, by "
-            f"{len(names)} processes. Parked retries and time limits go by it: synchronise it (NTP).",
+            f"{len(names)} processes. Time budgets (give_up_after) and the times of failures go by it: "
+            "synchronise it (NTP).",
             "clock",
             f"The clock of host {host!r} is wrong",
             since=began,

@@ -122,4 +122,5 @@ def test_a_clock_that_differs_from_that_of_redis_is_known_with_since_when(ledger
     found = skew.look()
     assert found["clock_skew"] == pytest.approx(ahead, abs=1)
     assert found["clock_skew_since"] == pytest.approx(time.time(), abs=2)
+    assert skew.now() == pytest.approx(time.time(), abs=1)
     assert ClockSkew(ledger).look() == {"clock_skew": pytest.approx(0, abs=1), "clock_skew_since": None}

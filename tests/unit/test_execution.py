@@ -24,6 +24,7 @@ from bridge.records.parked import Lying
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from bridge.topics.names import TopicNames
 from bridge.topics.publisher import Clone, Publisher
+from bridge.topics.tiers import Waits
 from lossless.worker.ending import ComeBack
 from tasks import (
     Breaker,
@@ -36,6 +37,7 @@ from tasks import (
     handler,
     logs,
     metrics,
+    redis_clock,
     resending,
     sending,
     waiting,
@@ -44,6 +46,7 @@ from tasks.book import OVER, Book
 from tasks.breaking import Breaking
 from tasks.errors import DeadLettered, TopicHalted
 from tasks.halting import Halting
+from tasks.parking import Parking
 from tests.memory_ledger import MemoryLedger
 
 ran: list[int] = []
@@ -632,7 +635,7 @@ def test_a_header_that_this_version_cannot_read_costs_no_message(world):
 
 def test_few_retries_join_no_message_that_is_far_larger_than_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis reads and writes the whole of what is joined: lone ones that join hundreds would stop it in an outage."""
-    monkeypatch.setattr(resending, "_ahead", lambda *_: 0.0)
+    monkeypatch.setattr(redis_clock, "ahead_of_redis", lambda *_: 0.0)
     sent: list[dict[str, Any]] = []
     app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options["headers"]))
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
@@ -645,10 +648,22 @@ def test_a_retry_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, a
     sent: list[dict[str, Any]] = []
     app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options))
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
-    monkeypatch.setattr(resending, "_ahead", lambda *_: ahead)
+    monkeypatch.setattr(redis_clock, "ahead_of_redis", lambda *_: ahead)
     resending.send_on(app, Batch("h", "orders", 0, deliveries), 5.0, {}, most=most)
     assert sent[0]["eta"].timestamp() == pytest.approx(time.time() - ahead + 5, abs=1)
     assert sent[0].get("countdown") is None
+
+
+@pytest.mark.parametrize("ahead", [300.0, -300.0])
+def test_what_is_parked_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
+    monkeypatch.setattr(redis_clock, "ahead_of_redis", lambda *_: ahead)
+    delivery = Delivery(Message("orders", 0, 7), "h")
+    parking = Parking(SimpleNamespace(app=None), Batch("h", "orders", 0, (delivery,)))  # type: ignore[arg-type]
+    parking._waits = Waits(60, (60,))
+    for wait, until in ((60, None), (90, 90)):
+        clone = parking._clone(delivery, wait, None)
+        assert clone.due / 1000 == pytest.approx(time.time() - ahead + 60, abs=1)
+        assert clone.until == (until and pytest.approx((time.time() - ahead + until) * 1000, abs=1000))
 
 
 @handler("orders", name="unit.pay", codec=int, batch=9, breaker=Breaker("unit.bank"))
