@@ -34,6 +34,7 @@ help:
 	@echo 'make bench         the measured figures'
 	@echo 'make kafka         fetch Apache Kafka for the tests (needs Maven)'
 	@echo 'make foreign       fetch Spring Kafka and Kafka Connect for the tests (needs Maven and a JDK)'
+	@echo 'make house         the size and the names of the product, as a table'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
 	@echo 'make openapi       write docs/reference/openapi.json again'
 	@echo 'make lock          make the lock files again'
@@ -65,7 +66,7 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test test-servers test-all lint types check slow chaos chaos-desk compose-test bench kafka foreign screenshots openapi lock clean
+.PHONY: demo test test-servers test-all lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -114,6 +115,9 @@ bench: $(INSTALLED) $(REAL_KAFKA)
 kafka: $(KAFKA)
 
 foreign: $(FOREIGN)
+
+house: $(INSTALLED)
+	$(BIN)/python -m tests.house
 
 screenshots: $(INSTALLED) $(REAL_KAFKA)
 	SCREENSHOTS=docs/images $(BIN)/python -m pytest -m 'servers and slow' tests/browser/test_screenshots.py $(ARGS)
