@@ -30,8 +30,8 @@ from tests.servers.missing import need
 SEED = int(os.environ.get("CHAOS_SEED") or 1)
 SECONDS = 60 * float(os.environ.get("CHAOS_MINUTES") or 2.25)
 RATE = float(os.environ.get("CHAOS_RATE") or 50)
-#: Seconds after the last fault within which all must be settled.
-SETTLED_WITHIN = float(os.environ.get("CHAOS_SETTLED_WITHIN") or 120)
+#: Seconds after the last fault within which all must be settled. A quiet machine took 17, a busy one 136.
+SETTLED_WITHIN = float(os.environ.get("CHAOS_SETTLED_WITHIN") or 240)
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(SECONDS + SETTLED_WITHIN + 240)]
 
