@@ -10,6 +10,7 @@ from celery import Celery
 
 from bridge.settings import OWN_APP
 from lossless import transport
+from lossless.worker.confirms import ConfirmingAMQP
 from tasks.defaults import OWN_DEFAULTS, group, put_under
 
 
@@ -31,7 +32,7 @@ def make_app() -> Celery:
     """The app that `celery -A tasks` and the bridge use."""
     # Before any connection is made: kombu chooses a transport by the URL's scheme.
     transport.use()
-    made = App(OWN_APP)
+    made = App(OWN_APP, amqp=ConfirmingAMQP)
     if module := _config_module():
         made.config_from_object(module)
     if handlers := os.environ.get("HANDLERS"):

@@ -10,6 +10,7 @@ from typing import Any
 from celery import Celery
 
 from lossless import transport
+from lossless.worker.confirms import ConfirmingAMQP
 from tasks import burial
 from tasks.celery import app as _own
 from tasks.declaring import declare_queue
@@ -33,6 +34,10 @@ def use(app: Celery) -> None:
     `queue` says otherwise, and a worker that is started without `-Q` consumes it beside the app's own.
     """
     transport.use()
+    if app.amqp_cls == Celery.amqp_cls:
+        app.amqp_cls = ConfirmingAMQP  # type: ignore[assignment]
+        if "amqp" in vars(app):
+            app.amqp.__class__ = ConfirmingAMQP
     if app.configured:  # type: ignore[attr-defined]
         _configure(app, app.conf)
     else:

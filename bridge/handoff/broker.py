@@ -17,6 +17,7 @@ from bridge.records.header import LISTS
 from lossless.transport.channel import Channel
 from lossless.transport.gates import Gates
 from lossless.transport.weighing import Weighed, weigh
+from lossless.worker.confirms import REFUSED, confirming, confirms
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,8 @@ class _Captured:
 def connection_to(app: Celery) -> Connection:
     """A connection to the Celery broker, not yet open, whose answers are not waited for without end."""
     options: dict[str, Any] = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
-    if app.connection_for_write().transport_cls in ("amqp", "pyamqp"):
-        # Without it RabbitMQ says nothing when it has not taken a message.
-        options = {"confirm_publish": True}
-    return app.connection_for_write(transport_options={**app.conf.broker_transport_options, **options})
+    connection = app.connection_for_write(transport_options={**app.conf.broker_transport_options, **options})
+    return confirming(connection, read_timeout=ANSWER_WITHIN, write_timeout=ANSWER_WITHIN)
 
 
 def broker_fault(app: Celery) -> str | None:
@@ -183,7 +182,7 @@ class Broker:
         try:
             yield self._producer or self._connect()
         except self._errors() as error:
-            self.close()
+            self._drop()
             raise HandoffFailed(f"{type(error).__name__}: {_root(error)}") from error
 
     def close(self) -> None:
@@ -195,10 +194,16 @@ class Broker:
             except Exception as error:
                 logger.debug("closing a broken connection: %r", error)
 
+    def _drop(self) -> None:
+        """Drop a connection that broke; RabbitMQ is not asked to agree, for which it would be waited twice more."""
+        if self._connection is not None and confirms(self._connection):
+            self._connection.collect()
+        self.close()
+
     def _errors(self) -> tuple[type[BaseException], ...]:
         if self._connection is None:
             return (KombuError, OSError)
-        return (KombuError, OSError, *self._connection.connection_errors, *self._connection.channel_errors)
+        return (KombuError, OSError, REFUSED, *self._connection.connection_errors, *self._connection.channel_errors)
 
     def _connect(self) -> Producer:
         self._connection = connection_to(self.app)

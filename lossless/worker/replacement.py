@@ -8,12 +8,16 @@ from celery.utils.functional import noop
 from celery.utils.log import get_logger
 from kombu.asynchronous import get_event_loop
 from kombu.exceptions import OperationalError
+from kombu.pools import connections
 
 from lossless.worker.burial import Burial, Successor, burial_message
+from lossless.worker.confirms import REFUSED, confirming, confirms
 from lossless.worker.ending import pause_after
 
 logger = get_logger(__name__)
 
+#: Seconds that RabbitMQ may take to say that it has a message; the event loop waits for it.
+ANSWER_WITHIN = 2
 PAUSES = (1, 2, 4, 8, 16, 30)
 # An error that is not the broker's (a channel that kombu has taken down) is not cured by repetition.
 FOREIGN_ERRORS = 5
@@ -93,7 +97,7 @@ class Replacement:
             self.message._state = "ACK"
             return
         if not self.published:
-            channel.basic_publish(_prepared(channel, successor), successor.exchange, successor.routing_key)
+            _publish(channel, successor)
             self.published = True
         self.message.ack()
 
@@ -124,11 +128,32 @@ class Replacement:
                 logger.error("Message %s could not be given back at once: %r", self.message.delivery_tag, error)
 
 
+def _publish(channel: Any, successor: Successor) -> None:
+    """Publish on this channel; on RabbitMQ on a connection where the broker can be waited for until it has it.
+
+    To wait on the channel that consumes would deliver what arrives meanwhile, in the middle of another's end.
+    """
+    consumes = getattr(getattr(channel, "connection", None), "client", None)
+    if consumes is None or not confirms(consumes):
+        channel.basic_publish(_prepared(channel, successor), successor.exchange, successor.routing_key)
+        return
+    # Its heartbeats nobody would send.
+    publishes = confirming(consumes, read_timeout=ANSWER_WITHIN, write_timeout=ANSWER_WITHIN).clone(heartbeat=0)
+    with connections[publishes].acquire(block=True) as connection:
+        try:
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=ANSWER_WITHIN)
+            with connection.channel() as confirmed:
+                confirmed.basic_publish(_prepared(confirmed, successor), successor.exchange, successor.routing_key)
+        except BaseException:
+            connection.collect()
+            raise
+
+
 def _brokers(channel: Any, error: Exception) -> bool:
     """Whether an error is the broker's (away, full, loading): those pass."""
     transport = getattr(channel, "connection", None)
     known = (*getattr(transport, "connection_errors", ()), *getattr(transport, "channel_errors", ()))
-    return isinstance(error, (OperationalError, OSError, *known)) and not isinstance(error, KeyError)
+    return isinstance(error, (OperationalError, OSError, REFUSED, *known)) and not isinstance(error, KeyError)
 
 
 def _prepared(channel: Any, successor: Successor) -> dict[str, Any]:

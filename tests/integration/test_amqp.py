@@ -2,16 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import amqp
 import pytest
 
-from tests.processes import Stack, eventually
-from tests.promises import AUDITED, audit, choose, wait_until_settled
+from tests.processes import Served, Stack, eventually
+from tests.promises import AUDITED, audit, choose, in_order, twice, wait_until_settled
 from tests.servers.kafka import KafkaServer
 from tests.servers.rabbitmq import RabbitmqServer
+from tests.servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 
@@ -22,50 +21,113 @@ QUEUES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=sorted(QUEUES))
-def on_rabbitmq(
+class World:
+    """One bridge, and one worker at a time, for all tests of a kind of queue."""
+
+    def __init__(self, stack: Stack, rabbitmq: RabbitmqServer) -> None:
+        self.stack, self.rabbitmq = stack, rabbitmq
+        self.bridge = stack.bridge()
+        self.worker: Served = stack.worker()
+
+    def all_settled(self, topic: str = "orders") -> None:
+        """Wait until all has its end, and nothing is lost or left over."""
+        wait_until_settled(self.stack, topic)
+        found = audit(self.stack, topic)
+        unsettled = set(AUDITED) - {"done", "dead"}
+        assert {name: found[name] for name in unsettled} == dict.fromkeys(unsettled, 0)
+        eventually(lambda: self.rabbitmq.waiting(self.stack.queue) == 0, 20, "the queue is empty")
+
+
+@pytest.fixture(scope="module", params=sorted(QUEUES))
+def world(
     request: pytest.FixtureRequest,
     kafka: KafkaServer,
     rabbitmq: RabbitmqServer,
-    redis_url: str,
-    topic_prefix: str,
-    tmp_path: Path,
-) -> Iterator[Stack]:
+    redis_shared: RedisServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
     """A stack whose broker is RabbitMQ, with the ledger in a Redis."""
-    with Stack(kafka.bootstrap_servers, rabbitmq.url, topic_prefix, tmp_path, "", LEDGER_URL=redis_url) as stack:
-        choose(
-            stack,
-            {"orders": {"commit": "completion"}},
-            lost_pauses=(0.2, 0.5),
-            broker_transport_options={},
-            **QUEUES[request.param],
-        )
-        stack.make_topics("orders")
-        yield stack
+    prefix, folder = f"amqp.{request.param}", tmp_path_factory.mktemp("amqp")
+    ledger = redis_shared.fresh_url()
+    with Stack(kafka.bootstrap_servers, rabbitmq.url, prefix, folder, "", LEDGER_URL=ledger) as stack:
+        topics = {"orders": {"commit": "completion"}, "keyed": {"commit": "completion", "order": "key"}}
+        choose(stack, topics, lost_pauses=(0.2, 0.5), broker_transport_options={}, **QUEUES[request.param])
+        stack.make_topics(*topics)
+        yield World(stack, rabbitmq)
 
 
-def left_in_queue(server: RabbitmqServer, queue: str) -> int:
-    """How many messages RabbitMQ has of a queue that nobody holds."""
-    with amqp.Connection(f"127.0.0.1:{server.port}", "guest", "guest") as connection:
-        channel: Any = connection.channel()
-        return int(channel.queue_declare(queue, passive=True).message_count)
+def done_once_each(stack: Stack, *placed: str) -> None:
+    """Wait until they are done, and see that none is done twice."""
+    eventually(lambda: set(placed) <= set(stack.done()), 30, "all are done")
+    assert not set(placed) & set(twice(stack))
 
 
-def test_each_delivery_has_its_one_end(on_rabbitmq: Stack, rabbitmq: RabbitmqServer):
-    stack = on_rabbitmq
-    stack.bridge()
-    worker = stack.worker()
-    values: list[dict[str, Any]] = [
-        {"kill": 1}, {"kill": 9}, {"fail": 2}, {"fail": 9}, {"dead": True}, {"later": 1}, *({"n": n} for n in range(5)),
-    ]  # fmt: skip
-    lost, poison, failed, exhausted, permanent, later, *plain = stack.produce("orders", *values)
-    letters = {letter.origin: letter.ours["reason"] for letter in stack.dead("orders", 3, 60)}
-    assert letters == {poison: "poison", exhausted: "exhausted", permanent: "permanent"}
-    eventually(lambda: Counter(stack.done("orders")) == Counter([lost, failed, later, *plain]), 30, "done once each")
-    wait_until_settled(stack, "orders")
-    found = audit(stack, "orders")
-    assert {name: found[name] for name in AUDITED} == dict.fromkeys(AUDITED, 0) | {"done": 8, "dead": 3}
-    assert len(stack.runs("orders", poison)) == 3
-    assert worker.exit_code is None
-    assert worker.terminate() == 0
-    assert left_in_queue(rabbitmq, stack.queue) == 0
+def letters_of(stack: Stack, *placed: str) -> dict[str, str]:
+    """Wait for their dead letters; return why each is one."""
+
+    def reasons() -> Counter[tuple[str, str]] | None:
+        found = Counter((letter.origin, letter.ours["reason"]) for letter in stack.dead_letters("orders"))
+        return found if {origin for origin, _ in found} >= set(placed) else None
+
+    found: Counter[tuple[str, str]] = eventually(reasons, 60, "their dead letters")
+    assert set(found.values()) == {1}
+    return {origin: reason for origin, reason in found if origin in placed}
+
+
+def test_each_record_is_done_once(world: World):
+    placed = world.stack.produce("orders", *({"n": n} for n in range(30)))
+    done_once_each(world.stack, *placed)
+    world.all_settled()
+
+
+def test_what_fails_and_what_asks_for_time_runs_again_until_it_is_done(world: World):
+    failed, later = world.stack.produce("orders", {"fail": 2}, {"later": 1})
+    done_once_each(world.stack, failed, later)
+    assert [run.attempt for run in world.stack.runs("orders", failed)] == [1, 2, 3, 3]
+    world.all_settled()
+
+
+def test_what_fails_for_good_is_one_dead_letter(world: World):
+    exhausted, permanent = world.stack.produce("orders", {"fail": 9}, {"dead": True})
+    assert letters_of(world.stack, exhausted, permanent) == {exhausted: "exhausted", permanent: "permanent"}
+    world.all_settled()
+
+
+def test_what_ran_in_a_process_that_is_killed_runs_again_and_its_neighbours_once(world: World):
+    lost, *others = world.stack.produce("orders", {"kill": 1}, *range(5))
+    done_once_each(world.stack, lost, *others)
+    assert len(world.stack.runs("orders", lost)) == 3  # begun twice, done once
+    assert world.worker.exit_code is None
+    world.all_settled()
+
+
+def test_what_kills_three_processes_is_poison(world: World):
+    poison, *others = world.stack.produce("orders", {"kill": 9}, *range(5))
+    assert letters_of(world.stack, poison) == {poison: "poison"}
+    assert len(world.stack.runs("orders", poison)) == 3
+    done_once_each(world.stack, *others)
+    world.all_settled()
+
+
+def test_each_keys_records_are_done_in_their_order_while_some_fail(world: World):
+    keys = [b"a", b"b", b"c"]
+    values = [{"fail": 2} if n == 3 else {"kill": 1} if n == 7 else {"n": n} for n in range(24)]
+    placed = [world.stack.produce("keyed", value, key=keys[n % 3])[0] for n, value in enumerate(values)]
+    done_once_each(world.stack, *placed)
+    in_order(world.stack, "keyed")
+    world.all_settled("keyed")
+
+
+def test_what_a_worker_held_that_is_killed_with_kill_9_is_done_by_the_next(world: World):
+    placed = world.stack.produce("orders", *({"sleep": 0.3} for _ in range(20)))
+    eventually(lambda: len(set(world.stack.done()) & set(placed)) >= 3, 30, "some are done")
+    world.worker.kill()
+    running = {run.coordinates for run in world.stack.runs("orders")} & set(placed) - set(world.stack.done())
+    world.worker = world.stack.worker()
+    eventually(lambda: set(placed) <= set(world.stack.done()), 60, "all are done")
+    # With what was done in that moment and not acknowledged.
+    assert len(running) <= 2
+    assert len(set(twice(world.stack)) & set(placed)) <= 2
+    assert not set(placed) & {letter.origin for letter in world.stack.dead_letters("orders")}
+    world.all_settled()
+    assert world.worker.terminate() == 0

@@ -2,6 +2,7 @@
 
 import shutil
 from glob import glob
+from typing import Any
 
 import amqp
 
@@ -71,6 +72,12 @@ class RabbitmqServer(Server):
     def url(self) -> str:
         """Its default virtual host, which all share."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def waiting(self, queue: str) -> int:
+        """How many messages of a queue nobody holds."""
+        with amqp.Connection(f"127.0.0.1:{self.port}", "guest", "guest") as connection:
+            channel: Any = connection.channel()
+            return int(channel.queue_declare(queue, passive=True).message_count)
 
     def _answers(self) -> bool:
         try:

@@ -12,11 +12,12 @@ from celery.signals import before_task_publish
 
 from bridge.errors import HandoffFailed
 from bridge.handlers import find_routes
-from bridge.handoff.broker import Broker
+from bridge.handoff.broker import Broker, connection_to
 from bridge.handoff.templates import Outgoing
 from bridge.records.header import HEADER, to_header
 from bridge.records.message import Batch, Delivery, Message
 from bridge.records.naming import label
+from lossless.worker.confirms import ConfirmingAMQP
 from tasks.declaring import declare
 from tasks.defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.handler import HandlerTask
@@ -169,6 +170,13 @@ def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
         before_task_publish.disconnect(look)
     assert seen == [("charge", "orders-3-1234:charge")]
     assert taken()["headers"]["traced"] == "yes"
+
+
+@pytest.mark.parametrize("url", ["amqp://a//", "amqps://a//", "pyamqp://a//", "amqp://a//;amqp://b//"])
+def test_rabbitmq_is_asked_to_confirm_what_the_bridge_and_tasks_send(url: str):
+    used = Celery("mine", set_as_current=False, broker=url, amqp=ConfirmingAMQP)
+    with connection_to(used) as bridges, used.amqp.producer_pool.connections.connection as tasks:
+        assert [each.transport_options["confirm_publish"] for each in (bridges, tasks)] == [True, True]
 
 
 def test_a_broker_that_is_away_is_one_kind_of_error():
