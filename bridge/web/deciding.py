@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.deadletters.desk import Desk
-from bridge.deadletters.questions.groups import Grouped
+from bridge.deadletters.questions.groups import CauseFix, Grouped
 from bridge.errors import DeskUnavailable
 from bridge.web.console import Console
 
@@ -39,6 +39,6 @@ def unsafe(found: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def act(group: Grouped) -> str:
-    """As what somebody has seen a group who decides whether it is fixed."""
+def act(group: Grouped | CauseFix) -> str:
+    """The marks of a group or cause that somebody saw who decides whether it is fixed."""
     return f"{group.fixed_in or ''} {group.fixed_at or 0} {group.regressed_at or 0}"

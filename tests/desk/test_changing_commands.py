@@ -113,6 +113,16 @@ def test_a_group_is_marked_as_fixed_and_not(desk):
     assert desk.run("fixed", group).exit_code == FAULTS
 
 
+def test_a_cause_is_marked_as_fixed_and_not(desk):
+    (group,) = desk.given("groups", "--handler", "orders.handlers.charge")
+    (cause,) = [each["id"] for each in desk.given("groups", "--group", group["id"])[0]["causes"]]
+    (fix,) = desk.given("fixed", group["id"], "1.4.2", "--cause", cause, "--by", "ann")["cause_fixes"]
+    assert (fix["cause"], fix["fixed_in"], fix["fixed_by"]) == (cause, "1.4.2", "ann")
+    assert f"cause {cause} fixed in 1.4.2, says ann" in desk.run("groups").output
+    assert desk.given("fixed", group["id"], "--undo", "--cause", cause)["cause_fixes"] == []
+    assert "has no cause x" in desk.run("fixed", group["id"], "1.4.2", "--cause", "x").output
+
+
 @pytest.mark.parametrize(
     "words",
     [

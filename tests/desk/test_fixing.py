@@ -7,8 +7,10 @@ from sqlalchemy import select, update
 
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.plan.plan import ItemState, State
+from bridge.deadletters.store import groups as stored
 from bridge.deadletters.store import items, plans, statuses, trail
-from bridge.deadletters.store.schema import groups, kinds, letters
+from bridge.deadletters.store.schema import cause_fixes, groups, kinds, letters
+from bridge.deadletters.store.schema import items as item_rows
 from bridge.deadletters.upkeep import fixing
 from tests.desk.rows import kind, letter
 
@@ -186,3 +188,44 @@ def test_the_letters_of_other_groups_stay(database, workers):
     workers[:] = [worker("2")]
     fixing.look(database, lambda: workers)
     assert made(database)[0].outcomes == {ItemState.WAITING: 3}
+
+
+def mark_cause(database, cause, version="2", at=1_000):
+    with database.writing() as connection:
+        group_id = connection.execute(select(groups.c.id)).scalar_one()
+        assert stored.mark_cause(connection, group_id, cause, (version, at, "ann"))
+
+
+def cause_fix(database):
+    with database.reading() as connection:
+        return connection.execute(select(cause_fixes)).one()
+
+
+def test_of_a_cause_that_is_fixed_its_letters_go_back_and_those_of_other_causes_stay(database, workers):
+    fixed = record(database, "1", 2, cause="aaa")
+    record(database, "1", 3, cause="bbb")
+    mark_cause(database, "aaa")
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    fixing.look(database, lambda: workers)
+    (plan,) = made(database)
+    assert plan.outcomes == {ItemState.WAITING: 2}
+    with database.reading() as connection:
+        assert {row.letter_id for row in connection.execute(select(item_rows))} == set(fixed)
+    assert (cause_fix(database).fixed_plan, group(database).fixed_plan) == (plan.id, None)
+    assert "cause aaa of group 1 is fixed in 2" in plan.why
+
+
+@pytest.mark.parametrize(("cause", "came_back"), [("aaa", True), ("bbb", False)])
+def test_a_fixed_cause_has_a_regression_by_its_own_failures_alone(database, workers, cause, came_back):
+    record(database, "1", cause="aaa")
+    mark_cause(database, "aaa")
+    workers[:] = [worker("2")]
+    fixing.look(database, lambda: workers)
+    with database.writing() as connection:
+        letter(connection, kind(connection, HANDLER, version="2", cause=cause), 99, failed_at=2_000)
+    fixing.look(database, lambda: workers)
+    now = cause_fix(database)
+    assert (now.fixed_in is None, now.regressed_at is not None) == (came_back, came_back)
+    assert (group(database).fixed_in, group(database).regressed_at) == (None, None)
+    assert made(database)[0].state is (State.STOPPED if came_back else State.APPLYING)

@@ -91,6 +91,7 @@ def test_a_group_is_told_to_programs_as_the_contract_says(groups):
         "open": 30,
         "versions": ["1.4.1", "1.4.2"],
         "fixed_in": None,
+        "cause_fixes": [],
     }
     assert {name: data[name] for name in expected} == expected
     assert data["rate_week"] == round(30 / 168, 2)
@@ -141,6 +142,26 @@ def test_a_group_that_somebody_has_marked_meanwhile_stays_as_they_have_marked_it
     with pytest.raises(GroupChanged, match="not marked as fixed any more"):
         groups.not_fixed(seen.id, "bob", theirs)
     assert groups.fixed(seen.id, "1.4.4", "ann", groups.one(seen.id)).fixed_in == "1.4.4"
+
+
+def test_a_cause_is_marked_alone_and_only_as_it_was_seen(groups):
+    id_ = groups.all()[1].id
+    with groups.database.writing() as connection:
+        connection.execute(update(schema.kinds).where(schema.kinds.c.group_id == id_).values(cause="aaa"))
+    seen = groups.one(id_)
+    marked = groups.fixed(id_, "1.4.3", "ann", seen, cause="aaa")
+    (fix,) = marked.cause_fixes
+    assert (fix.cause, fix.fixed_in, fix.fixed_at, fix.fixed_by) == ("aaa", "1.4.3", NOW, "ann")
+    assert marked.fixed_in is None
+    assert [each.is_fixed for each in groups.ranked() if each.id == id_] == [True]
+    with pytest.raises(GroupChanged, match=r"ann has marked it as fixed in 1\.4\.3"):
+        groups.fixed(id_, "1.4.4", "bob", seen, cause="aaa")
+    with pytest.raises(NoSuchGroup, match=f"Group {id_} has no cause bbb"):
+        groups.fixed(id_, "1.4.4", "bob", cause="bbb")
+    assert groups.not_fixed(id_, "bob", marked, cause="aaa").cause_fixes == ()
+    with groups.database.reading() as connection:
+        told = [(each.by, each.what, each.said) for each in trail.of(connection, group_id=id_)]
+    assert told == [("ann", "fixed", "cause aaa in 1.4.3"), ("bob", "not fixed", "cause aaa")]
 
 
 def test_a_group_that_is_none_is_said_to_be_none(groups):

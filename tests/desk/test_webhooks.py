@@ -9,13 +9,13 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from bridge.deadletters.questions import problems
 from bridge.deadletters.store import alarms, clock, deliveries, schema, times, trail
 from bridge.deadletters.store import webhooks as stored
 from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.schema import groups
+from bridge.deadletters.store.schema import cause_fixes, groups
 from bridge.deadletters.webhooks import addresses, noticing, posting, retrying, sending, standing
 from bridge.deadletters.webhooks.events import ALL, About, Alarm
 from bridge.deadletters.webhooks.formats import Format, signature
@@ -530,6 +530,19 @@ def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, d
         connection.execute(update(groups).values(regressed_at=None))
     noticing.notice_groups(database)
     assert {type_ for type_, _ in sent(hooks)["ops"]} == began | {"group.growth_over", "group.regression_over"}
+
+
+def test_a_cause_that_failed_again_is_told_by_its_name(hooks, there, database):
+    add(hooks, there)
+    with database.writing() as connection:
+        kind = rows.kind(connection, cause="aaa")
+        rows.letter(connection, kind, 1)
+        mark = {"group_id": rows.group_of(connection, kind), "cause": "aaa", "regressed_at": 1}
+        connection.execute(insert(cause_fixes).values(mark))
+    noticing.notice_groups(database)
+    (told,) = hooks.all(100)[0].latest
+    assert told.type == "group.regressed"
+    assert "cause aaa of group 1" in told.text
 
 
 def test_each_is_told_what_it_tells_of_and_one_that_is_off_nothing(hooks, there, monkeypatch):

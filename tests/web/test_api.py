@@ -315,6 +315,20 @@ def test_a_group_is_marked_as_fixed_as_it_was_seen_and_not_any_more(program, her
     assert program.post("/groups/1/notes", {"said": "seen"}).json()["items"][-1]["said"] == "seen"
 
 
+def test_a_cause_is_marked_as_fixed_alone_and_not_any_more(program, record):
+    record(letter(1))
+    seen = program.get("/groups/1")
+    cause = seen.json()["causes"][0]["id"]
+    body = {"version": "2.0", "cause": cause}
+    fixed = program.post("/groups/1/fixed", body, if_match=seen.headers["etag"])
+    assert fixed.json()["fixed_in"] is None
+    assert [(each["cause"], each["fixed_in"]) for each in fixed.json()["cause_fixes"]] == [(cause, "2.0")]
+    late = program.post(f"/groups/1/not-fixed?cause={cause}", if_match=seen.headers["etag"])
+    assert kind(late) == "changed"
+    undone = program.post(f"/groups/1/not-fixed?cause={cause}", if_match=fixed.headers["etag"])
+    assert undone.json()["cause_fixes"] == []
+
+
 # Once
 
 

@@ -149,6 +149,25 @@ def test_a_group_is_marked_as_fixed_once_and_that_is_taken_back(console, ann, gr
     assert [act.what for act in console.desk.notes.of_group(groups[0])] == ["fixed", "not fixed"]
 
 
+def test_a_cause_is_marked_as_fixed_alone_and_that_is_taken_back(console, ann, groups):
+    group, address = groups[0], f"/groups/{groups[0]}"
+    with console.desk.database.writing() as connection:
+        rows.letter(connection, rows.kind(connection, HANDLER, error_class="bank.Declined", cause="aaa"), 50)
+        rows.letter(connection, rows.kind(connection, HANDLER, error_class="bank.Declined", cause="bbb"), 51)
+    assert f'href="{address}/fixed?cause=aaa"' in ann.get(address).text
+    form = ann.form(f"{address}/fixed?cause=aaa", f"{address}/fixed")
+    for _ in range(2):
+        assert ann.post(f"{address}/fixed", **form, version="1.5.0").status_code == 303
+    found = console.desk.groups.one(group)
+    assert found.fixed_in is None
+    assert [(each.cause, each.fixed_in, each.fixed_by) for each in found.cause_fixes] == [("aaa", "1.5.0", "ann")]
+    assert "a cause is fixed" in ann.get("/groups").text
+    undo = ann.form(address, f"{address}/not-fixed")
+    assert ann.post(f"{address}/not-fixed", **undo).status_code == 303
+    assert console.desk.groups.one(group).cause_fixes == ()
+    assert [act.said for act in console.desk.notes.of_group(group)] == ["cause aaa in 1.5.0", "cause aaa"]
+
+
 def test_of_two_who_mark_a_group_at_once_the_second_is_told_and_keeps_what_was_typed(console, ann, groups):
     address, bob = f"/groups/{groups[0]}/fixed", Person(console, "bob", Role.OPERATOR)
     form = bob.form(address, address)

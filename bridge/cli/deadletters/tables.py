@@ -107,6 +107,11 @@ def _group(each: "Grouped") -> str:
     if each.fixed_in:
         said.append(f"fixed in {each.fixed_in}, says {each.fixed_by}")
     failed = [f"[red]failed in it all the same, {clock(each.regressed_at)}[/]"] if each.regressed_at else []
+    for fix in each.cause_fixes:
+        if fix.fixed_in:
+            said.append(f"cause {fix.cause} fixed in {fix.fixed_in}, says {fix.fixed_by}")
+        elif fix.regressed_at:
+            failed.append(f"[red]cause {cell(fix.cause)}: fixed, and failed again, {clock(fix.regressed_at)}[/]")
     return "\n".join([*map(cell, said), *failed])
 
 

@@ -99,9 +99,13 @@ def _nothing_open(case: _Case) -> Suggestion | None:
 
 def _came_back(case: _Case) -> Suggestion | None:
     at = case.group.regressed_at
-    if at is None:
+    if at is not None:
+        return Suggestion(Do.LOOK, f"It came back: marked as fixed, it failed again at {clock(at / 1000)}.")
+    back = next((each for each in case.group.cause_fixes if each.regressed_at is not None), None)
+    if back is None or back.regressed_at is None:
         return None
-    return Suggestion(Do.LOOK, f"It came back: marked as fixed, it failed again at {clock(at / 1000)}.")
+    at = back.regressed_at
+    return Suggestion(Do.LOOK, f"Cause {back.cause} came back: marked as fixed, it failed again at {clock(at / 1000)}.")
 
 
 def _waits_for_a_version(case: _Case) -> Suggestion | None:

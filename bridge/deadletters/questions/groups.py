@@ -17,6 +17,32 @@ from bridge.upkeep.facts import clock
 
 
 @dataclass(frozen=True, slots=True)
+class CauseFix:
+    """A cause of a group that is marked as fixed in a version, or failed in it all the same; as a group is."""
+
+    cause: str
+    fixed_in: str | None
+    fixed_at: int | None
+    fixed_by: str | None
+    fixed_plan: int | None
+    regressed_at: int | None
+    #: A cause has no causes: templates show a group and a cause by one macro.
+    cause_fixes: tuple[()] = ()
+
+    @property
+    def came_back(self) -> bool:
+        """Whether it failed in the version in which it was fixed."""
+        return self.regressed_at is not None
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        times = {"fixed_at": moment(self.fixed_at), "regressed_at": moment(self.regressed_at)}
+        return {
+            "cause": self.cause, "fixed_in": self.fixed_in, "fixed_by": self.fixed_by, "fixed_plan": self.fixed_plan
+        } | times  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Grouped:
     """A group as it stands.
 
@@ -28,6 +54,7 @@ class Grouped:
         growth: `None`: it does not grow.
         fixed_in: the version in which a person says that it is mended.
         regressed_at: when it failed in that version all the same.
+        cause_fixes: its causes that are marked, or failed again, each alone.
     """
 
     id: int
@@ -49,6 +76,17 @@ class Grouped:
     fixed_by: str | None
     fixed_plan: int | None
     regressed_at: int | None
+    cause_fixes: tuple[CauseFix, ...] = ()
+
+    @property
+    def came_back(self) -> bool:
+        """Whether it, or a cause of it, failed in the version in which it was fixed."""
+        return self.regressed_at is not None or any(each.regressed_at is not None for each in self.cause_fixes)
+
+    def fix_of(self, cause: str) -> CauseFix:
+        """Return the marks of a cause."""
+        found = next((each for each in self.cause_fixes if each.cause == cause), None)
+        return found or CauseFix(cause, None, None, None, None, None)
 
     @property
     def count(self) -> int:
@@ -85,6 +123,7 @@ class Grouped:
             "fixed_by": self.fixed_by,
             "fixed_plan": self.fixed_plan,
             "regressed_at": moment(self.regressed_at),
+            "cause_fixes": [each.to_data() for each in self.cause_fixes],
         }
 
 
@@ -147,40 +186,59 @@ class Groups:
         with self.database.reading() as connection:
             return self._one(connection, id_)
 
-    def fixed(self, id_: int, version: str, by: str, seen: Grouped | None = None) -> Grouped:
-        """Note that a group is mended in a version of the handlers' code, and who says so.
+    def fixed(
+        self, id_: int, version: str, by: str, seen: Grouped | None = None, *, cause: str | None = None
+    ) -> Grouped:
+        """Note that a group is fixed in a version of the handlers' code, and who says so.
 
         Parameters:
             seen: the group as it was decided on; `None`: however it stands.
+            cause: of the group; then that alone is fixed.
 
         Raises:
             FilterFault: it is no version.
-            NoSuchGroup: there is none of that number.
+            NoSuchGroup: there is none of that number, or it has no such cause.
             GroupChanged: somebody has marked it, or taken that back, or it has failed again, since it was seen.
         """
         if not version.strip():
             raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
         at = int(self.clock() * 1000)
         with self.database.writing() as connection:
-            if not stored.mark(connection, id_, version, at, by, _marks(seen)):
+            if cause is not None:
+                self._mark_cause(connection, id_, cause, (version, at, by), seen)
+            elif not stored.mark(connection, id_, version, at, by, _marks(seen)):
                 raise changed(self._one(connection, id_))
-            trail.write(connection, at, by, "fixed", f"in {version}", group_id=id_)
+            said = f"in {version}" if cause is None else f"cause {cause} in {version}"
+            trail.write(connection, at, by, "fixed", said, group_id=id_)
             return self._one(connection, id_)
 
-    def not_fixed(self, id_: int, by: str, seen: Grouped | None = None) -> Grouped:
+    def not_fixed(self, id_: int, by: str, seen: Grouped | None = None, *, cause: str | None = None) -> Grouped:
         """Take that back.
 
         Parameters:
-            seen: as `fixed`.
+            seen, cause: as `fixed`.
 
         Raises:
             NoSuchGroup, GroupChanged: as `fixed`.
         """
         with self.database.writing() as connection:
-            if not stored.unmark(connection, id_, _marks(seen)):
+            if cause is not None:
+                self._mark_cause(connection, id_, cause, None, seen)
+            elif not stored.unmark(connection, id_, _marks(seen)):
                 raise changed(self._one(connection, id_))
-            trail.write(connection, int(self.clock() * 1000), by, "not fixed", "", group_id=id_)
+            said = "" if cause is None else f"cause {cause}"
+            trail.write(connection, int(self.clock() * 1000), by, "not fixed", said, group_id=id_)
             return self._one(connection, id_)
+
+    def _mark_cause(
+        self, connection: Any, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: Grouped | None
+    ) -> None:
+        if not stored.has_cause(connection, id_, cause):
+            self._one(connection, id_)
+            raise NoSuchGroup(f"Group {id_} has no cause {cause}: see bridge deadletters groups --group {id_}.")
+        marks = None if seen is None else _marks(seen.fix_of(cause))
+        if not stored.mark_cause(connection, id_, cause, fixed, marks):
+            raise changed(self._one(connection, id_).fix_of(cause))
 
     def _one(self, connection: Any, id_: int) -> Grouped:
         found = self._found(connection, Filter(groups=(id_,)))
@@ -202,12 +260,12 @@ class Groups:
         return [_grouped(row, found, now) for row in found.rows]
 
 
-def _marks(seen: Grouped | None) -> stored.Marks | None:
+def _marks(seen: Grouped | CauseFix | None) -> stored.Marks | None:
     return None if seen is None else stored.Marks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
 
 
-def changed(group: Grouped) -> GroupChanged:
-    """What has become of a group since it was seen."""
+def changed(group: Grouped | CauseFix) -> GroupChanged:
+    """What has become of a group, or of a cause of it, since it was seen."""
     if group.fixed_in is None or group.fixed_at is None:
         return GroupChanged("It is not marked as fixed any more.")
     at = clock(group.fixed_at / 1000)
@@ -236,17 +294,22 @@ def _grouped(row: Any, found: stored.Found, now: int) -> Grouped:
         fixed_by=row.fixed_by,
         fixed_plan=row.fixed_plan,
         regressed_at=row.regressed_at,
+        cause_fixes=tuple(map(_cause_fix, found.fixes.get(row.id, ()))),
     )
+
+
+def _cause_fix(row: Any) -> CauseFix:
+    return CauseFix(row.cause, row.fixed_in, row.fixed_at, row.fixed_by, row.fixed_plan, row.regressed_at)
 
 
 def _ranked(group: Grouped) -> Ranked:
     grows = group.growth.failures if group.growth and group.open else 0
-    fixed, again = group.fixed_in is not None, group.regressed_at is not None
-    return Ranked(group.id, group.error_class, group.place, group.open, group.last_at, fixed, again, grows)
+    fixed = group.fixed_in is not None or any(each.fixed_in is not None for each in group.cause_fixes)
+    return Ranked(group.id, group.error_class, group.place, group.open, group.last_at, fixed, group.came_back, grows)
 
 
 def _row(row: Any, grows: int) -> Ranked:
-    fixed, again = row.fixed_in is not None, row.regressed_at is not None
+    fixed, again = bool(row.is_fixed), bool(row.came_back)
     return Ranked(row.id, row.error_class, row.place, int(row.open), row.last_at, fixed, again, grows)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, case, func, select
+from sqlalchemy import ColumnElement, Connection, Row, case, exists, func, or_, select
 
 from bridge.deadletters.letters.filters import Filter
 from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.store.groups import meant
-from bridge.deadletters.store.schema import groups, hours, kinds, tallies
+from bridge.deadletters.store.schema import cause_fixes, groups, hours, kinds, tallies
 
 
 def rows(connection: Connection, asked: Filter) -> Sequence[Row[Any]]:
@@ -16,8 +16,9 @@ def rows(connection: Connection, asked: Filter) -> Sequence[Row[Any]]:
     opened = func.sum(case((tallies.c.status == Status.OPEN, tallies.c.count), else_=0)).label("open")
     counted = select(kinds.c.group_id, opened).join(tallies, tallies.c.kind_id == kinds.c.id)
     counts = counted.group_by(kinds.c.group_id).subquery()
-    names = ("id", "error_class", "place", "last_at", "fixed_in", "regressed_at")
-    columns: list[ColumnElement[Any]] = [*(groups.c[name] for name in names), counts.c.open]
+    columns: list[ColumnElement[Any]] = [*(groups.c[name] for name in ("id", "error_class", "place", "last_at"))]
+    marked = (_marked("fixed_in").label("is_fixed"), _marked("regressed_at").label("came_back"))
+    columns += [*marked, counts.c.open]
     found = select(*columns)
     found = found.join(counts, counts.c.group_id == groups.c.id).where(*meant(asked))
     return connection.execute(found).all()
@@ -32,5 +33,11 @@ def failing(connection: Connection, since_hour: int, least: int) -> list[int]:
 
 
 def regressed(connection: Connection) -> list[int]:
-    """The groups that failed again in the version in which they were fixed."""
-    return [*connection.execute(select(groups.c.id).where(groups.c.regressed_at.is_not(None))).scalars()]
+    """Return the groups that failed again in the version in which they, or a cause of theirs, were fixed."""
+    return [*connection.execute(select(groups.c.id).where(_marked("regressed_at"))).scalars()]
+
+
+def _marked(name: str) -> ColumnElement[bool]:
+    """Whether a group, or a cause of it, has a mark."""
+    of_a_cause = exists().where(cause_fixes.c.group_id == groups.c.id, cause_fixes.c[name].is_not(None))
+    return or_(groups.c[name].is_not(None), of_a_cause)

@@ -88,6 +88,19 @@ kinds = Table(
     Column("cause", String(12), nullable=False, server_default="unknown"),
 )
 
+#: Causes of groups that are marked as fixed in a version, or have failed in it again: as a whole group is, in `groups`.
+cause_fixes = Table(
+    "cause_fixes",
+    metadata,
+    Column("group_id", _NUMBER, ForeignKey("groups.id"), primary_key=True, autoincrement=False),
+    Column("cause", String(12), primary_key=True),
+    Column("fixed_in", Text),
+    Column("fixed_at", BigInteger),
+    Column("fixed_by", Text),
+    Column("fixed_plan", _NUMBER),
+    Column("regressed_at", BigInteger),
+)
+
 #: How many letters of a kind have a status; kept by whoever changes one, in the same transaction.
 tallies = Table(
     "tallies",

@@ -1,4 +1,4 @@
-"""Groups that were mended in a version go back by themselves once workers have it; and open again if that fails.
+"""Groups and causes that were fixed in a version go back by themselves once workers have it; and open if that fails.
 
 One of the recorder's duties. Of several recorders one makes the plan: who makes it holds the group meanwhile, and notes
 it there.
@@ -29,7 +29,7 @@ _OVER: Final = (State.DONE, State.FAILED)
 
 
 def look(database: Database, living: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
-    """Look at all groups that are marked as fixed: say which have failed again, send back what may go.
+    """Look at all groups and causes that are marked as fixed: say which have failed again, send back what may go.
 
     Parameters:
         living: tells what living workers announce (`workers`); asked where a group is marked.
@@ -64,8 +64,8 @@ def workers(settings: Settings) -> list[Mapping[str, Any]]:
 
 
 def _regressed(connection: Connection, fix: Fix) -> bool:
-    """Mark a group of which a letter has failed in the version that was to mend it, or a later one."""
-    failed = fixes.failed_since(connection, fix.group_id, fix.fixed_at)
+    """Whether a letter has failed in the version that was to fix it, or a later one; then the mark is taken back."""
+    failed = fixes.failed_since(connection, fix)
     if fix.plan_id is not None:
         failed += fixes.dead_again(connection, fix.plan_id)
     version = next((version for version in failed if has(version, fix.fixed_in)), None)
@@ -73,11 +73,12 @@ def _regressed(connection: Connection, fix: Fix) -> bool:
         return False
     at = clock.now(connection)
     fixes.regressed(connection, fix, at)
-    why = f"it failed in version {version}, and was to be fixed in {fix.fixed_in}"
+    it = "it" if fix.cause is None else f"cause {fix.cause}"
+    why = f"{it} failed in version {version}, and was to be fixed in {fix.fixed_in}"
     if fix.plan_id is not None:
         plans.move(connection, fix.plan_id, [State.PLANNED, State.APPLYING], State.STOPPED, f"regression: {why}")
     trail.write(connection, at, _by(fix), "regressed", why, group_id=fix.group_id, plan_id=fix.plan_id)
-    logger.error("group %d of %s has a regression: %s; the rest of its letters stays", fix.group_id, fix.handler, why)
+    logger.error("%s of %s has a regression: %s; the rest of its letters stays", fix.name, fix.handler, why)
     return True
 
 
@@ -85,11 +86,12 @@ def _send_back(connection: Connection, fix: Fix, workers: Iterable[Mapping[str, 
     """Plan a canary of what is open and failed in other versions, where all workers have the one that mends it."""
     if not ready(fix.handler, fix.fixed_in, workers) or not _may_go(connection, fix):
         return
-    versions = [version for version in fixes.open_versions(connection, fix.group_id) if not has(version, fix.fixed_in)]
+    versions = [version for version in fixes.open_versions(connection, fix) if not has(version, fix.fixed_in)]
     if not versions:
         return
-    asked = Filter(groups=(fix.group_id,), statuses=(Status.OPEN,), versions=tuple(versions))
-    why = f"group {fix.group_id} is fixed in {fix.fixed_in}"
+    causes = () if fix.cause is None else (fix.cause,)
+    asked = Filter(groups=(fix.group_id,), causes=causes, statuses=(Status.OPEN,), versions=tuple(versions))
+    why = f"{fix.name} is fixed in {fix.fixed_in}"
     plan_id, at = plans.add(connection, What.REPLAY, _by(fix), why, asked.to_data(), Options(canary=True))
     fixes.planned(connection, fix, plan_id)
     count = items.freeze(connection, plan_id, matching(asked), canary=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.questions.groups import Grouped
+from bridge.deadletters.questions.groups import CauseFix, Grouped
 from bridge.deadletters.questions.growing import Growth
 from bridge.deadletters.questions.shown import moment
 from bridge.ledger.breakers import Known
@@ -54,7 +54,7 @@ class Alarm(NamedTuple):
     """What is so, and should not be.
 
     Attributes:
-        name: of the group of letters (its number), the topic, or the dependency.
+        name: of the group of letters (its number, and `/` and a cause), the topic, or the dependency.
         at: since when, ms since the epoch.
         data: JSON values.
         whose: the consumer group's, where it is one group's alone: several may share a database.
@@ -130,6 +130,12 @@ def regression(group: Grouped) -> Alarm:
     return Alarm(About.REGRESSION, str(group.id), group.regressed_at or 0, _of_group(group))
 
 
+def regression_of_cause(group: Grouped, fix: CauseFix) -> Alarm:
+    """A cause of a group that failed again in the version that was to fix it."""
+    told = {**_of_group(group), "cause": fix.cause}
+    return Alarm(About.REGRESSION, f"{group.id}/{fix.cause}", fix.regressed_at or 0, told)
+
+
 def growing(group: Grouped, growth: Growth) -> Alarm:
     """A group that grows."""
     told = {"failures": growth.failures, "usual": growth.usual, "since": moment(growth.since)}
@@ -165,7 +171,8 @@ def _of_group(group: Grouped) -> dict[str, Any]:
 
 def _named(data: Mapping[str, Any]) -> str:
     names = (data["handler"] or "others", data["error_class"] or "no class of error", data["where"])
-    return f"group {data['group']}: {', '.join(filter(None, names))}"
+    cause = f"cause {data['cause']} of " if data.get("cause") else ""
+    return f"{cause}group {data['group']}: {', '.join(filter(None, names))}"
 
 
 def _new(data: Mapping[str, Any]) -> str:
@@ -201,7 +208,7 @@ _ENDS: Final[Mapping[About, Callable[[Mapping[str, Any]], str]]] = {
 def _page(alarm: Alarm) -> str:
     if alarm.about is About.TEST:
         return "/admin/webhooks"
-    return "/" if alarm.about in (About.HALT, About.BREAKER) else f"/groups/{alarm.name}"
+    return "/" if alarm.about in (About.HALT, About.BREAKER) else f"/groups/{alarm.name.partition('/')[0]}"
 
 
 def _lasted(ms: int) -> str:

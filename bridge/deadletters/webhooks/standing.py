@@ -49,7 +49,8 @@ def of_groups(database: Database) -> list[Alarm]:
 
 def _of_group(group: Grouped) -> list[Alarm]:
     grows = [] if group.growth is None else [events.growing(group, group.growth)]
-    return grows if group.regressed_at is None else [*grows, events.regression(group)]
+    causes = [events.regression_of_cause(group, each) for each in group.cause_fixes if each.regressed_at is not None]
+    return [*grows, *([] if group.regressed_at is None else [events.regression(group)]), *causes]
 
 
 def _halts(settings: Settings, mirror: Mirror | None) -> list[Alarm]:

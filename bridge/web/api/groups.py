@@ -44,18 +44,22 @@ def fix(asked: Asked) -> Answer:
     version = asked.body.version.strip()
     if not version:
         raise RequestRefused("refused", "In which version is it fixed? Name it as workers report theirs.")
-    if (group.fixed_in, group.fixed_by) != (version, asked.who.name):
+    cause = asked.body.cause
+    now = group if cause is None else group.fix_of(cause)
+    if (now.fixed_in, now.fixed_by) != (version, asked.who.name):
         _must_have_seen(asked, group)
-        asked.desk.groups.fixed(group.id, version, asked.who.name, group)
+        asked.desk.groups.fixed(group.id, version, asked.who.name, group, cause=cause)
     return _shown(asked)
 
 
 def unfix(asked: Asked) -> Answer:
     """Take that back."""
     group = asked.desk.groups.one(asked.path["id"])
-    if group.fixed_in is not None:
+    query: shapes.WhichCause = asked.query
+    now = group if query.cause is None else group.fix_of(query.cause)
+    if now.fixed_in is not None:
         _must_have_seen(asked, group)
-        asked.desk.groups.not_fixed(group.id, asked.who.name, group)
+        asked.desk.groups.not_fixed(group.id, asked.who.name, group, cause=query.cause)
     return _shown(asked)
 
 
@@ -79,8 +83,9 @@ def noted(asked: Asked, _done: Entry) -> Answer:
 
 
 def etag(group: Grouped) -> str:
-    """As what somebody has seen a group who decides on it."""
-    return act(group).strip().replace(" ", "-")
+    """The marks of a group and of its causes that somebody saw who decides on it."""
+    marks = (act(group).strip(), *(f"{each.cause} {act(each).strip()}" for each in group.cause_fixes))
+    return " ".join(marks).replace(" ", "-")
 
 
 def _filter(query: shapes.GroupsQuery) -> Filter:

@@ -115,12 +115,12 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", "/groups/{id:int}/fixed", _ACTS, "markFixed",
-        "Mark a group as fixed in a version: its letters go back by themselves once all workers have it.",
+        "Mark a group, or a cause of it, as fixed in a version: its letters go back once all workers have that.",
         groups.fix, of_groups.OneGroup, takes=of_groups.Fixing, act=Act(groups.done, "must"), waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/not-fixed", _ACTS, "unmarkFixed", "Take that back.",
-        groups.unfix, of_groups.OneGroup, act=Act(groups.done, "must"), waits=_STANDING,
+        groups.unfix, of_groups.OneGroup, of_groups.WhichCause, act=Act(groups.done, "must"), waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/notes", _ACTS, "noteOnGroup", "Note something on a group.",

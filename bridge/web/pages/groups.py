@@ -14,6 +14,7 @@ from bridge.deadletters.letters.letter import Status
 from bridge.deadletters.questions.group_causes import with_letters
 from bridge.deadletters.questions.ranking import Order, Ranked
 from bridge.web import asked, console, pictures
+from bridge.web.deciding import act
 
 #: Groups of a page.
 ROWS: Final = 50
@@ -95,6 +96,7 @@ def one(request: Request) -> Response:
         versions=here.desk.versions.of(group),
         again=here.desk.standings.died_again(group),
         letters=lists.lines(newest),
+        act=act,
         causes=with_letters(causes, lists.lines(each.newest for each in causes)),
         trail=here.desk.notes.of_group(group.id),
         pictures=pictures,

@@ -21,6 +21,17 @@ class GroupsQuery(Paged):
     order: Literal["need", "newest", "open"] = "need"
 
 
+class CauseFix(Given):
+    """A cause that is marked as fixed in a version, or failed in it all the same."""
+
+    cause: str
+    fixed_in: str | None
+    fixed_at: Moment | None
+    fixed_by: str | None
+    fixed_plan: Id | None
+    regressed_at: Moment | None
+
+
 class Group(Given):
     """Letters that are one thing to mend."""
 
@@ -46,6 +57,7 @@ class Group(Given):
     fixed_by: str | None
     fixed_plan: Id | None
     regressed_at: Moment | None
+    cause_fixes: list[CauseFix] = Field(description="Causes that are marked each alone.")
 
 
 class Groups(Given):
@@ -93,7 +105,17 @@ class OneGroup(Group):
     unknown: str | None = Field(description="Why it is not known what runs.")
 
 
+CauseId = Annotated[str | None, Field(max_length=12, description="This cause of the group alone; null: all of it.")]
+
+
 class Fixing(Wanted):
-    """In which version it is mended."""
+    """In which version it is fixed."""
 
     version: Annotated[str, Field(min_length=1, max_length=200)]
+    cause: CauseId = None
+
+
+class WhichCause(Wanted):
+    """Of what the mark is taken back."""
+
+    cause: CauseId = None
