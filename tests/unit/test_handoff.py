@@ -176,7 +176,7 @@ def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
 def test_rabbitmq_is_asked_to_confirm_what_the_bridge_and_tasks_send(url: str):
     used = Celery("mine", set_as_current=False, broker=url, amqp=ConfirmingAMQP)
     with connection_to(used) as bridges, used.amqp.producer_pool.connections.connection as tasks:
-        assert [each.transport_options["confirm_publish"] for each in (bridges, tasks)] == [True, True]
+        assert [(each.transport_options or {})["confirm_publish"] for each in (bridges, tasks)] == [True, True]
 
 
 def test_a_broker_that_is_away_is_one_kind_of_error():
