@@ -553,7 +553,16 @@ TABLE: Final[tuple[Row, ...]] = (
         "unknown ends",
         "replay_outcome_unknown",
         "Nobody can tell whether replayed letters ran: Redis or the replay topic has lost it.",
-        "Find out where the handler writes, then open what did not run (`bridge deadletters reopen`).",
+        "Find out where the handler writes, then resolve what ran and open what did not "
+        "(`bridge deadletters resolve`, `reopen`).",
+        OTHERS,
+        (
+            Alert(
+                "ReplaysEndUnknown",
+                'sum(increase(bridge_deadletters_replays_total{outcome="unknown"}[15m])) > 0',
+                "of {{ $value }} replayed letters nobody can tell whether they ran; see bridge status",
+            ),
+        ),
     ),
     Row(
         "grows",
@@ -575,8 +584,8 @@ TABLE: Final[tuple[Row, ...]] = (
             ),
             Alert(
                 "ReplaysDieAgain",
-                'sum(increase(bridge_deadletters_replays_total{outcome=~"dead|unknown"}[15m])) > 0',
-                "{{ $value }} replays ended badly; bridge deadletters plans",
+                'sum(increase(bridge_deadletters_replays_total{outcome="dead"}[15m])) > 0',
+                "{{ $value }} replayed letters died again; bridge deadletters plans",
             ),
         ),
     ),

@@ -86,6 +86,8 @@ PAGES: Final = (
     Page("/letters/{id:int}/value", "GET", Role.VIEWER, letter.value, waits=Waits.SERVERS),
     Page("/letters/{id:int}/elsewhere", "GET", Role.VIEWER, letter.others, waits=Waits.SERVERS),
     Page("/letters/{id:int}/notes", "POST", Role.OPERATOR, letter.note, "/letters/{id}#note"),
+    Page("/letters/{id:int}/reopen", "POST", Role.OPERATOR, letter.reopen, "/letters/{id}#end"),
+    Page("/letters/{id:int}/resolve", "POST", Role.OPERATOR, letter.resolve, "/letters/{id}#end"),
     Page("/letters/{id:int}/edit", "GET", Role.OPERATOR, edit.form),
     Page("/letters/{id:int}/edit", "POST", Role.OPERATOR, edit.send, "/letters/{id}/edit"),
     Page("/letters/{id:int}/check", "POST", Role.OPERATOR, edit.check),

@@ -155,7 +155,11 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
     ),
     "ReplaysDieAgain": (
         {'bridge_deadletters_replays_total{outcome="dead"}': "0x20 2x20"},
-        {'bridge_deadletters_replays_total{outcome="done"}': "0x20 2x20"},
+        {'bridge_deadletters_replays_total{outcome="unknown"}': "0x20 2x20"},
+    ),
+    "ReplaysEndUnknown": (
+        {'bridge_deadletters_replays_total{outcome="unknown"}': "0x20 2x20"},
+        {'bridge_deadletters_replays_total{outcome="dead"}': "0x20 2x20"},
     ),
     **{
         alert.name: (

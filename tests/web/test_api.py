@@ -12,6 +12,7 @@ from sqlalchemy import func, select, update
 from starlette.testclient import TestClient
 
 from bridge.deadletters.desk import Desk
+from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.store import schema
 from bridge.deadletters.store.database import Database
 from bridge.errors import DeskUnavailable
@@ -20,6 +21,7 @@ from bridge.web.console import Console
 from bridge.web.cookies import COOKIE
 from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
+from tests.desk.test_unknown_ends import sent
 from tests.web.acting import desk_of
 from tests.web.site import session
 
@@ -301,6 +303,17 @@ def test_a_letter_is_checked_and_edited_with_its_own_bytes(program, here, record
     assert kind(program.post("/letters/1/edit", {"value": {"encoding": "base64", "data": "%"}})) == "invalid"
     forced = program.post("/letters/1/edit", {"value": None, "force": True})
     assert kind(forced) == "refused"
+
+
+def test_a_person_says_how_a_replay_ended_of_which_nobody_could_tell(program, here):
+    _, ids = sent(here.desk.database, ItemState.UNKNOWN, ItemState.UNKNOWN, ItemState.SENT)
+    resolved = program.post(f"/letters/{ids[0]}/resolve", {"why": "the bank has it"})
+    assert (resolved.json()["status"], resolved.json()["trail"][-1]["said"]) == ("resolved", "the bank has it")
+    assert program.post(f"/letters/{ids[1]}/reopen", {"why": "the bank has it not"}).json()["status"] == "open"
+    for way in ("resolve", "reopen"):
+        refused = program.post(f"/letters/{ids[2]}/{way}", {"why": "a guess"})
+        assert kind(refused) == "refused"
+        assert "is replaying" in refused.json()["detail"]
 
 
 def test_a_group_is_marked_as_fixed_as_it_was_seen_and_not_any_more(program, here, record):

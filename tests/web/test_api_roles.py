@@ -23,6 +23,8 @@ ROLES = {
     "POST /letters/{id:int}/check": Role.OPERATOR,
     "POST /letters/{id:int}/edit": Role.OPERATOR,
     "POST /letters/{id:int}/notes": Role.OPERATOR,
+    "POST /letters/{id:int}/reopen": Role.OPERATOR,
+    "POST /letters/{id:int}/resolve": Role.OPERATOR,
     "GET /groups": Role.VIEWER,
     "GET /groups/{id:int}": Role.VIEWER,
     "POST /groups/{id:int}/fixed": Role.OPERATOR,
@@ -55,7 +57,18 @@ ROLES = {
 }
 #: What acts, and so wants an idempotency key.
 ACTS = {
-    *("editLetter", "noteOnLetter", "markFixed", "unmarkFixed", "noteOnGroup", "makePlan", "applyPlan", "stopPlan"),
+    *(
+        "editLetter",
+        "noteOnLetter",
+        "reopenLetter",
+        "resolveLetter",
+        "markFixed",
+        "unmarkFixed",
+        "noteOnGroup",
+        "makePlan",
+        "applyPlan",
+        "stopPlan",
+    ),
     *("haltTopic", "resumeTopic", "changePolicy", "planPatch", "planCopy", "planRedrive"),
 }
 

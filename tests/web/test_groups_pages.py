@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from bridge.deadletters.letters.letter import Status
+from bridge.deadletters.plan.plan import ItemState
 from bridge.deadletters.questions.growing import HOUR
 from bridge.deadletters.questions.running import versions
 from bridge.deadletters.store import schema, times
@@ -20,6 +21,7 @@ from bridge.web.console import Console
 from bridge.web.pages import groups as pages
 from bridge.web.roles import Role
 from tests.desk import rows
+from tests.desk.test_unknown_ends import sent
 from tests.web.acting import HANDLER, Person, desk_of
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -147,6 +149,21 @@ def test_a_group_is_marked_as_fixed_once_and_that_is_taken_back(console, ann, gr
         assert ann.post(f"{address}/not-fixed", **undo).status_code == 303
     assert console.desk.groups.one(groups[0]).fixed_in is None
     assert [act.what for act in console.desk.notes.of_group(groups[0])] == ["fixed", "not fixed"]
+
+
+@pytest.mark.parametrize(("way", "status"), [("resolve", "resolved"), ("reopen", "open")])
+def test_a_letters_page_lets_a_person_say_how_a_replay_ended_of_which_nobody_could_tell(console, ann, way, status):
+    _, (id_, under_way) = sent(console.desk.database, ItemState.UNKNOWN, ItemState.SENT)
+    address = f"/letters/{id_}"
+    form = ann.form(address, f"{address}/resolve")
+    assert f'formaction="{address}/reopen"' in ann.get(address).text
+    assert ann.post(f"{address}/{way}", **form, why=" ").status_code == 400
+    for _ in range(2):
+        assert ann.post(f"{address}/{way}", **form, why="the bank says so").status_code == 303
+    shown = console.desk.letters.one(id_)
+    assert (shown.listed.status, shown.trail[-1].what) == (status, way)
+    assert "It ran: resolve it" not in ann.get(address).text
+    assert ann.post(f"/letters/{under_way}/{way}", why="a guess").status_code == 409
 
 
 def test_a_cause_is_marked_as_fixed_alone_and_that_is_taken_back(console, ann, groups):

@@ -38,6 +38,8 @@ ROLES = {
     "GET /letters/{id:int}/value": Role.VIEWER,
     "GET /letters/{id:int}/elsewhere": Role.VIEWER,
     "POST /letters/{id:int}/notes": Role.OPERATOR,
+    "POST /letters/{id:int}/reopen": Role.OPERATOR,
+    "POST /letters/{id:int}/resolve": Role.OPERATOR,
     "GET /letters/{id:int}/edit": Role.OPERATOR,
     "POST /letters/{id:int}/edit": Role.OPERATOR,
     "POST /letters/{id:int}/check": Role.OPERATOR,

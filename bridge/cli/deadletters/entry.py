@@ -14,7 +14,7 @@ from bridge.cli.deadletters.migrating import migrate
 from bridge.cli.deadletters.noting import note
 from bridge.cli.deadletters.planning import plans
 from bridge.cli.deadletters.recording import record
-from bridge.cli.deadletters.reopening import reopen
+from bridge.cli.deadletters.reopening import reopen, resolve
 from bridge.cli.deadletters.replaying import replay
 from bridge.cli.deadletters.serving import serve
 from bridge.cli.deadletters.showing import show
@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "show": show,
     "replay": replay,
     "reopen": reopen,
+    "resolve": resolve,
     "edit": edit,
     "check": check,
     "discard": discard,

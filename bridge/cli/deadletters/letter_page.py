@@ -142,7 +142,8 @@ def commands(letter: Shown) -> list[str]:
             return [*found, mine, f"bridge deadletters fixed {it.group} VERSION"]
         case Status.REPLAYING if letter.is_unknown:
             place = f"bridge find {it.topic}-{it.partition}-{it.offset}"
-            return [place, f'bridge deadletters reopen {it.id} --why "…"', f"bridge deadletters plans show {it.plan}"]
+            found = [f'bridge deadletters {each} {it.id} --why "…"' for each in ("resolve", "reopen")]
+            return [place, *found, f"bridge deadletters plans show {it.plan}"]
         case Status.REPLAYING:
             return [f"bridge deadletters plans show {it.plan}", f"bridge find {it.topic}-{it.partition}-{it.offset}"]
         case Status.DISCARDED | Status.ARCHIVED if it.origin == "bridge":

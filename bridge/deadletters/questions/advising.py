@@ -58,7 +58,8 @@ def suggestion(letter: Shown) -> Suggestion:
         return Suggestion(
             Do.LOOK,
             f"Plan {it.plan} has sent it back, and whether it ran is not known. Find that out where its handler "
-            f'writes; if it did not run, open it: bridge deadletters reopen {it.id} --why "…".',
+            f'writes. If it ran: bridge deadletters resolve {it.id} --why "…". '
+            f'If it did not run: bridge deadletters reopen {it.id} --why "…".',
         )
     if it.status is Status.REPLAYING:
         return Suggestion(Do.WATCH, f"Plan {it.plan} has sent it back; how that ends is known within seconds of it.")

@@ -172,13 +172,13 @@ def unknown(number: int, since: int | None, now: float) -> Iterator[Problem]:
         yield Problem(
             f"{letters(number)} {was} sent back, and whether the handler ran is not known, {when(since / 1000, now)}. "
             "Find out where it writes; `bridge deadletters list --status replaying` lists "
-            f"{them}, `bridge deadletters reopen ID --why …` opens what did not run.",
+            f"{them}, `bridge deadletters resolve ID --why …` resolves what ran, `reopen` opens what did not run.",
             "unknown ends",
             "Nobody can tell whether replayed letters ran",
             since=since / 1000,
             many=number,
             of="letters",
-            do="find out whether they ran, then open those that did not",
+            do="find out whether they ran, then resolve those that did and open those that did not",
         )
 
 

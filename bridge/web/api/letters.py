@@ -2,6 +2,7 @@
 
 import binascii
 from base64 import b64decode
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.commands.elsewhere import elsewhere as asked_elsewhere
@@ -114,6 +115,33 @@ def note(asked: Asked) -> Answer:
 def noted(asked: Asked, _done: Entry) -> Answer:
     """What is noted."""
     return _notes(asked)
+
+
+def reopen(asked: Asked) -> Answer:
+    """Open it: its replay did not run."""
+    return _ended(asked, asked.desk.unknown_ends.reopen)
+
+
+def resolve(asked: Asked) -> Answer:
+    """Resolve it: its replay ran."""
+    return _ended(asked, asked.desk.unknown_ends.resolve)
+
+
+def ended(asked: Asked, _done: Entry) -> Answer:
+    """The letter as it stands after that."""
+    return one(asked)
+
+
+def _ended(asked: Asked, end: Callable[[Sequence[int], int | None, str, str], list[int]]) -> Answer:
+    id_, why = asked.path["id"], str(asked.body.why).strip()
+    if not why:
+        raise RequestRefused("refused", "Say how you know it. Nothing was changed.")
+    it = asked.desk.letters.one(id_).listed
+    if not end([id_], None, why, asked.who.name):
+        raise RequestRefused(
+            "refused", f"Letter {id_} is {it.status}, and how its replay ended is not unknown. Nothing was changed."
+        )
+    return one(asked)
 
 
 def _with_value(asked: Asked) -> Shown:

@@ -106,6 +106,16 @@ OPERATIONS: Final = (
         letters.note, of_letters.Notes, takes=of_letters.Noting, act=Act(letters.noted),
     ),
     Operation(
+        "POST", "/letters/{id:int}/reopen", _ACTS, "reopenLetter",
+        "Open a letter whose replay has an unknown end, since it did not run.",
+        letters.reopen, of_letters.Letter, takes=of_standing.Deciding, act=Act(letters.ended),
+    ),
+    Operation(
+        "POST", "/letters/{id:int}/resolve", _ACTS, "resolveLetter",
+        "Resolve a letter whose replay has an unknown end, since it ran.",
+        letters.resolve, of_letters.Letter, takes=of_standing.Deciding, act=Act(letters.ended),
+    ),
+    Operation(
         "GET", "/groups", _SEES, "listGroups", "Groups that have letters of a filter.",
         groups.listed, of_groups.Groups, of_groups.GroupsQuery, waits=_STANDING,
     ),

@@ -23,7 +23,7 @@ DID: Final = {
     "copy, redrive": ("copy", "redrive"),
     "plan applied, stopped": ("apply", "stop"),
     "note": ("note",),
-    "reopen": ("reopen",),
+    "reopen, resolve": ("reopen", "resolve"),
     "fixed": ("fixed", "not fixed", "regressed"),
     "export, import": ("export", "import"),
     "halt, resume": ("halt", "resume"),

@@ -1,6 +1,6 @@
 """One letter, with all that is known of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from bridge.errors import FilterFault, KafkaUnavailable
 from bridge.web import asked, console
 from bridge.web.differing import Row, rows
 from bridge.web.finding import unquoted
-from bridge.web.pages.deciding import NOTE, limited
+from bridge.web.pages.deciding import NOTE, limited, why
 from bridge.web.pages.letters import cursor
 from bridge.web.pages.once import once
 from bridge.web.roles import Role
@@ -128,6 +128,31 @@ def note(request: Request) -> Response:
     who = console.asking(request).name
     once(request, lambda desk: _noted(desk, id_, said, who))
     return RedirectResponse(f"/letters/{id_}#notes", 303)
+
+
+def reopen(request: Request) -> Response:
+    """Open it: its replay, of which nobody could tell, did not run."""
+    return _ended(request, lambda desk: desk.unknown_ends.reopen)
+
+
+def resolve(request: Request) -> Response:
+    """Resolve it: its replay, of which nobody could tell, ran."""
+    return _ended(request, lambda desk: desk.unknown_ends.resolve)
+
+
+def _ended(
+    request: Request, end: Callable[[Desk], Callable[[Sequence[int], int | None, str, str], list[int]]]
+) -> Response:
+    id_: int = request.path_params["id"]
+    said, who = why(request), console.asking(request).name
+
+    def ended(desk: Desk) -> int:
+        if not end(desk)([id_], None, said, who):
+            raise HTTPException(409, "How it ended is known by now: look at it again. Nothing was changed.")
+        return id_
+
+    once(request, ended)
+    return RedirectResponse(f"/letters/{id_}", 303)
 
 
 def _noted(desk: Desk, letter: int, said: str, who: str) -> int:
