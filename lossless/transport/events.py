@@ -41,6 +41,8 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
 
     def __init__(self, connection: Any = None, *args: Any, on_send_buffered: Any = None, **kwargs: Any) -> None:
         self._audience = Audience()
+        #: How often somebody has come to listen, who has heard nothing of what was told before.
+        self.arrivals = 0
         self._flush_comes = False
         self._flush_at_once = on_send_buffered
         if on_send_buffered is not None and _tells_listeners(connection):
@@ -78,8 +80,14 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         super()._publish(event, producer, routing_key, **kwargs)
         if producer is not None and routing_key.startswith(f"{TASKS}."):
             came = self._audience.note(_listeners(producer), monotonic())
+            self.arrivals += came
             if came and self.on_send_buffered is not None:
                 self._catch_up()
+
+    @property
+    def listened_to(self) -> bool:
+        """Whether somebody listened to the last event of a task that was sent."""
+        return bool(self.enabled) and not self._audience.absent
 
     def _ask(self) -> None:
         """Send no events, to learn how many hear them."""

@@ -272,6 +272,7 @@ class Consumer(consumer.Consumer):
         """
         super().register_with_event_loop(hub)
         hub.call_repeatedly(MAINTAIN_EVERY, self.pool.maintain_pool)
+        hub.call_repeatedly(scheduled.TOLD_EVERY, scheduled.WaitingTasks(self).tell)
         if threading.current_thread() is not threading.main_thread():
             return
         if self._wakeup is None:

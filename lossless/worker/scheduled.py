@@ -1,9 +1,12 @@
 """`celery inspect scheduled` and `query_task`, and Flower with them: what waits for its time is looked up in Redis.
 
-It belongs to its queue and to no worker: each worker that consumes the queue lists it.
+It belongs to its queue and to no worker: each worker that consumes the queue lists it, and tells those who listen to
+events of it, as Celery's does, which receives such a task when it is sent.
 """
 
+import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from celery.utils.functional import maybe_list
@@ -12,6 +15,10 @@ from celery.worker import request
 
 control: Any = _control  # its stubs leave out what is not public
 
+logger = logging.getLogger(__name__)
+
+#: Seconds after which those who listen to events are told of what waits.
+TOLD_EVERY = 2.0
 #: The most that are listed of each queue, those that are due first.
 MOST = 100
 #: Celery's own command, which knows what this worker has taken.
@@ -41,13 +48,66 @@ def query_task(state: Any, ids: Any, **arguments: Any) -> dict[str, Any]:
     return known
 
 
+class WaitingTasks:
+    """What waits for its time, told to those who listen to events.
+
+    Parameters:
+        consumer: the worker's consumer.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._told = frozenset[str]()
+        self._told_to = 0
+
+    def tell(self) -> None:
+        """Send `task-received` of what waits and was not told of yet; while nobody listens nothing is looked up."""
+        dispatcher = self._consumer.event_dispatcher
+        if not getattr(dispatcher, "listened_to", False):
+            return
+        if self._told_to != dispatcher.arrivals:
+            self._told, self._told_to = frozenset(), dispatcher.arrivals
+        try:
+            waiting = {message.headers.get("id"): message for message in _messages(self._consumer)}
+        except Exception as error:  # Redis is away, or refuses: it is looked up again
+            logger.debug("What waits could not be looked up for those who listen to events: %r", error)
+            return
+        for message in (waiting[name] for name in waiting.keys() - self._told):
+            self._tell_of(message, dispatcher)
+        self._told = frozenset(waiting)
+
+    def _tell_of(self, message: Any, dispatcher: Any) -> None:
+        app = self._consumer.app
+        if not getattr(app.tasks.get(message.headers.get("task")), "send_events", False):
+            return
+        with suppress(Exception):  # what cannot run is told of when it is due
+            held: Any = request.Request(
+                message, app=app, hostname=self._consumer.hostname, headers=message.headers, eventer=dispatcher
+            )
+            dispatcher.send("task-received", **received(held))
+
+
 def _waiting(state: Any) -> Iterator[dict[str, Any]]:
-    channel = state.consumer.task_consumer.channel
+    for message in _messages(state.consumer):
+        yield _entry(state, message)
+
+
+def _messages(consumer: Any) -> Iterator[Any]:
+    channel = consumer.task_consumer.channel
     if not hasattr(channel, "waiting"):
         return  # kombu's own transport: the timer has all
     for queue in sorted(channel.active_queues):
         for payload in channel.waiting(queue, MOST):
-            yield _entry(state, channel.Message(payload, channel=channel))
+            yield channel.Message(payload, channel=channel)
+
+
+def received(held: Any) -> dict[str, Any]:
+    """What `task-received` says of a request (celery/worker/strategy.py)."""
+    return {
+        "uuid": held.id, "name": held.name, "args": held.argsrepr, "kwargs": held.kwargsrepr,
+        "root_id": held.root_id, "parent_id": held.parent_id, "retries": held.request_dict.get("retries", 0),
+        "eta": held.eta and held.eta.isoformat(), "expires": held.expires and held.expires.isoformat(),
+    }  # fmt: skip
 
 
 def _entry(state: Any, message: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from celery import Celery
 
 from tests.lossless.harness import ENDS_APP, Broker, entry, sender, wait_until, worker
+from tests.lossless.listening import listening
 
 ETA = datetime.now(UTC).replace(microsecond=5) + timedelta(hours=2)
 
@@ -61,3 +62,18 @@ def test_a_query_by_id_finds_what_waits(broker: Broker, tmp_path: Path):
         assert [(name, state, info["name"]) for name, (state, info) in found.items()] == [
             ("waits", "scheduled", "sleeps")
         ]
+
+
+def test_whoever_listens_to_events_is_told_of_what_waits_whenever_it_was_sent(broker: Broker, tmp_path: Path):
+    """Flower lists a task from its `task-received` on, which Celery's worker sends as soon as the task is sent."""
+    with worker(broker.url, tmp_path, "-E", app=ENDS_APP), sender(broker) as app:
+        app.send_task("sleeps", (1,), task_id="before", eta=ETA)
+        with listening(broker) as flower:
+            wait_until(lambda: flower.types("before"), 20, "it is told of what was sent before")
+            app.send_task("sleeps", (2,), task_id="now", eta=ETA)
+            wait_until(lambda: flower.types("now"), 20, "it is told of what is sent")
+            seen = {name: flower.state.tasks[name] for name in ("before", "now")}
+            assert [(task.state, task.name, task.eta) for task in seen.values()] == [
+                ("RECEIVED", "sleeps", ETA.isoformat())
+            ] * 2
+        assert flower.types("before") == flower.types("now") == ["task-received"]
