@@ -1,4 +1,4 @@
-"""What pages and the API have in common where somebody decides for the group: as what it was seen, and the trail."""
+"""What pages and the API have in common where somebody decides for the group: the seen state, the audit log."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ logger = logging.getLogger("bridge")
 
 
 def note(asked: Console, desk: Desk, by: str, what: str, said: str) -> None:
-    """Somebody has decided it: the trail has it, and who looks next sees it.
+    """Somebody has decided it: the audit log has it, and who looks next sees it.
 
     Parameters:
         desk: in whose trail it stands.
@@ -23,7 +23,7 @@ def note(asked: Console, desk: Desk, by: str, what: str, said: str) -> None:
         desk.trail.add(by, what, said)
     except DeskUnavailable as error:
         # Kafka has who, when and why.
-        logger.warning("not in the trail: %s by %s: %s", what, by, error)
+        logger.warning("not in the audit log: %s by %s: %s", what, by, error)
 
 
 def unsafe(found: Mapping[str, Any]) -> list[str]:

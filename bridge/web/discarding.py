@@ -27,7 +27,7 @@ def check(plan: Plan, who: Who, form: Mapping[str, str]) -> None:
             "by one plan. Nothing was discarded."
         )
     if not form.get("why", "").strip():
-        raise PlanRefused("To discard letters a reason is needed: it stays in the trail. Nothing was discarded.")
+        raise PlanRefused("To discard letters a reason is needed: it stays in the audit log. Nothing was discarded.")
     if form.get("count", "").strip().replace(",", "") != str(count):
         raise PlanRefused(f"Type {count} to discard these letters. Nothing was discarded.")
 
@@ -44,7 +44,7 @@ def check_again(found: Progress, who: Who) -> None:
 
 
 def was_applied(found: Progress) -> bool:
-    """Whether somebody has decided on it ever, by the trail."""
+    """Whether somebody has decided on it ever, by the audit log."""
     return any(act.what == "apply" for act in found.trail)
 
 

@@ -90,7 +90,7 @@ def test_a_patch_is_tried_as_one_types_and_its_plan_shows_what_changes_and_what_
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         found[name] = [*violations(page), *([f"{wide} px too wide"] if wide > 0 else [])]
     assert {name: each for name, each in found.items() if each} == {}
-    page.get_by_label("Why, for the trail").fill("the till writes a comma")
+    page.get_by_label("Why, for the audit log").fill("the till writes a comma")
     send.click()
     page.wait_for_url("**/plans/1")
     page.get_by_role("heading", name="3").first.wait_for()

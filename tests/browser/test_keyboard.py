@@ -128,7 +128,7 @@ def test_a_plan_is_made_and_applied_without_a_mouse(shop, opens):
         page.keyboard.press(key)
     page.wait_for_url("**/plans/*")
     assert "Replay 2 letters?" in page.locator("h1").inner_text()
-    page.get_by_label("Why, for the trail").focus()
+    page.get_by_label("Why, for the audit log").focus()
     page.keyboard.type("1.5.1 takes a comma")
     page.keyboard.press("Tab")
     assert "Replay 2 letters" in page.evaluate(FOCUSED)

@@ -108,7 +108,7 @@ def test_a_role_that_is_lowered_meanwhile_counts_at_once_and_nothing_is_done(sho
     ann, ada = window(), window(Role.ADMIN)
     ann.bears("403")
     hers = ann.page("/letters/1/edit")
-    hers.get_by_label("Why, for the trail").fill("its vendor knows")
+    hers.get_by_label("Why, for the audit log").fill("its vendor knows")
     his = ada.page("/admin/users")
     his.get_by_role("link", name="ann").click()
     his.get_by_label("viewer").check()

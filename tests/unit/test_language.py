@@ -22,13 +22,16 @@ PAGES: Final = (
     *("docs/reference/http-api.md", "docs/reference/settings.md"),
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )
+TEMPLATES: Final = ROOT / "bridge" / "web" / "templates"
+MENDED: Final = r"\bmend(?:s|ed|ing)?\b"
+TRAIL: Final = r"\b(?:the|whole) trail\b"
 #: A coinage, and the term of the field.
 BANNED: Final = {
-    r"\bmend(?:s|ed|ing)?\b": "fix",
+    MENDED: "fix",
     r"\bslips? of the pen\b": "misspelt setting",
     r"\bheld to be down\b": "circuit breaker open",
     r"\bcomes? again\b": "run again, redeliver",
-    r"\bthe trail\b": "audit log",
+    TRAIL: "audit log",
     r"\bits way\b": "timeline",
     r"\btwins?\b": "duplicate",
     r"\bshows? that it lives\b": "heartbeat",
@@ -89,3 +92,15 @@ def test_the_help_has_the_words_of_the_field():
     assert [
         (name, found) for name, text in helps(typer.main.get_command(cli), "bridge") for found in faults(text)
     ] == []
+
+
+@pytest.mark.parametrize("template", sorted(path.name for path in TEMPLATES.glob("*.html")))
+def test_a_page_of_the_console_says_fix_and_audit_log(template: str):
+    # Comments, and names of attributes, are no words of a page.
+    said = re.sub(r"\{#.*?#\}|\.\w+", "", (TEMPLATES / template).read_text(), flags=re.DOTALL)
+    assert [found for banned in (MENDED, TRAIL) for found in re.findall(banned, said, re.IGNORECASE)] == []
+
+
+def test_the_description_of_the_api_says_fix_and_audit_log():
+    found = re.findall(r'"description": "([^"]*)"', (ROOT / "docs/reference/openapi.json").read_text())
+    assert [each for each in found if re.search(f"{MENDED}|{TRAIL}", each, re.IGNORECASE)] == []

@@ -320,7 +320,7 @@ def test_the_trail_has_who_was_given_it_and_what_of_it(program, desk):
     assert json.loads(line)["said"] == "one"
     assert "export" not in {json.loads(each)["what"] for each in program.get("/trail/export?by=ann").text.splitlines()}
     said = [each.said for each in desk.trail.page(what=["export"]).entries]
-    assert said == ["2 lines of the trail, by ann", "1 line of the trail, by kim, note or replay"]
+    assert said == ["2 lines of the audit log, by ann", "1 line of the audit log, by kim, note or replay"]
 
 
 def test_the_trail_is_exported_whole(program, record, desk, monkeypatch):

@@ -112,7 +112,7 @@ def test_it_is_filtered_by_who_and_by_what(browser, desk, said, found):
         desk.trail.add(by, what, f"act {number}.")
     text = browser().get(f"/audit?{said}").text
     assert [number for number in range(4) if f"act {number}." in text] == found
-    assert ("The whole trail" in text) == (not found)
+    assert ("The whole audit log" in text) == (not found)
 
 
 def test_older_pages_begin_where_the_one_before_ended_whatever_comes_meanwhile(browser, desk):

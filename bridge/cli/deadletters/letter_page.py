@@ -93,7 +93,7 @@ def _print_original(console: Console, letter: Shown) -> None:
     original = next((each for each in letter.history if each.mended), None)
     if original is None:
         return
-    say(console, "what was mended of the value that failed first", "bold")
+    say(console, "the edits of the value that failed first", "bold")
     if not (original.kept and letter.kept):
         say(console, f"  it is too large to be kept here; it lies at {original.where}")
         return

@@ -327,6 +327,6 @@ def _check_what(what: What) -> None:
 
 def _check(what: What, options: Options, why: str) -> None:
     if what is What.DISCARD and not why.strip():
-        raise PlanRefused("To discard letters a reason is needed: it stays in the trail (--why).")
+        raise PlanRefused("To discard letters a reason is needed: it stays in the audit log (--why).")
     if options.rate is not None and not options.rate > 0:
         raise PlanRefused(f"A rate of {options.rate:g} letters a second sends none: give one above 0.")

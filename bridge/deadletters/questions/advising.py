@@ -71,7 +71,7 @@ def suggestion(letter: Shown) -> Suggestion:
         times = f"It has died {it.failures:,} times"
         on = f", the last time on {it.version}" if it.version else ""
         return Suggestion(Do.EDIT, f"{times}{on}: a replay does not cure it by itself.")
-    return Suggestion(Do.LOOK, "What failed stands below. Once that is mended, a replay sends the letter back.")
+    return Suggestion(Do.LOOK, "What failed stands below. Once that is fixed, a replay sends the letter back.")
 
 
 class _Case(NamedTuple):
@@ -154,7 +154,7 @@ def _always_discarded(case: _Case) -> Suggestion | None:
 
 
 def _look(case: _Case) -> Suggestion:
-    return Suggestion(Do.LOOK, "See what failed. Once that is mended, a replay sends its letters back.")
+    return Suggestion(Do.LOOK, "See what failed. Once that is fixed, a replay sends its letters back.")
 
 
 _RULES: Final = (

@@ -1,4 +1,4 @@
-"""Who did what, when and why: the trail, a page at a time."""
+"""Who did what, when and why: the audit log, a page at a time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ AT_ONCE: Final = 500
 
 
 class Done(NamedTuple):
-    """A part of the trail, newest first.
+    """A part of the audit log, newest first.
 
     Attributes:
         next: behind which entry it goes on; `None`: there is no more.
@@ -51,7 +51,7 @@ class Trail:
             to: who is given them: it has that itself before a line leaves, with what of it, and how many.
             by, what: as `page`.
         """
-        of = "".join([" of the trail", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
+        of = "".join([" of the audit log", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
         with self.database.writing() as connection:
             count = trail.count(connection, by, what)
             said = f"{count:,} line{'' if count == 1 else 's'}{of}"

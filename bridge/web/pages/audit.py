@@ -1,4 +1,4 @@
-"""Audit: the ledger's proof that nothing is lost, counted when it is asked for, and the trail of who did what."""
+"""Audit: the ledger's proof that nothing is lost, counted when it is asked for, and the audit log of who did what."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,9 +12,9 @@ from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, Ledger
 from bridge.web import asked as asked_for
 from bridge.web import console
 
-#: Rows of the trail.
+#: Rows of the audit log.
 ROWS: Final = 50
-#: What people do, as the trail says it: by what a filter is called.
+#: What people do, as the audit log says it: by what a filter is called.
 DID: Final = {
     "replay": ("replay",),
     "discard": ("discard",),
@@ -35,7 +35,7 @@ DID: Final = {
 
 
 def shown(request: Request) -> Response:
-    """The last counts, and a page of the trail."""
+    """The last counts, and a page of the audit log."""
     return _page(request, 200, [])
 
 
@@ -89,5 +89,5 @@ def _did(name: str) -> Sequence[str]:
 def _before(query: QueryParams) -> int | None:
     said = query.get("before", "")
     if said and not (said.isascii() and said.isdecimal() and len(said) < 19):
-        raise FilterFault(f"{said!r} is no place in the trail.")
+        raise FilterFault(f"{said!r} is no place in the audit log.")
     return int(said) if said else None

@@ -18,7 +18,7 @@ Id = Annotated[int, Field(ge=0, le=SAFE)]
 Count = Annotated[int, Field(ge=0, le=SAFE)]
 Offset = Annotated[str, Field(pattern="^[0-9]{1,19}$", description="64 bits, so it is text.", examples=["1234"])]
 Moment = Annotated[datetime, Field(description="ISO 8601.", examples=["2026-11-22T18:50:00.000+00:00"])]
-Why = Annotated[str, Field(max_length=LONGEST_WHY, description="It stays in the trail.")]
+Why = Annotated[str, Field(max_length=LONGEST_WHY, description="It stays in the audit log.")]
 Cursor = Annotated[str, Field(max_length=200, pattern="^[A-Za-z0-9_-]+$", description="`next` of the page before.")]
 Limit = Annotated[int, Field(ge=1, le=MOST_ROWS)]
 
@@ -78,7 +78,7 @@ class Problem(Given):
 
 
 class Act(Given):
-    """What was done: a line of the trail, a plan, or another value that was sent."""
+    """What was done: a line of the audit log, a plan, or another value that was sent."""
 
     at: Moment | None
     by: str

@@ -33,7 +33,7 @@ class CauseFix(Given):
 
 
 class Group(Given):
-    """Letters that are one thing to mend."""
+    """Letters that are one thing to fix."""
 
     id: Id
     handler: str

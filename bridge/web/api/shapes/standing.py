@@ -1,4 +1,4 @@
-"""The shapes of how the group stands, of what people decide for it, and of the trail."""
+"""The shapes of how the group stands, of what people decide for it, and of the audit log."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from bridge.web.api.shapes.common import LONGEST_WHY, Count, Given, Id, Moment, Paged, Told, Wanted
 from bridge.web.api.shapes.letters import Filter, Line, Word
 
-Reason = Annotated[str, Field(min_length=1, max_length=LONGEST_WHY, description="It stays in the trail.")]
+Reason = Annotated[str, Field(min_length=1, max_length=LONGEST_WHY, description="It stays in the audit log.")]
 
 
 class Open(Given):
@@ -61,7 +61,7 @@ class Audits(Given):
 
 
 class TrailQuery(Paged):
-    """Which lines of the trail."""
+    """Which lines of the audit log."""
 
     by: Word = ""
     what: Annotated[list[Word], Field(max_length=100, description="`replay`, `note`, `halt`, …")] = []
@@ -75,7 +75,7 @@ class TrailExport(Wanted):
 
 
 class Entry(Given):
-    """A line of the trail."""
+    """A line of the audit log."""
 
     id: Id
     at: Moment | None
@@ -89,7 +89,7 @@ class Entry(Given):
 
 
 class Trail(Given):
-    """A page of the trail, newest first."""
+    """A page of the audit log, newest first."""
 
     items: list[Entry]
     next: str | None
