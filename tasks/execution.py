@@ -134,9 +134,8 @@ class Execution:
         self._runs.tell()
 
     def note_pace(self) -> None:
-        """Note what its deliveries took, for the size of the batches to come."""
-        if self._task.batch == "auto":
-            pace.note(self._book.ledger, self._batch.handler, self._laps.cost())
+        """Note what its deliveries took, for the size of the batches to come and for how many are handed off ahead."""
+        pace.note(self._book.ledger, self._batch.handler, self._laps.cost())
 
     def note_carrier(self) -> None:
         """Note which task carried what has ended."""

@@ -1,6 +1,7 @@
 """What deliveries cost in this process: added up, and told to the ledger a few times a second.
 
-Bridges find the size of batches by it; nothing rests on it, and where the ledger is silent it is let be.
+Bridges find the size of batches by it, and how much is handed off ahead. Nothing rests on it, and where the ledger is
+silent it is let be.
 """
 
 import os

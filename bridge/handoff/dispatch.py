@@ -202,6 +202,8 @@ class Dispatch:
             deliveries = sum(len(each.group.offsets) for each in own)
             self._sizes.handed(handler, len(own), deliveries, sum(each.size for each in own))
         for each in packed:
+            if not each.parked:
+                self._sizes.went_out(each.group.handler, each.account, each.group.offsets)
             self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
 
 

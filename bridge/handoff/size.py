@@ -20,19 +20,22 @@ LOST_FOR: Final = 15.0
 #: Most deliveries of a batch, and seconds for which, once a run was slow: all that is behind such a one waits for it.
 FEW: Final = 5
 SLOW_FOR: Final = 300.0
-#: Messages for each process that are in the queue at most while nothing is known of a handler.
+#: Messages of a handler of which nothing is known: for each process, those that run included; and messages in the
+#: queue where no process is there, of all handlers.
 UNKNOWN_EACH: Final = 4
+UNKNOWN_IN_ALL: Final = 1_000
 #: What is in the queue at most once the size is found: messages that take each process so many seconds (at least one
-#: for each), fewer where other handlers use the queue; and so many deliveries in all, or so many messages for each
-#: process, if that is more.
+#: for each). Handlers that use one queue share fewer seconds. And so many deliveries in all, or so many messages for
+#: each process, if that is more.
 WORK_EACH: Final = 5.0
 WORK_BESIDE: Final = 1.0
 MOST_AHEAD: Final = 200_000
 MOST_EACH: Final = 50
+#: Seconds from which on a message counts until it has ended, not only until a worker has taken it: a worker takes four
+#: for each process ahead, and of such messages these are as much work as all that may wait.
+COUNTS_FROM: Final = 0.1
 #: Bytes of keys, values and headers of one handler's in a queue at most; or a message for each process.
 BYTES_AHEAD: Final = 256_000_000
-#: Deliveries in all where no process is there.
-MOST_QUEUED: Final = 20_000
 #: Seconds of work for each process that are in the queue at most while the size doubles: what is there is of the old.
 AHEAD: Final = 0.2
 
@@ -81,37 +84,51 @@ def shared(size: Size, ready: int, queued: int, processes: int) -> Size:
 
 
 def room(
-    size: Size, cost: Cost | None, queued: int, processes: int, weighs: float = 0.0, *, beside: bool = False
+    size: Size,
+    cost: Cost | None,
+    queued: int,
+    processes: int,
+    weighs: float = 0.0,
+    *,
+    beside: int = 0,
+    unended: int = 0,
 ) -> int:
-    """How many more of a handler's messages may go into the queue now.
+    """Return how many more of a handler's messages may go into the queue now.
 
     What is in the queue has the size that it has: while the size grows there is little of it, and never so much that a
     handler which grows slow has large batches of it for long, or that the broker's memory is full of them.
 
     Parameters:
         queued: of this handler's, that wait there: it does not wait for those of others.
+        processes: that consume the queue, or did last; 0 if none was seen.
         weighs: bytes of one of its messages; 0 where nothing is known.
-        beside: whether other handlers use the queue: what they hand off waits for all that is in it.
+        beside: how many handlers share the queue's work, this one included; 0 if no other uses it.
+        unended: this handler's messages that have not ended, those that workers have taken included; 0 if they do not
+            count.
     """
-    most = _ahead(size, cost, processes, WORK_BESIDE if beside else WORK_EACH)
+    most = _ahead(size, cost, processes, beside)
     if weighs:
         most = min(most, max(1, processes, int(BYTES_AHEAD / weighs)))
-    return max(0, most - queued)
+    # What runs comes on top, but for a handler of which nothing is known.
+    return max(0, min(most - queued, most + (processes if cost is not None else 0) - unended))
 
 
-def _ahead(size: Size, cost: Cost | None, processes: int, work_each: float) -> int:
-    """How many of its messages wait in the queue at most, whatever they weigh.
+def counts_until_ended(size: Size, cost: Cost | None) -> bool:
+    """Return whether a handler's messages count until they have ended."""
+    return cost is None or size.number * cost.mean >= COUNTS_FROM
 
-    Parameters:
-        work_each: seconds of work for each process.
-    """
-    # Seconds that a message takes.
-    takes = max(size.number * cost.mean, 1e-6) if cost is not None else None
+
+def _ahead(size: Size, cost: Cost | None, processes: int, beside: int) -> int:
+    """Return how many of its messages wait in the queue at most, whatever they weigh."""
+    if cost is None:
+        return UNKNOWN_EACH * processes if processes else UNKNOWN_IN_ALL
+    each, sharing, takes = max(1, processes), max(1, beside), max(size.number * cost.mean, 1e-6)
     if size.grows:
-        return (ceil(AHEAD / takes) if takes else UNKNOWN_EACH) * max(1, processes)
-    if not takes or not processes:
-        return MOST_QUEUED // size.number
-    return min(ceil(work_each / takes) * processes, max(MOST_AHEAD // size.number, MOST_EACH * processes))
+        return ceil(AHEAD / takes) * each
+    seconds = WORK_BESIDE / sharing if beside else WORK_EACH
+    # Enough for every process, from all of those that share the queue together.
+    work = max(ceil(seconds * each / takes), ceil(each / sharing))
+    return min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
 
 
 def _most(cost: Cost) -> int:

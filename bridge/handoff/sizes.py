@@ -1,18 +1,18 @@
-"""The sizes of batches that are found by themselves: what is looked at for them, and when."""
+"""The sizes of batches, and how much may be handed off ahead: what is looked at for both, and when."""
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bridge.errors import BridgeError
 from bridge.handlers import Handler, Routes
 from bridge.handoff.broker import Broker
-from bridge.handoff.line import Line
-from bridge.handoff.size import Size, by_times, room, shared
-from bridge.ledger import Ledger
+from bridge.handoff.line import Line, Unended
+from bridge.handoff.size import Size, by_times, counts_until_ended, room, shared
+from bridge.ledger import Account, Ledger
 from bridge.ledger.members import Members
-from bridge.ledger.times import Known, Times
+from bridge.ledger.times import Cost, Known, Times
 from bridge.partitions.turns import MESSAGE_BYTES, Portion
 
 logger = logging.getLogger(__name__)
@@ -22,8 +22,9 @@ GROWING_EVERY: Final = 0.05
 LOOK_EVERY: Final = 0.1
 #: Seconds between two looks at which workers live.
 WORKERS_EVERY: Final = 1.0
-#: Seconds for which another handler counts as one that uses the queue.
+#: Seconds for which another handler counts as one that uses the queue; and as one that would use more of it.
 SHARED_FOR: Final = 60.0
+FULL_FOR: Final = 5.0
 #: Seconds for which hand-off waits for the first worker.
 WAIT_FOR_TIMES: Final = 3.0
 #: Seconds between two looks while they fail.
@@ -33,29 +34,36 @@ MOST_PROCESSES: Final = 10_000
 
 
 class Sizes:
-    """The sizes of those handlers for which no number is given; nothing is looked at while nothing is handed out.
+    """How many deliveries a message carries, and how many messages may be in a queue.
+
+    Nothing is looked at while nothing is handed out.
 
     Parameters:
-        ledger: `None` where there is no Redis for it: then no times are known.
+        ledger: `None` where there is no Redis for it: then no times are known, and no processes.
     """
 
     def __init__(
         self, routes: Routes, ledger: Ledger | None, broker: Broker, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._routes, self._broker, self._clock = routes, broker, clock
+        self._routes, self._ledger, self._broker, self._clock = routes, ledger, broker, clock
         self._times = Times(ledger) if ledger is not None else None
         self._workers = Members(ledger, "workers") if ledger is not None else None
-        self._auto = {handler.name: handler for handler in routes if handler.batch == "auto"}
-        self._queues = sorted({handler.queue for handler in self._auto.values()})
-        self._sizes = {name: Size(1, "its times are not known yet", grows=True) for name in self._auto}
+        self._sizes = {handler.name: _first(handler) for handler in routes}
         self._in_use: dict[str, Size] = {}
         self._known: dict[str, Known] = {}
-        self._lines = {queue: Line() for queue in self._queues}
+        self._lines = {queue: Line() for queue in routes.queues}
+        #: What of a handler has not ended, where that counts.
+        self._unended = {handler.name: Unended() for handler in routes}
         self._processes: dict[str, int] = {}
+        #: How many there were when some were seen last.
+        self._processes_last: dict[str, int] = {}
         #: Bytes of a delivery of a handler's, lately.
         self._bytes: dict[str, float] = {}
         #: When something of a handler was handed off last.
         self._handed_at: dict[str, float] = {}
+        #: The last portion of each handler, and when one was used up last.
+        self._portions: dict[str, Portion] = {}
+        self._full_at: dict[str, float] = {}
         self._look_at = self._workers_at = 0.0
         #: Since when what a handler costs is waited for.
         self._waits_since: dict[str, float] = {}
@@ -65,17 +73,17 @@ class Sizes:
     @property
     def due(self) -> bool:
         """Whether it is time to look."""
-        return self._times is not None and bool(self._auto) and self._clock() >= self._look_at
+        return bool(self._sizes) and self._clock() >= self._look_at
 
     def look(self) -> None:
         """See what handlers cost, what is in their queues, and who consumes them.
 
         Whatever goes wrong, all stays as it was: nothing rests on it, and hand-off least of all.
         """
-        if not self.due or self._times is None:
+        if not self.due:
             return
         try:
-            self._see(self._times)
+            self._see()
         except Exception as error:
             self._look_at = self._clock() + FAILED_EVERY
             if self._fails_since is None:
@@ -84,18 +92,37 @@ class Sizes:
         else:
             self._fails_since = None
 
-    def _see(self, times: Times) -> None:
-        known = times.known(self._auto)
-        queued = self._broker.lengths(self._queues)
-        if self._clock() >= self._workers_at:
+    def _see(self) -> None:
+        known = self._times.known(self._sizes) if self._times is not None else {}
+        queued = self._broker.lengths(list(self._lines))
+        now = self._clock()
+        if now >= self._workers_at:
             self._processes = self._count_processes()
-            self._workers_at = self._clock() + WORKERS_EVERY
+            self._processes_last |= self._processes
+            self._workers_at = now + WORKERS_EVERY
         self._known = known
         for queue, length in queued.items():
-            self._lines[queue].see(length, self._clock())
-        self._sizes = {name: by_times(known[name], self._sizes[name].number) for name in self._auto}
-        growing = any(size.grows for size in self._sizes.values())
-        self._look_at = self._clock() + (GROWING_EVERY if growing else LOOK_EVERY)
+            self._lines[queue].see(length, now)
+        self._see_unended(now)
+        self._sizes |= {
+            handler.name: by_times(known.get(handler.name, Known()), self._sizes[handler.name].number)
+            for handler in self._routes
+            if self.finds(handler.name)
+        }
+        growing = any(size.grows or self._cost(name) is None for name, size in self._sizes.items())
+        self._look_at = now + (GROWING_EVERY if growing else LOOK_EVERY)
+
+    def _see_unended(self, now: float) -> None:
+        """Forget what has ended."""
+        if self._ledger is None:
+            return
+        asked = [(unended, *each) for unended in self._unended.values() for each in unended.questions()]
+        fates = self._ledger.fates_of([(account, offsets) for _, account, offsets in asked]) if asked else []
+        for (unended, account, offsets), found in zip(asked, fates, strict=True):
+            unended.see(account, offsets, found)
+        for name, unended in self._unended.items():
+            cost = self._cost(name)
+            unended.forget(now, self._sizes[name].number * cost.mean if cost is not None else None)
 
     def portions(self, ready: Mapping[str, int]) -> dict[str, Portion]:
         """What may be taken now.
@@ -103,7 +130,16 @@ class Sizes:
         Parameters:
             ready: for each handler, the deliveries that may be handed out, and that several processes could share.
         """
-        return {name: self._portion(self._auto[name], count) for name, count in ready.items() if name in self._auto}
+        now, known = self._clock(), self._routes.handlers
+        self._full_at |= {name: now for name, portion in self._portions.items() if portion.spent}
+        busy, full = self._lately(self._handed_at, SHARED_FOR), self._lately(self._full_at, FULL_FOR)
+        portions = {
+            name: self._portion(known[name], count, _beside(known[name], busy, full))
+            for name, count in ready.items()
+            if name in known
+        }
+        self._portions = {name: portion for name, portion in portions.items() if ready[name]}
+        return portions
 
     def handed(self, handler: str, messages: int, deliveries: int = 0, size: int = 0) -> None:
         """So many messages of a handler went into its queue since the last look.
@@ -112,25 +148,27 @@ class Sizes:
             size: bytes of keys, values and headers of all their deliveries.
         """
         self._handed_at[handler] = self._clock()
-        if found := self._auto.get(handler):
+        if found := self._routes.handlers.get(handler):
             if deliveries:
                 self._bytes[handler] = _fading(self._bytes.get(handler), size / deliveries)
             self._lines[found.queue].add(handler, messages, self._clock())
 
+    def went_out(self, handler: str, account: Account, offsets: Sequence[int]) -> None:
+        """A message of a handler went into its queue, with deliveries whose fates are in an account."""
+        if handler in self._sizes and counts_until_ended(self._sizes[handler], self._cost(handler)):
+            self._unended[handler].add(account, offsets[-1], self._clock())
+
     def finds(self, handler: str) -> bool:
         """Whether the size of a handler's batches is found by itself."""
-        return handler in self._auto
+        return handler in self._sizes and self._routes.handlers[handler].batch == "auto"
 
     def most(self, handler: str) -> int:
         """How many deliveries a message to a handler may carry; one, where it is not known here."""
-        if handler in self._sizes:
-            return self._sizes[handler].number
-        given = self._routes.handlers.get(handler)
-        return given.batch if given is not None and isinstance(given.batch, int) else 1
+        return self._sizes[handler].number if handler in self._sizes else 1
 
     def run(self, handler: str) -> float | None:
         """Seconds that a delivery to a handler runs, without what its message costs besides, where that is known."""
-        cost = self._known.get(handler, Known()).cost
+        cost = self._cost(handler)
         return cost.seconds / cost.deliveries if cost is not None and cost.deliveries and cost.seconds > 0 else None
 
     def processes(self, queue: str) -> int:
@@ -139,54 +177,84 @@ class Sizes:
 
     def shown(self) -> dict[str, Size]:
         """For each handler the size that was in use last, and why."""
-        given = {h.name: Size(h.batch, "given as batch=") for h in self._routes if isinstance(h.batch, int)}
-        return given | {name: self._in_use.get(name, size) for name, size in self._sizes.items()} | self._alone()
+        return self._sizes | self._in_use
 
-    def _alone(self) -> dict[str, Size]:
-        return {h.name: Size(1, h.one_by_one) for h in self._routes if h.one_by_one}
-
-    def _portion(self, handler: Handler, ready: int) -> Portion:
-        size, line = self._sizes[handler.name], self._lines[handler.queue]
+    def _portion(self, handler: Handler, ready: int, beside: int) -> Portion:
+        name = handler.name
+        size, line = self._sizes[name], self._lines[handler.queue]
         processes = self._processes.get(handler.queue, 0)
-        used = self._in_use[handler.name] = shared(size, ready, line.length, processes) if ready else size
-        known = self._known.get(handler.name, Known())
-        more = None
-        if self._waits(handler.name, size, known, processes):
-            weight, beside = self._weight(handler.name, size), self._is_shared(handler)
-            more = room(size, known.cost, line.of(handler.name), processes, weight, beside=beside)
-        return Portion(used.number, size.number, more, str(used))
+        used = shared(size, ready, line.length, processes) if ready and self.finds(name) else size
+        self._in_use[name] = used
+        more = self._room(handler, processes, beside)
+        return Portion(used.number, size.number, more, str(used) if self.finds(name) else "")
 
-    def _is_shared(self, handler: Handler) -> bool:
-        """Whether something of another handler went into the queue lately."""
-        since = self._clock() - SHARED_FOR
-        others = (each.name for each in self._routes if each.queue == handler.queue and each.name != handler.name)
-        return any(self._handed_at.get(name, since) > since for name in others)
+    def _room(self, handler: Handler, processes: int, beside: int) -> int | None:
+        """Return how many more messages of a handler may go out now, `None` for any: hand-off does not wait for looks
+        that fail.
+        """
+        if self._fails_since is not None and self._clock() - self._fails_since >= WAIT_FOR_TIMES:
+            return None
+        name, line = handler.name, self._lines[handler.queue]
+        size, cost, unended = self._sizes[name], self._cost(name), self._unended[name]
+        last = processes or self._processes_last.get(handler.queue, 0)
+        if not last and self._awaits_worker(name, size):
+            last = 1
+        return room(
+            size,
+            cost,
+            # Where nobody is there, and nothing is known, all handlers share what may wait.
+            line.of(name) if last or cost is not None else line.length,
+            last,
+            self._weight(name, size),
+            beside=beside,
+            unended=unended.count if counts_until_ended(size, cost) and last else 0,
+        )
+
+    def _cost(self, name: str) -> Cost | None:
+        return self._known.get(name, Known()).cost
+
+    def _lately(self, times: Mapping[str, float], within: float) -> dict[str, set[str]]:
+        """Return the handlers of each queue whose time is so many seconds ago at most."""
+        since = self._clock() - within
+        found: dict[str, set[str]] = {}
+        for handler in self._routes:
+            if times.get(handler.name, since) > since:
+                found.setdefault(handler.queue, set()).add(handler.name)
+        return found
 
     def _weight(self, name: str, size: Size) -> float:
         """Bytes of a message of a handler's, as its records are lately."""
         each = self._bytes.get(name, 0.0)
         return min(each * size.number, max(each, MESSAGE_BYTES))
 
-    def _waits(self, name: str, size: Size, known: Known, processes: int) -> bool:
-        """Whether hand-off may wait for the queue to be shorter, or the size to grow.
-
-        Not for looks that fail, and for growth not for workers that are not there. Workers that tell no times may be at
-        a first run that takes long.
-        """
-        if self._times is None:
+    def _awaits_worker(self, name: str, size: Size) -> bool:
+        """Whether the first worker is waited for with a few messages, as the size may grow once it is there."""
+        if not size.grows or self._times is None:
             return False
-        if self._fails_since is not None and self._clock() - self._fails_since >= WAIT_FOR_TIMES:
-            return False
-        if not size.grows:
-            return True
-        if processes:
-            self._waits_since.pop(name, None)
-            return True
         return self._clock() - self._waits_since.setdefault(name, self._clock()) < WAIT_FOR_TIMES
 
     def _count_processes(self) -> dict[str, int]:
-        assert self._workers is not None
-        return processes_of(self._workers.living().values())
+        return processes_of(self._workers.living().values()) if self._workers is not None else {}
+
+
+def _beside(handler: Handler, busy: Mapping[str, set[str]], full: Mapping[str, set[str]]) -> int:
+    """Return how many handlers share the work that may wait in a queue: this one, and those that would have more of it
+    there; 0 if nothing of another went into the queue lately.
+
+    Parameters:
+        busy: by queue, the handlers of which something was handed off lately.
+        full: by queue, those that used up their portion lately.
+    """
+    if not busy.get(handler.queue, set()) - {handler.name}:
+        return 0
+    return 1 + len(full.get(handler.queue, set()) - {handler.name})
+
+
+def _first(handler: Handler) -> Size:
+    """The size of a handler's batches before anything was looked at."""
+    if handler.batch == "auto":
+        return by_times(Known(), 0)
+    return Size(handler.batch, handler.one_by_one or "given as batch=")
 
 
 def processes_of(workers: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -119,7 +119,7 @@ class Partition:
         """What may be handed out now, with its records.
 
         Parameters:
-            portions: of the handlers whose batch size was not given.
+            portions: of handlers of which not all may be taken, or whose batch size was not given.
         """
         return [
             (group, [self._records[offset] for offset in group.offsets])

@@ -115,7 +115,7 @@ class Turns(Protocol):
         Groups are as large as what has come allows, up to the batch size: nothing waits to fill one.
 
         Parameters:
-            portions: of the handlers whose batch size was not given.
+            portions: of handlers of which not all may be taken, or whose batch size was not given.
         """
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[Doomed]:

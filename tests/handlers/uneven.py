@@ -1,5 +1,6 @@
 """A handler that takes milliseconds, and one that takes seconds, on one queue."""
 
+import os
 import time
 from typing import Any
 
@@ -13,7 +14,11 @@ def quick(order: Any, message: Message) -> None:
     note("quick", message, {"took": time.time() - (message.timestamp or 0) / 1000})
 
 
-@handler(topic("slow"))
+#: `batch=` of the slow one, where a test gives one.
+OPTIONS: dict[str, Any] = {"batch": int(os.environ["TEST_BATCH"])} if "TEST_BATCH" in os.environ else {}
+
+
+@handler(topic("slow"), **OPTIONS)
 def slow(order: Any, message: Message) -> None:
     time.sleep(float(order["seconds"]))
     note("slow", message, order)

@@ -9,11 +9,16 @@ from tests.processes import Stack, eventually
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seconds", "waiting", "within"), [(2.0, 300, 25.0), (0.2, 3_000, 6.0)])
+@pytest.mark.parametrize(
+    ("seconds", "waiting", "within", "batch"), [(2.0, 300, 7.0, ""), (0.2, 3_000, 2.5, ""), (0.5, 1_000, 4.0, "1")]
+)
 def test_a_fast_handler_goes_on_beside_the_backlog_of_a_slow_one(
-    stack: Stack, seconds: float, waiting: int, within: float
+    stack: Stack, seconds: float, waiting: int, within: float, batch: str
 ):
+    """A record waits for what runs, and for a second of work or a message for each process."""
     stack.environ["HANDLERS"] = "tests.handlers.uneven"
+    if batch:
+        stack.environ["TEST_BATCH"] = batch
     stack.make_topics("quick", "slow")
     stack.worker("-c", "4")
     stack.bridge()

@@ -12,13 +12,15 @@ from bridge.handoff.size import (
     MOST,
     MOST_AHEAD,
     MOST_EACH,
-    MOST_QUEUED,
     SLOW_FOR,
+    UNKNOWN_EACH,
+    UNKNOWN_IN_ALL,
     WITHIN,
     WORK_BESIDE,
     WORK_EACH,
     Size,
     by_times,
+    counts_until_ended,
     room,
     shared,
 )
@@ -155,29 +157,78 @@ def test_the_size_keeps_all_its_bounds(known: Known, before: int, ready: int, qu
     assert used.why
 
 
-@given(KNOWN, st.integers(0, 10**5), st.integers(1, 1_000), st.booleans())
+@given(KNOWN, st.integers(0, 10**5), st.integers(1, 1_000), st.integers(0, 5))
 def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
-    known: Known, queued: int, processes: int, beside: bool
+    known: Known, queued: int, processes: int, beside: int
 ) -> None:
     size = grown(known)
     left = room(size, known.cost, queued, processes, beside=beside)
     assert left >= 0
     if known.cost is not None and not size.grows:
-        work = WORK_BESIDE if beside else WORK_EACH
+        work = WORK_BESIDE / beside if beside else WORK_EACH
         assert (left - processes) * size.number * known.cost.mean <= work * processes * 1.001
         assert left * size.number <= MOST_AHEAD or left <= MOST_EACH * processes
 
 
 @pytest.mark.parametrize(
-    ("seconds", "alone", "beside"), [(2.0, 12, 4), (0.2, 100, 20), (60.0, 4, 4), (14e-6, 400, 400), (1 * MS, 400, 80)]
+    ("seconds", "alone", "beside", "of_three"),
+    [(2.0, 10, 4, 2), (0.2, 100, 20, 7), (60.0, 4, 4, 2), (14e-6, 400, 400, 191), (1 * MS, 400, 80, 27)],
 )
 def test_what_is_slow_has_no_more_ahead_than_its_seconds_and_leaves_room_to_others(
-    seconds: float, alone: int, beside: int
+    seconds: float, alone: int, beside: int, of_three: int
 ) -> None:
     known = Known(cost(seconds))
     size = grown(known)
     assert room(size, known.cost, 0, 4) == alone
-    assert room(size, known.cost, 0, 4, beside=True) == beside
+    assert room(size, known.cost, 0, 4, beside=1) == beside
+    assert room(size, known.cost, 0, 4, beside=3) == of_three
+
+
+@pytest.mark.parametrize(
+    ("known", "queued", "unended", "left"),
+    [
+        (Known(cost(2.0)), 0, 0, 4),
+        (Known(cost(2.0)), 0, 4, 4),
+        (Known(cost(2.0)), 0, 6, 2),
+        (Known(cost(2.0)), 0, 8, 0),
+        (Known(cost(2.0)), 4, 6, 0),
+        (Known(cost(2.0)), 0, 16, 0),
+        (Known(), 0, 0, 16),
+        (Known(), 0, 4, 12),
+        (Known(), 0, 16, 0),
+    ],
+    ids=[
+        "nothing is out",
+        "each process runs one, nobody has more",
+        "workers have taken two ahead",
+        "as many run as wait",
+        "the queue is full",
+        "workers have taken all that they take ahead",
+        "unknown",
+        "unknown, each process runs one",
+        "unknown: what runs is of its few",
+    ],
+)
+def test_slow_messages_that_workers_have_taken_ahead_count_as_waiting(
+    known: Known, queued: int, unended: int, left: int
+) -> None:
+    assert counts_until_ended(grown(known), known.cost)
+    assert room(grown(known), known.cost, queued, 4, beside=1, unended=unended) == left
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "counts"), [(1, 0.02, False), (1, 0.5, True), (200, 14e-6, False), (200, 10 * MS, True)]
+)
+def test_a_message_counts_until_it_has_ended_if_it_takes_as_long_as_all_that_may_wait(
+    size: int, seconds: float, counts: bool
+) -> None:
+    assert counts_until_ended(Size(size, ""), cost(seconds)) is counts
+
+
+def test_a_given_batch_is_bounded_by_its_seconds_too() -> None:
+    """200 of 10 ms are two seconds."""
+    assert room(Size(200, "given as batch="), cost(10 * MS), 0, 4) == 10
+    assert room(Size(200, "given as batch="), cost(14e-6), 0, 4) == 1_000
 
 
 @given(KNOWN, st.integers(0, 10**5), st.integers(0, 1_000), st.floats(1, 1e8))
@@ -196,9 +247,10 @@ def test_large_records_wait_in_kafka_and_not_in_the_broker() -> None:
     assert [room(size, each, 0, 64, weight) for weight in (0, 500_000, 10**6, 10**8)] == [3200, 512, 256, 64]
 
 
-def test_where_no_process_is_there_the_queue_takes_as_many_deliveries_as_one_by_one() -> None:
-    size = grown(Known(cost(1 * MS)))
-    assert room(size, cost(1 * MS), 100, 0) == MOST_QUEUED // 50 - 100
+def test_where_no_process_is_there_the_queue_takes_a_thousand_of_what_is_unknown_and_else_work_for_one() -> None:
+    assert room(by_times(Known(), 0), None, 100, 0) == UNKNOWN_IN_ALL - 100
+    assert room(by_times(Known(), 0), None, 0, 64) == 64 * UNKNOWN_EACH
+    assert room(grown(Known(cost(2.0))), cost(2.0), 0, 0) == 3
 
 
 @given(COSTS, st.integers(1, 64))

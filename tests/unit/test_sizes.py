@@ -8,6 +8,8 @@ from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.handlers import Handler, Routes
 from bridge.handoff import sizes
 from bridge.handoff.sizes import WAIT_FOR_TIMES, Sizes
+from bridge.ledger import Account
+from bridge.ledger.fates import Fate
 from bridge.ledger.times import Cost, Known
 
 
@@ -17,6 +19,7 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **handler: Any) -> None:
         self.now, self.looks = 100.0, 0
         self.found, self.queued = Known(), 0
+        self.ended: set[int] = set()
         self.workers: dict[str, Any] = {"one": {"queues": ["mail"], "processes": 4}}
         world: Any = self
         monkeypatch.setattr(sizes, "Times", lambda ledger: self)
@@ -33,6 +36,9 @@ class World:
 
     def lengths(self, queues: Any) -> dict[str, int]:
         return dict.fromkeys(queues, self.queued)
+
+    def fates_of(self, questions: Any) -> list[bytes]:
+        return [bytes(Fate.DONE if each in self.ended else Fate.HANDED for each in offsets) for _, offsets in questions]
 
     def look(self, times: int = 1) -> None:
         for _ in range(times):
@@ -89,10 +95,13 @@ def test_a_worker_that_does_not_say_how_many_processes_it_has_counts_as_one(monk
     assert world.taken(80)[0] == 40
 
 
-def test_a_size_that_was_given_or_must_be_one_is_shown_and_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_that_was_given_or_must_be_one_is_kept_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     given = World(monkeypatch, batch=200)
     given.look()
-    assert (given.looks, str(given.sizes.shown()["charge"])) == (0, "200: given as batch=")
+    given.found = Known(Cost(1_000, 0.02, 0.0000004))
+    given.look(12)
+    assert given.taken(10**6)[0] == given.taken(80)[0] == 200
+    assert str(given.sizes.shown()["charge"]) == "200: given as batch="
     alone = World(monkeypatch, batch=1, one_by_one="its rate_limit is 5/s")
     assert str(alone.sizes.shown()["charge"]) == "1: its rate_limit is 5/s"
 
@@ -105,7 +114,68 @@ def test_where_no_worker_is_there_a_few_go_out_and_after_a_while_all(monkeypatch
     world.sizes.handed("charge", 4)
     assert world.taken(56) == (1, 0)
     world.now += WAIT_FOR_TIMES
-    assert world.taken(56) == (1, None)
+    assert world.taken(20_000) == (1, 1_000 - 4)
+
+
+def test_after_all_workers_have_left_no_more_goes_out_than_they_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.found = Known(Cost(10, 20.0, 40.0))
+    world.look(12)
+    before = world.taken(20_000)
+    world.workers = {}
+    world.look(12)
+    assert world.taken(20_000) == before == (1, 10)
+
+
+@pytest.mark.parametrize(("batch", "room"), [(1, 10), (200, 4)])
+def test_what_is_handed_off_of_a_given_batch_is_bounded_by_seconds_of_work(
+    monkeypatch: pytest.MonkeyPatch, batch: int, room: int
+) -> None:
+    world = World(monkeypatch, batch=batch)
+    world.look()
+    assert world.taken(20_000) == (batch, 16)
+    world.found = Known(Cost(10, 20.0, 40.0))
+    world.look()
+    assert world.taken(20_000) == (batch, room)
+
+
+def test_slow_deliveries_that_a_worker_has_taken_count_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    account = Account("charge", "orders", "id", 0)
+    world.found = Known(Cost(10, 20.0, 40.0))
+    world.look(12)
+    for offset in range(14):
+        world.sizes.went_out("charge", account, [offset])
+    world.look()
+    # 4 run and 10 were taken ahead: nothing waits in the queue itself.
+    assert world.taken(100) == (1, 0)
+    world.ended |= {0, 1}
+    world.look()
+    assert world.taken(100) == (1, 2)
+    # Somebody purged the queue: they never end, and yet others go out in the end.
+    world.now += 100
+    world.look()
+    assert world.taken(100) == (1, 10)
+
+
+def test_handlers_that_would_have_more_share_the_work_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    made = [Handler(name, (name,), "mail", batch="auto", longest_wait=0) for name in ("a", "b", "c")]
+    any_world: Any = world
+    world.sizes = Sizes(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
+    world.found = Known(Cost(10, 2.0, 0.4))
+    world.look(12)
+    rooms = []
+    for _ in range(2):
+        portions = world.sizes.portions({"a": 10_000, "b": 10_000, "c": 1})
+        rooms.append([portions[name].room for name in "abc"])
+        for name, portion in portions.items():
+            world.sizes.handed(name, 1)
+            while name != "c" and not portion.spent:
+                portion.spend()
+        world.look()
+    # 0.2 s each, a second of four processes: c waits behind no more than that.
+    assert rooms == [[100, 100, 100], [10, 10, 7]]
 
 
 @pytest.mark.parametrize(
@@ -174,8 +244,8 @@ def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypat
         if name == "quick":
             # 5 s of work of 5 ms each in tens for each of four processes.
             assert world.queued == 400
-    # The queue is full of the quick one's; the slow one still has the room that its own times give it beside others.
-    assert world.queued == 400 + 4 * 2
+    # The queue is full of the quick one's; the slow one still has its half of a second of four processes.
+    assert world.queued == 400 + 4
     assert world.sizes.portions({"slow": 100})["slow"].room == 0
 
 
