@@ -8,7 +8,7 @@ from bridge.commands.halt import halted
 from bridge.commands.opened import opened
 from bridge.errors import UnknownHandler, UnknownTopic
 from bridge.handlers import Routes
-from bridge.ledger import Account, Fate, Ledger, LogBook, Mark
+from bridge.ledger import Account, Fate, Ledger, LogBook
 from bridge.settings import Settings
 from bridge.topics.extents import extents
 
@@ -61,7 +61,7 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
 
     Their Celery messages stay where they are: a worker that takes one skips what is discarded. A delivery that is
     running goes on: it is done if it succeeds, and not retried if it fails. Deliveries that wait for a Kafka retry or
-    came from one are left alone.
+    came from one are left alone, and so is one that parks or dies meanwhile.
 
     Raises:
         UnknownTopic, UnknownHandler, KafkaUnavailable, LedgerUnavailable: as `count_queued`.
@@ -69,8 +69,9 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
     found = dict.fromkeys(_handlers(routes, topic, handlers), 0)
     for ledger, account, first, last in _accounts(settings, topic, list(found)):
         queued = ledger.runs(account, QUEUED, first, last)
-        while some := [Mark(account, run, Fate.DISCARDED) for run in islice(queued, AT_ONCE)]:
-            found[account.handler] += sum(len(written.changed) for written in ledger.write(some))
+        while some := list(islice(queued, AT_ONCE)):
+            # What has parked or died since it was found is left alone: its retry, or its dead letter, counts.
+            found[account.handler] += ledger.discard_unsettled(account, some)
     return found
 
 

@@ -156,6 +156,19 @@ class Ledger:
             call.add_stretches(account, offsets, script.FORGET, "mark", 0)
             self.run("forget fates", script.WRITE, call.keys, call.args)
 
+    def discard_unsettled(self, account: Account, runs: Sequence[range]) -> int:
+        """Discard those offsets of `runs` that are open or handed, and return how many; the rest has ended."""
+        call = self.call()
+        for run in runs:
+            call.add_stretches(account, run, script.DISCARD_UNSETTLED, "mark", 0)
+        answer = self.run("discard what is queued", script.WRITE, call.keys, call.args)
+        before = (
+            chosen(old, mask)
+            for run, olds in zip(runs, answer, strict=True)
+            for old, (_, _, mask) in zip(olds, stretches(run), strict=True)
+        )
+        return sum(each.count(fate) for each in before for fate in fates.UNSETTLED)
+
     def fates(self, account: Account, first: int, last: int) -> bytes:
         """Return the fates from `first` to `last`, both included, one byte each; without a page: open."""
         return self.fates_many([(account, first, last)])[0]

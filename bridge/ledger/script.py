@@ -6,12 +6,14 @@ the keys and arguments of a `Call` (writes.py).
 
 from typing import Final
 
-from bridge.ledger.fates import SETTLED, Fate, follow
+from bridge.ledger.fates import SETTLED, UNSETTLED, Fate, follow
 from bridge.ledger.pages import PAGE
 from lossless.lua import script
 
 #: Asked for as if it were a fate: everything, done too, becomes open.
 FORGET: Final = 15
+#: Asked for as if it were a fate: what is open or handed becomes discarded; what has ended meanwhile stays so.
+DISCARD_UNSETTLED: Final = 14
 
 
 def _row(wanted: Fate) -> str:
@@ -22,8 +24,10 @@ def _row(wanted: Fate) -> str:
 
 def _values() -> str:
     """What `write.lua` finds in front of it."""
-    rows = [f"[{wanted.value}]='{_row(wanted)}'" for wanted in Fate] + [f"[{FORGET}]='{'@' * 16}'"]
-    ends = [f"[{fate.value}]=true" for fate in sorted(SETTLED | {Fate.HANDED})]
+    unsettled = "".join(chr(64 + (Fate.DISCARDED if old in UNSETTLED else old)) for old in range(16))
+    rows = [f"[{wanted.value}]='{_row(wanted)}'" for wanted in Fate]
+    rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'"]
+    ends = [f"[{int(fate)}]=true" for fate in (*sorted(SETTLED | {Fate.HANDED}), DISCARD_UNSETTLED)]
     return (
         f"local ROWS = {{{','.join(rows)}}} local ENDS = {{{','.join(ends)}}} "
         f"local PAGE, GAP = {PAGE}, {Fate.GAP.value}"

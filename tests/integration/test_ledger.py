@@ -10,6 +10,7 @@ import redis
 from celery import Celery
 from kombu.exceptions import VersionMismatch
 
+from bridge.commands import discard
 from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
 from bridge.ledger.accounts import Accounts
 from bridge.ledger.client import Ledger
@@ -202,6 +203,31 @@ def test_thousands_of_entries_go_in_one_step(ledger: Ledger, client: redis.Redis
     (written,) = ledger.write([Push(CHARGE, range(20_000), "celery", entries)])
     assert len(written.changed) == 20_000
     assert client.lrange("celery", 0, -1)[::-1] == entries
+
+
+def test_what_was_settled_after_it_was_found_queued_is_not_discarded(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.write([Push(CHARGE, range(5), "celery", [b"entry"]), Push(CHARGE, [7], "celery", [b"entry"])])
+
+    class Late:
+        """The ledger, on which deliveries end between the look for what is queued and the write."""
+
+        def runs(self, *asked: Any) -> Iterator[range]:
+            found = list(ledger.runs(*asked))
+            for offset, fate in enumerate((Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.OPEN)):
+                ledger.write([Mark(CHARGE, [offset], fate)])
+            yield from found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ledger, name)
+
+    monkeypatch.setattr(discard, "_handlers", lambda *_: [CHARGE.handler])
+    monkeypatch.setattr(discard, "_accounts", lambda *_: [(Late(), CHARGE, 0, 7)])
+    settings: Any = None
+    assert discard.discard_queued(settings, settings, CHARGE.topic) == {CHARGE.handler: 3}
+    ended = [Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED, Fate.DISCARDED]
+    assert [*ledger.fates(CHARGE, 0, 7)] == [*ended, Fate.OPEN, Fate.OPEN, Fate.DISCARDED]
 
 
 def test_offsets_beyond_four_billion_have_their_place(ledger: Ledger) -> None:
