@@ -103,6 +103,8 @@ class Taker:
         self._lists_kept: dict[str, list[str]] = {}
         #: Whether the last take left no process that could begin at once: the owner is noted as idle accordingly.
         self._saturated = False
+        #: Whether Redis may have the owner noted as idle.
+        self._noted = True
         #: Seconds by which the server's clock is ahead of this host's, as of the last look.
         self._ahead = 0.0
         self._hungry = True
@@ -210,7 +212,8 @@ class Taker:
         epoch, owner = ("", "") if holder is None else (holder.epoch, holder.owner if waits else "")
         numbers = ",".join(str(self._yielding.most(queue, monotonic())) for queue in queues)
         gates = (channel.keys.gates, channel.keys.aside, MOST_ASIDE)
-        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers, *gates]
+        noted, self._noted = int(self._noted), self._noted or bool(most)  # if the answer is lost, it may be
+        return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers, *gates, noted]
 
     def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
         """Return (queue, list key), highest priority first.
@@ -275,6 +278,7 @@ class Taker:
         if self._asked:
             self._hungry = self._hungry or len(taken) == 3 * self._asked or alive == GOES_ON
             self._saturated = len(taken) // 3 >= self._free_asked
+            self._noted = len(taken) < 3 * self._asked and alive != GOES_ON
             self._looked_at = monotonic()
             self._note_lengths(lie)
             self._note(taken, float(now))

@@ -112,6 +112,28 @@ def test_the_cost_of_a_message_does_not_grow_with_the_idle(broker: Broker, publi
     assert commands < 200
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("queues", "most"), [(1, 20), (201, 120)])
+def test_what_a_message_of_a_backlog_costs_hardly_grows_with_the_queues_of_its_worker(
+    broker: Broker,
+    start_worker: Callable[..., Worker],
+    send: Callable[..., object],
+    ran: Callable[[], list[int]],
+    queues: int,
+    most: int,
+) -> None:
+    """Seen: 15 commands with one queue, 85 with 201, of which most are the lookout's; before, 17 and 462."""
+    start_worker("-Q", ",".join(["celery", *(f"q{number}" for number in range(1, queues))]))
+    send("mark", 0)
+    wait_until(lambda: ran() == [0])
+    before, _ = spent(broker)
+    for number in range(1, 201):
+        send("mark", number)
+    wait_until(lambda: len(ran()) == 201, 60)
+    after, _ = spent(broker)
+    assert (after - before) / 200 < most
+
+
 def test_a_burst_is_shared_by_idle_workers_before_anybody_prefetches(
     broker: Broker, start_worker: Start, send: Send, ran: Ran
 ) -> None:

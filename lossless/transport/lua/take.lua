@@ -4,7 +4,8 @@
 -- drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many of the
 -- most somebody can begin with at once, owner to be noted as idle ('': nobody), the most to take of each queue
 -- (-1: any number; 0: it is left to others, and the owner is not idle there), the keys of shut gates and of what is set
--- aside (gates.py), the most to set aside, then what is to be acknowledged (see acknowledge.lua).
+-- aside (gates.py), the most to set aside, "1" if the owner may be noted as idle, then what is to be acknowledged (see
+-- acknowledge.lua).
 --
 -- What nobody here can begin with is taken only while no other owner is idle: prefetching starves nobody. The same
 -- holds where a number is asked of a queue: this owner knew nothing of what it took there last, and is rung last.
@@ -20,7 +21,7 @@
 
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
-local refused = acknowledge(held, 13)
+local refused = acknowledge(held, 14)
 local now = redis.call('TIME')
 local reply = {1, string.format('%d.%06d', now[1], now[2]), '', refused}
 if most == 0 then return reply end
@@ -55,9 +56,23 @@ local function others(queue)
   end
   return idle_others[queue]
 end
+-- Of many lists most are empty: one command tells it of all. Where there are few, or a gate is shut, each is looked at.
+local many, there = #KEYS - 2 - size > 40 and not shut, {}
+local function find_not_empty(first, last)
+  local count = -1
+  if last - first < 1000 then count = redis.call('EXISTS', unpack(KEYS, first, last)) end  -- Lua unpacks some thousand
+  if count == 0 then return end
+  if count == last - first + 1 then
+    for i = first, last do there[i] = true end
+    return
+  end
+  local middle = math.floor((first + last) / 2)
+  find_not_empty(first, middle)
+  find_not_empty(middle + 1, last)
+end
 local function pop(i)
   local queue = (i - 3) % size
-  if quota[queue] == 0 then return false end
+  if quota[queue] == 0 or (many and not there[i]) then return false end
   if (taken >= free or quota[queue]) and owner ~= '' and others(queue) > 0 then return false end
   local raw = next_of(KEYS[i])
   if not raw then return false end
@@ -73,6 +88,7 @@ local function pop(i)
   return true
 end
 for first = 3 + size, #KEYS, size do
+  if many then find_not_empty(first, first + size - 1) end
   local more = true
   while more and taken < most do
     more = false
@@ -88,7 +104,9 @@ end
 if goes_on() then reply[1] = 2 end
 if owner == '' then return reply end
 if taken == most or goes_on() then
-  for i = 3, 2 + size do redis.call('ZREM', KEYS[i], owner) end
+  if ARGV[13] == '1' then
+    for i = 3, 2 + size do redis.call('ZREM', KEYS[i], owner) end
+  end
   return reply
 end
 for i = 3, 2 + size do
