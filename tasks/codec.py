@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, RootModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
 from tasks.errors import HandlerError, RetryLater, Undecodable
@@ -193,8 +193,12 @@ def _may_take_text(annotation: Any) -> bool:
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
         return any(part is not type(None) and _may_take_text(part) for part in parts)
-    if origin is typing.Annotated or is_typeddict(annotation):
-        return origin is typing.Annotated
+    if origin is typing.Annotated:
+        # A validator of pydantic's, or of the user's, may make the value of anything; one that runs after may not.
+        schemas = (each for each in parts[1:] if hasattr(each, "__get_pydantic_core_schema__"))
+        return not all(isinstance(each, AfterValidator) for each in schemas) or _may_take_text(parts[0])
+    if is_typeddict(annotation):
+        return False
     kind = origin or annotation
     if not isinstance(kind, type):
         return True

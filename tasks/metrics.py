@@ -265,7 +265,7 @@ def serve(port: int, host: str = "") -> None:
         )
     else:
         server.start("metrics-http")
-        logger.info("metrics on http://localhost:%d/metrics", port)
+        logger.info("metrics on http://localhost:%d/metrics", server.server_port)
 
 
 def fold_ended() -> None:

@@ -39,6 +39,24 @@ _PATTERNS: Final = {
 _MAY: Final = {**dict.fromkeys(_PATTERNS, "{topic}, {delay} and {group}"), "kafka_control_topic": "{group}"}
 
 
+#: What pydantic asks for, in words of a person who sets a variable.
+_WANTED: Final = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "True or False",
+    "bool_type": "True or False",
+    "string_type": "text",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+}
+
+
 def of_values(source: str, error: ValidationError) -> list[str]:
     """Values that are of another kind than theirs, or settings that there are not."""
     return [_sentence(source, problem) for problem in error.errors()]
@@ -48,7 +66,9 @@ def _sentence(source: str, problem: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"{source}: there is no setting {place!r}: see the list in docs/reference/settings.md."
-    words = f"{source}: {place}: {problem['msg']} (it is {problem['input']!r})."
+    wanted = _WANTED.get(problem["type"])
+    must = problem["msg"] if wanted is None else f"must be {wanted.format(**problem.get('ctx', {}))}"
+    words = f"{source}: {place}: {must} (it is {problem['input']!r})."
     return f"{words} {_LINKED}" if str(problem["input"]).startswith("tcp://") else words
 
 

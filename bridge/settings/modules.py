@@ -4,8 +4,10 @@ With the file and the line that are wrong: the user's own, where one is on the w
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -179,15 +181,26 @@ def _refuse_hidden_packages() -> None:
 
 
 def _not_found(name: str, error: Exception) -> str:
-    hint = "mend that, and start again."
-    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == name.partition(".")[0]:
-        hint = "name the app's module with -A, and start where it can be imported."
     try:
         _refuse_shadow(name)
     except AppNotFound as shadow:
         return str(shadow)
-    hint = _shadow_hint(error) or hint
+    module = re.split("[.:]", name)[0]
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == module:
+        near = get_close_matches(str(error.name), sorted({"tasks", *_modules_here()}), 1)
+        return (
+            f"The Celery app {name!r} could not be loaded: there is no module {error.name!r} in {os.getcwd()} or "
+            f"elsewhere on the import path{f'; did you mean {near[0]!r}?' if near else '.'} Name the app's module with "
+            "-A, and start where it can be imported."
+        )
+    hint = _shadow_hint(error) or "mend that, and start again."
     return f"The Celery app {name!r} could not be loaded: {_told(error)}: {hint}"
+
+
+def _modules_here() -> set[str]:
+    """The modules and packages of the working directory."""
+    here = Path.cwd()
+    return {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
 
 
 def _shadow_hint(error: Exception) -> str | None:

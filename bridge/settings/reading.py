@@ -83,6 +83,8 @@ def _prefix(app: Celery) -> str:
 
 def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
     given = {name: environ[name] for name in EnvironmentSettings.model_fields if environ.get(name)}
+    # White space around a value is a fault of its own (slips.padded): what is in between is looked at without it.
+    given = {name: value.strip() if any(slips.padded({name: value})) else value for name, value in given.items()}
     try:
         found = EnvironmentSettings.model_validate(given)
     except ValidationError as error:

@@ -24,10 +24,11 @@ from bridge.kafka import (
 from bridge.records.control import Decision, Standing, newest, read
 from bridge.records.untrusted_json import name_skipped
 from bridge.settings import Settings
-from bridge.topics.cluster import ANSWER_WITHIN, all_topics
+from bridge.topics.cluster import all_topics
+from bridge.topics.extents import watermarks
 from bridge.topics.making import make_control
 from bridge.topics.names import TopicNames
-from bridge.topics.offset_answers import cached_first_and_end, first_and_end
+from bridge.topics.offset_answers import cached_first_and_end
 from bridge.topics.readback import records
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def published(settings: Settings) -> Published:
     try:
         if place[0] not in all_topics(client).topics:
             return Published({})
-        first, end = first_and_end(client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WITHIN))
+        first, end = watermarks(client, TopicPartition(*place))
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
     finally:

@@ -21,8 +21,12 @@ PASSING: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._WAIT_COORD,
 )
-#: A partition that has just been made, or has another leader now.
-MOVING: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+#: A partition that has just been made, or has another leader now; a client may not know it for a moment then.
+MOVING: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_PARTITION,
+)
 #: Seconds between two questions.
 AGAIN_AFTER: Final = 0.3
 
@@ -93,7 +97,7 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         ]
         found = []
         for place in _committed(client, places) if places else []:
-            first, end = _watermarks(client, place)
+            first, end = watermarks(client, place)
             committed = committed_offset(place)
             found.append(Extent(place.topic, place.partition, first, end, committed, epoch_of(place.metadata)))
         return found
@@ -103,8 +107,12 @@ def extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         client.close()
 
 
-def _watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Where a partition begins and ends; one that has just been made, or moved, has no leader for a moment."""
+def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return where a partition begins and ends; one that has just been made, or moved, has no leader for a moment.
+
+    Raises:
+        KafkaException: Kafka did not tell.
+    """
     give_up = time.monotonic() + ANSWER_WITHIN
     while True:
         try:

@@ -9,7 +9,7 @@ import pytest
 import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, RootModel, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, RootModel, model_validator
 
 from tasks.codec import decoder
 from tasks.errors import HandlerError, RetryLater, Undecodable
@@ -205,6 +205,31 @@ def test_what_json_reads_is_read_and_what_it_does_not_read_is_not(value: bytes) 
 def test_a_model_that_no_value_of_the_codec_could_become_is_refused_at_import(codec, annotation):
     with pytest.raises(HandlerError, match="leave codec out for JSON"):
         decoder(codec, annotation)
+
+
+def checked(order: Order) -> Order:
+    return order
+
+
+def wrapped(value: typing.Any) -> typing.Any:
+    return {"id": len(value)}
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        typing.Annotated[Order, "an order"],
+        typing.Annotated[Order, AfterValidator(checked)],
+        typing.Annotated[Order, "an order"] | None,
+    ],
+)
+def test_a_model_with_notes_takes_no_bytes_either(annotation: typing.Any):
+    with pytest.raises(HandlerError, match="takes no bytes"):
+        decoder(bytes, annotation)
+
+
+def test_a_model_with_a_validator_that_runs_before_it_may_take_bytes():
+    assert decoder(bytes, typing.Annotated[Order, BeforeValidator(wrapped)])(b"seven!!") == Order(id=7)
 
 
 @pytest.mark.parametrize("annotation", [FromBytes, bytes | Order, RootModel[bytes]])

@@ -92,5 +92,7 @@ def test_an_app_that_cannot_be_loaded_is_told_with_the_line_that_is_wrong(app: C
     (tmp_path / "brokenapp.py").write_text("imports = (shop.handlers,)\n")
     with pytest.raises(AppNotFound, match=rf"NameError: .*{tmp_path}/brokenapp\.py, line 1\): mend that"):
         find_celery_app("brokenapp")
-    with pytest.raises(AppNotFound, match=r"No module named 'nowhere_at_all'.*name the app's module with -A"):
+    with pytest.raises(AppNotFound, match=r"no module 'nowhere_at_all' in .*path\. Name the app's module"):
         find_celery_app("nowhere_at_all")
+    with pytest.raises(AppNotFound, match=r"no module 'tsks' in .*did you mean 'tasks'\?"):
+        find_celery_app("tsks.celery:app")

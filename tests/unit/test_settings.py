@@ -191,6 +191,24 @@ def test_white_space_around_a_value_is_a_fault_that_names_it(read, variable, val
     assert not any("hunter2" in fault for fault in found)
 
 
+def test_a_line_end_behind_the_group_is_one_fault(read):
+    (fault,) = faults(read, BRIDGE_GROUP="shop\r")
+    assert "ends with" in fault
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("abc", "BRIDGE_HTTP_PORT: must be a whole number (it is 'abc')."),
+        ("65536", "BRIDGE_HTTP_PORT: must be 65535 or less (it is '65536')."),
+        ("-1", "BRIDGE_HTTP_PORT: must be 0 or more (it is '-1')."),
+    ],
+)
+def test_a_value_of_another_kind_is_told_what_it_must_be(read, value, words):
+    (fault,) = faults(read, BRIDGE_HTTP_PORT=value)
+    assert fault == f"environment: {words}"
+
+
 def test_white_space_that_means_something_or_nothing_is_taken(read):
     read(KAFKA_SASL_PASSWORD="ends with a space ", HANDLERS="shop.handlers, shop.others \r\n", KAFKA_SSL_CA_PEM="---\n")
 
