@@ -117,7 +117,10 @@ def published(settings: Settings) -> Published:
             return Published({})
         first, end = watermarks(client, TopicPartition(*place))
     except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+        raise KafkaUnavailable(
+            f"Kafka does not give topic {place[0]!r}, which has what is decided for the group (halts, policies): "
+            f"{error.args[0].str()}. Is the broker down that has it?"
+        ) from None
     finally:
         client.close()
     return Published(last_of(records(settings, {place: first}, {place: end})), end)

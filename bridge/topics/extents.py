@@ -21,12 +21,8 @@ PASSING: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._WAIT_COORD,
 )
-#: A partition that has just been made, or has another leader now; a client may not know it for a moment then.
-MOVING: Final = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError._UNKNOWN_PARTITION,
-)
+#: A partition that has just been made, or has another leader now.
+MOVING: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 #: Seconds between two questions.
 AGAIN_AFTER: Final = 0.3
 

@@ -1,5 +1,6 @@
 """What is known of a group: its bridges, workers, queues and servers."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -207,8 +208,9 @@ class Facts:
 
     @property
     def held_back(self) -> set[str]:
-        """Topics of which a transaction that stays open holds something back."""
-        return {topic for topic, _ in self.held_back_places}
+        """Topics of which transactions that stay open hold back every partition."""
+        counts = Counter(topic for topic, _ in self.held_back_places)
+        return {topic for topic, count in counts.items() if count >= (self.partitions or {}).get(topic, 1)}
 
     @property
     def held_back_places(self) -> set[tuple[str, int]]:

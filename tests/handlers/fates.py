@@ -26,16 +26,15 @@ class BankShut(Exception):
 
 
 def act(name: str, order: Any, message: Message) -> None:
-    """`{"sleep": s}` takes so long; `{"hold": "path"}` until that file is there; `{"dead": true}` dies; `{"fail": n}`
-    fails n times; `{"kill": n}` kills its process n times; `{"until": "path"}` fails until that file is there; a
-    handler's name before a word makes it that one's. `{"stop": "path"}` halts the topic until that file is there, and
-    `{"leave": "path"}` by the option `stop_for`; `{"mend": "path"}` dies until it is there; `{"later": n}` asks n
-    times for a second."""
+    """`{"sleep": s}` takes so long, and `{"linger": "path"}` half a second until that file is there; `{"hold": "path"}`
+    until that file is there; `{"dead": true}` dies; `{"fail": n}` fails n times; `{"kill": n}` kills its process n
+    times; `{"until": "path"}` fails until that file is there; a handler's name before a word makes it that one's.
+    `{"stop": "path"}` halts the topic until that file is there, and `{"leave": "path"}` by the option `stop_for`;
+    `{"mend": "path"}` dies until it is there; `{"later": n}` asks n times for a second."""
     said = order if isinstance(order, dict) else {}
     said = {**said, **said.get(name, {})}
     note(name, message, order, "begun")
-    if "sleep" in said:
-        time.sleep(said["sleep"])
+    time.sleep(_lasts(said))
     while "hold" in said and not Path(said["hold"]).exists():
         time.sleep(0.05)
     if "stop" in said and not Path(said["stop"]).exists():
@@ -53,6 +52,12 @@ def act(name: str, order: Any, message: Message) -> None:
     if said.get("kill", 0) > _kills(name, message):
         os.kill(os.getpid(), signal.SIGKILL)
     note(name, message, order)
+
+
+def _lasts(said: dict[str, Any]) -> float:
+    if "linger" in said and not Path(said["linger"]).exists():
+        return 0.5
+    return float(said.get("sleep", 0.0))
 
 
 def _kills(name: str, message: Message) -> int:

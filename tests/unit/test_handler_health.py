@@ -18,7 +18,7 @@ from bridge.upkeep.problem_table import ROWS
 from tasks import progress
 from tasks.aftermath import Notes
 from tasks.process_activity import ProcessActivity
-from tests.unit.test_problems import CHARGE, DOWN, HALT, NOW, WELL, bridge, worker
+from tests.unit.test_problems import CHARGE, DOWN, HALT, HELD_BACK, NOW, WELL, bridge, worker
 
 WHOSE = ("orders", CHARGE.name)
 
@@ -173,6 +173,14 @@ def test_traffic_that_stops_is_said():
     assert "120 records" in problem
     for quiet in ((120,) * 58 + (0, 1), (120,) * 20 + (0,) * 40, (0,) * 60, (5,) * 58 + (0, 0)):
         assert problems(replace(known, counts=series(handled=quiet))) == []
+
+
+def test_traffic_that_stops_is_said_though_a_transaction_holds_back_one_partition():
+    known = replace(WELL, lag={"orders": 0}, counts=series(handled=(120,) * 58 + (0, 0)))
+    held = [HELD_BACK, {**HELD_BACK, "partition": 1}]
+    for count, is_quiet in ((1, True), (2, False)):
+        found = problems(replace(known, bridges={"a:1": bridge(open_transactions=held[:count])}))
+        assert [each.kind for each in found] == ["transaction", *(["quiet"] if is_quiet else [])]
 
 
 def test_a_clock_that_is_wrong_is_said_with_its_host():
