@@ -37,8 +37,9 @@ class Fault(NamedTuple):
         return f"{self.at:7.2f}  {self.lane:<12} {self.kind} ({self.lasts:.2f} s, {self.draw:.3f})"
 
 
-#: A worker's `dead_after`, and a bridge's session with Kafka: what is frozen is frozen for longer.
-DEAD_AFTER: Final = 2.0
+#: A worker's `dead_after`, and a bridge's session with Kafka: what is frozen is frozen for longer. A machine at its
+#: limit may keep a living worker from saying so for two seconds: what it holds would be given away then.
+DEAD_AFTER: Final = 4.0
 SESSION: Final = 3.0
 
 BRIDGE: Final = Lane(

@@ -189,7 +189,7 @@ def _was_killed(entry: Entry, ends: Ends, killers: set[str]) -> bool:
 
 
 #: Seconds before its end in which what a process did may not be marked, with what a machine at its limit adds.
-UNMARKED: Final = 0.3
+UNMARKED: Final = 1.0
 #: Seconds after its end at which a process can have done something, by a clock that is wrong (tests/chaos/faults.py).
 SKEWED: Final = 11.0
 #: What took data from Redis, and how many seconds before it that data may have come.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.chaos.schedule import DEAD_AFTER
 from tests.chaos.topics import Topic
 from tests.chaos.verdict import Entry, Happened, Letter, Record, Verdict, judge
 
@@ -78,8 +79,8 @@ def test_what_comes_after_the_dead_in_a_sequence_ends_with_it():
         ([happened("wiped", 25, "redis", ())], None),
         ([happened("goes back", 12, "redis", ())], "redis goes back"),
         ([happened("goes back", 19, "redis", ())], None),
-        ([happened("silent", 9, "link redis", (), 1)], None),
-        ([happened("silent", 9, "link redis", (), 3)], "no sign of life for dead_after"),
+        ([happened("silent", 9, "link redis", (), DEAD_AFTER - 1)], None),
+        ([happened("silent", 9, "link redis", (), DEAD_AFTER + 1)], "no sign of life for dead_after"),
         ([happened("log goes back", 15, "kafka", ())], None),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.commands import check, status
+from bridge.commands import check, status, topics
 from bridge.commands.asked import Asked
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.kafka import KafkaError, KafkaException
@@ -48,6 +48,18 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
     sentence = unknown_members("shop", str(found) if found else "")
     assert (asked.unknown, asked.facts.foreign) == ([sentence], ())
     assert (warning.level, warning.text) == ("warning", sentence)
+
+
+@pytest.mark.parametrize(("found", "problems", "unknown"), [(("mails",), 1, ""), ((), 0, ""), (None, 0, "not known")])
+def test_the_list_of_topics_says_it_too(found: Any, problems: int, unknown: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(topics, "find_foreign_topics", answering(found))
+    monkeypatch.setattr(topics, "Ledger", SimpleNamespace(of=lambda _: SimpleNamespace(close=lambda: None)))
+    settings: Any = SimpleNamespace(group="shop")
+    foreign, words = topics._other_application(None, settings, SimpleNamespace(topics=["orders"]))  # type: ignore[arg-type]
+    listed = topics.Listed([], {}, "shop", foreign, words)
+    assert [each.startswith("Another application uses") for each in listed.problems] == [True] * problems
+    assert unknown in listed.unknown
+    assert bool(listed.unknown) == bool(unknown)
 
 
 def test_a_running_bridge_says_once_that_another_application_came_and_once_that_it_is_gone(
