@@ -67,5 +67,5 @@ class Problem(str):
         """As programs read it."""
         found = {name: getattr(self, name) for name in _VALUES}
         since = None if self.since is None else iso(self.since)
-        row = {"id": self.row.identifier, "runbook": f"docs/runbooks/operations.md#{self.row.identifier}"}
+        row = {"id": self.row.identifier, "runbook": f"docs/runbooks/problems.md#{self.row.identifier}"}
         return {**row, **found, "since": since, "sentence": str(self)}

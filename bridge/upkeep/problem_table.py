@@ -2,7 +2,7 @@
 
 A row has the identifier by which all of them name the problem, what it means, what to do, the alerts that tell of it,
 and within how many seconds `bridge status` says it. The identifier is the anchor of its runbook in
-`docs/runbooks/operations.md`.
+`docs/runbooks/problems.md`.
 `deploy/alerts.yml` is written from the rows: `python -m bridge.upkeep.problem_table > deploy/alerts.yml`.
 """
 
@@ -604,15 +604,14 @@ def alert_rules() -> str:
     return "\n".join(_lines()) + "\n"
 
 
-def runbook_table() -> str:
-    """Return the table of `docs/runbooks/operations.md` that has a line for each problem."""
-    lines = ["| problem | means | do | said within | alerts |", "| --- | --- | --- | --- | --- |"]
-    for row in TABLE:
-        within = f"{row.within} s" if row.within else "its own period"
-        alerts = ", ".join(f"`{alert.name}`" for alert in row.alerts)
-        name = f'<a id="{row.identifier}"></a>`{row.identifier}`'
-        lines.append(f"| {name} | {row.means} | {row.advice} | {within} | {alerts} |")
-    return "\n".join(lines)
+def runbook_entry(row: Row) -> str:
+    """Return the beginning of the entry that `docs/runbooks/problems.md` has for a problem."""
+    within = f"{row.within} s" if row.within else "its own period"
+    alerts = ", ".join(f"`{alert.name}`" for alert in row.alerts) or "none"
+    return (
+        f"## {row.identifier}\n\n- **Means:** {row.means}\n- **Do:** {row.advice}\n"
+        f"- **Said within:** {within}. **Alerts:** {alerts}.\n"
+    )
 
 
 def _lines() -> Iterator[str]:

@@ -6,6 +6,9 @@ from typing import Final
 
 import pytest
 
+from bridge.upkeep.problem import Problem
+from bridge.upkeep.problem_table import TABLE
+
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 #: A file of this repository, by its whole path.
@@ -54,6 +57,20 @@ def test_every_link_to_a_heading_leads_to_one():
         if (link := f"{name}#{heading}") and "://" not in name and heading not in headings(page.parent / (name or page))
     ]
     assert gone == []
+
+
+def test_every_page_that_the_product_names_is_there():
+    """Errors, refusals and comments send people to pages."""
+    files = [file for top in ("bridge", "tasks", "lossless", "deploy") for file in (ROOT / top).rglob("*.*")]
+    texts = {file: file.read_text() for file in files if file.suffix in {".py", ".lua", ".html", ".yml"}}
+    pages = {file: re.findall(r"docs/[\w/-]+\.md", text) for file, text in texts.items()}
+    assert [gone for file, found in pages.items() for gone in missing(file, found, ROOT)] == []
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.identifier)
+def test_the_runbook_of_a_problem_leads_to_its_entry(row):
+    page, _, heading = Problem("It is down.", row.kind, "down").data()["runbook"].partition("#")
+    assert heading in headings(ROOT / page)
 
 
 @pytest.mark.parametrize("name", ["internals.md", "code-map.md"])

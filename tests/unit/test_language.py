@@ -18,7 +18,7 @@ PAGES: Final = (
     *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/ledger.md", "docs/tutorials/existing-celery-app.md"),
     *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
     *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
-    "docs/runbooks/operations.md",
+    *("docs/runbooks/operations.md", "docs/runbooks/problems.md"),
     *("docs/reference/http-api.md", "docs/reference/settings.md"),
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )
