@@ -9,6 +9,7 @@
 -- the number of idle owners per queue, the queues with idle owners. Reads last what a tracking client must hear of.
 
 -- @include gates
+-- @include not_empty
 redis.call('SREM', KEYS[2], '')
 local place, me, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local holder = redis.call('GET', place)
@@ -50,12 +51,24 @@ local function set_aside(list)
   for _, member in ipairs(lists and lists[list] or {}) do count = count + passable(shut, ARGV[8], member) end
   return count
 end
+-- Of many lists most are empty: few commands tell it of all, and read each, so that a tracking client hears of it.
+local many, there = #KEYS > 80, {}
+if many then
+  local all, places, i = {}, {}, 3
+  for n = 9, #ARGV do
+    for list = i + 1, i + tonumber(ARGV[n]) do all[#all + 1], places[#places + 1] = KEYS[list], list end
+    i = i + tonumber(ARGV[n]) + 1
+  end
+  local found = {}
+  find_not_empty(all, 1, #all, found)
+  for n in pairs(found) do there[places[n]] = true end
+end
 local awaited, counts, i = 0, {}, 3
 for n = 9, #ARGV do
   local key, last = KEYS[i], i + tonumber(ARGV[n])
   local messages = 0
   for list = i + 1, last do
-    local length = redis.pcall('LLEN', KEYS[list])
+    local length = (not many or there[list]) and redis.pcall('LLEN', KEYS[list])
     if type(length) == 'number' then messages = messages + length end  -- a foreign value is none of ours
     messages = messages + set_aside(KEYS[list])
   end

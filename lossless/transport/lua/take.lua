@@ -18,6 +18,7 @@
 
 -- @include acknowledge
 -- @include gated
+-- @include not_empty
 
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
@@ -58,18 +59,6 @@ local function others(queue)
 end
 -- Of many lists most are empty: one command tells it of all. Where there are few, or a gate is shut, each is looked at.
 local many, there = #KEYS - 2 - size > 40 and not shut, {}
-local function find_not_empty(first, last)
-  local count = -1
-  if last - first < 1000 then count = redis.call('EXISTS', unpack(KEYS, first, last)) end  -- Lua unpacks some thousand
-  if count == 0 then return end
-  if count == last - first + 1 then
-    for i = first, last do there[i] = true end
-    return
-  end
-  local middle = math.floor((first + last) / 2)
-  find_not_empty(first, middle)
-  find_not_empty(middle + 1, last)
-end
 local function pop(i)
   local queue = (i - 3) % size
   if quota[queue] == 0 or (many and not there[i]) then return false end
@@ -88,7 +77,7 @@ local function pop(i)
   return true
 end
 for first = 3 + size, #KEYS, size do
-  if many then find_not_empty(first, first + size - 1) end
+  if many then find_not_empty(KEYS, first, first + size - 1, there) end
   local more = true
   while more and taken < most do
     more = false
@@ -109,14 +98,18 @@ if taken == most or goes_on() then
   end
   return reply
 end
+local waited_for = {}
 for i = 3, 2 + size do
   if quota[i - 3] == 0 then redis.call('ZREM', KEYS[i], owner)
   else
     local names = {KEYS[i]}
     for list = i + size, #KEYS, size do names[#names + 1] = KEYS[list] end
-    redis.pcall('SADD', KEYS[2], table.concat(names, '\0'))
+    waited_for[#waited_for + 1] = table.concat(names, '\0')
     local last = (quota[i - 3] or taken >= free) and 1e12 or 0
     redis.pcall('ZADD', KEYS[i], string.format('%.6f', now[1] + now[2] / 1e6 + last), owner)
   end
+end
+for first = 1, #waited_for, 1000 do
+  redis.pcall('SADD', KEYS[2], unpack(waited_for, first, math.min(first + 999, #waited_for)))
 end
 return reply
