@@ -8,7 +8,7 @@ import pytest
 from tests.lossless.suites import Outcomes, Suite, Unfetched, fetch, side_by_side
 from tests.servers.missing import need
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(700)]
 
 #: Tests of kombu's that look at how its transport works inside: part of a name, and why it cannot be so here.
 INSIDE_KOMBU = {
@@ -59,11 +59,23 @@ def test_kombus_suite_passes_as_on_its_own_transport(tmp_path: Path):
     assert not stale, f"no longer a difference: {stale}"
 
 
+#: Tests of Celery's that are left out: part of a name, and why.
+LEFT_OUT = {
+    "revoked_by_headers": "sleeps for minutes, whatever the transport",
+    "direct_worker": "makes a worker of pool solo in the suite's process, which may wait for no result from then on",
+}
+
+
 def test_celerys_suite_passes_as_on_kombus_own_transport(tmp_path: Path):
     folder = fetched("celery", tmp_path)
-    files = [f"t/integration/test_{name}.py" for name in ("inspect", "worker", "tasks", "canvas")]
-    plain, ours, differing = settled([Suite(folder, "pyproject.toml", tuple(files), 120)], tmp_path, {})
+    chosen = ("-k", " and ".join(f"not {name}" for name in LEFT_OUT))
+    parts = (("inspect", "worker"), ("tasks",), ("canvas",))
+    suites = [
+        Suite(folder, "pyproject.toml", (*(f"t/integration/test_{name}.py" for name in part), *chosen), 120)
+        for part in parts
+    ]
+    plain, ours, differing = settled(suites, tmp_path, {})
     both = [test for test, outcome in plain.of.items() if outcome == "passed" and ours.of.get(test) == "passed"]
     assert len([test for test in both if "test_inspect" in test]) > 10
-    assert len(both) > 15
+    assert len(both) > 60  # of 281, as far as they come in their time
     assert not differing, "\n\n".join(f"{test}:\n{ours.why[test]}" for test in differing)
