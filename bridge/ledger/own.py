@@ -7,12 +7,9 @@ run it; so this is on its way, though no bridge reads it any more, and though it
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from bridge.ledger.accounts import Accounts
-from bridge.ledger.client import Ledger
-from bridge.ledger.fates import Fate, is_to_run
+from bridge.ledger import OWN, Account, Accounts, Fate, KnownLog, Ledger, LogBook
+from bridge.ledger.fates import is_to_run
 from bridge.ledger.handed import looks, steps_of
-from bridge.ledger.log_book import KnownLog, LogBook
-from bridge.ledger.pages import OWN, Account
 from bridge.records.parked import Lying
 from bridge.topics.extents import Extent
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from bridge.ledger.client import Ledger
+from bridge.ledger import Account, Ledger
 from bridge.ledger.handed import looks, narrow, steps_of
-from bridge.ledger.pages import Account
 
 
 class Stuck(NamedTuple):

@@ -23,8 +23,8 @@ def check(plan: Plan, who: Who, form: Mapping[str, str]) -> None:
         return
     if count > MOST_DISCARDED and who.role < Role.ADMIN:
         raise PlanRefused(
-            f"To discard {count:,} letters takes an admin: you are {who.role}, who may discard {MOST_DISCARDED:,} "
-            "by one plan. Nothing was discarded."
+            f"To discard {count:,} letters takes an admin: you are {who.role}, who may discard "
+            f"{MOST_DISCARDED:,} by one plan. Nothing was discarded."
         )
     if not form.get("why", "").strip():
         raise PlanRefused("To discard letters a reason is needed: it stays in the audit log. Nothing was discarded.")

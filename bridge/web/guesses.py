@@ -1,4 +1,4 @@
-"""How often somebody may guess a password: wrong ones count by name at an address and by address, and cost waiting.
+"""The throttle of wrong passwords and tokens: failures count by name and address, and cost a growing wait.
 
 A name that is guessed at one address waits at that address alone, so nobody locks another person out of the console. A
 browser in which the user has signed in before (a known device) has a count of its own, whatever its address.

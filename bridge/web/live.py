@@ -1,7 +1,7 @@
-"""What pages show live: one snapshot of each thing that is looked at, however many look; none if nobody does.
+"""Snapshots for live parts of pages: one for all viewers of the same thing, and none without viewers.
 
-A stream ends after a while and its page asks again: so no proxy cuts it. It ends with
-the session, too.
+A stream of server-sent events ends after a minute and its page asks again, so that no proxy cuts it. It ends with the
+session, too.
 """
 
 import asyncio

@@ -65,7 +65,8 @@ def _config(console: Console, host: str, port: int) -> uvicorn.Config:
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,
-        # Who sends a request is decided by `bridge.web.proxies`; this would take anything on this machine for a proxy.
+        # `bridge.web.proxies` decides who sends a request.
+        # This would take anything on this machine for a proxy.
         proxy_headers=False,
         timeout_graceful_shutdown=ENDS_WITHIN,
     )

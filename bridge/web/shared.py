@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-T = TypeVar("T")
+Kept = TypeVar("Kept")
 
 #: Seconds for which it is good: less than lie between two snapshots of a page.
 GOOD_FOR: Final = 1.5
 
 
 @dataclass
-class Shared(Generic[T]):
+class Shared(Generic[Kept]):
     """The last that was found, by any thread."""
 
     clock: Callable[[], float] = time.monotonic
-    _found: T | None = field(default=None, init=False, repr=False)
+    _found: Kept | None = field(default=None, init=False, repr=False)
     _until: float = field(default=0.0, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
-    def found(self, ask: Callable[[], T], holds: Callable[[T], bool]) -> T:
+    def found(self, ask: Callable[[], Kept], holds: Callable[[Kept], bool]) -> Kept:
         """What was found last, where that is not long ago and holds still; else it is asked for now.
 
         Parameters:

@@ -51,9 +51,9 @@ async def run(waits: Waits, work: Callable[Given, Found], *args: Given.args, **n
     done, _ = await asyncio.wait({task}, timeout=WITHIN)
     if not done:
         raise AnswerTimeout(
-            f"The console has no answer after {WITHIN:.0f} seconds. What was asked may still be done: look at the "
-            "audit log before you ask for it again. If pages stay slow, see what the console's processor, its database "
-            "and Kafka do."
+            f"The console has no answer after {WITHIN:.0f} seconds. What was asked may still be done: look at "
+            "the audit log before you ask for it again. If pages stay slow, see what the console's processor, its "
+            "database and Kafka do."
         )
     return task.result()
 

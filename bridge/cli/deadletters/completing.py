@@ -16,7 +16,8 @@ from bridge.deadletters.letters.letter import REASONS, Status
 from bridge.handlers import Routes, find_routes
 from bridge.settings.modules import find_celery_app, import_handlers
 
-#: Seconds in which an app must have been imported.
+#: Seconds in which an app must have been imported: completion prints nothing and waits for nothing, so an app that
+#: cannot be imported, or not in time, completes nothing.
 WITHIN: Final = 1.5
 
 

@@ -99,11 +99,13 @@ OPERATIONS: Final = (
     Operation(
         "POST", "/letters/{id:int}/edit", _ACTS, "editLetter",
         "Make a plan that sends a letter back with another value; nothing is sent before the plan is applied.",
-        letters.edit, of_plans.OnePlan, takes=of_letters.Editing, status=201, act=Act(letters.edited),
+        letters.edit, of_plans.OnePlan, takes=of_letters.Editing, status=201,
+        act=Act(letters.edited),
     ),
     Operation(
         "POST", "/letters/{id:int}/notes", _ACTS, "noteOnLetter", "Note something on a letter.",
-        letters.note, of_letters.Notes, takes=of_letters.Noting, act=Act(letters.noted),
+        letters.note, of_letters.Notes, takes=of_letters.Noting,
+        act=Act(letters.noted),
     ),
     Operation(
         "POST", "/letters/{id:int}/reopen", _ACTS, "reopenLetter",
@@ -126,39 +128,47 @@ OPERATIONS: Final = (
     Operation(
         "POST", "/groups/{id:int}/fixed", _ACTS, "markFixed",
         "Mark a group, or a cause of it, as fixed in a version: its letters go back once all workers have that.",
-        groups.fix, of_groups.OneGroup, takes=of_groups.Fixing, act=Act(groups.done, "must"), waits=_STANDING,
+        groups.fix, of_groups.OneGroup, takes=of_groups.Fixing,
+        act=Act(groups.done, "must"), waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/not-fixed", _ACTS, "unmarkFixed", "Take that back.",
-        groups.unfix, of_groups.OneGroup, of_groups.WhichCause, act=Act(groups.done, "must"), waits=_STANDING,
+        groups.unfix, of_groups.OneGroup, of_groups.WhichCause,
+        act=Act(groups.done, "must"), waits=_STANDING,
     ),
     Operation(
         "POST", "/groups/{id:int}/notes", _ACTS, "noteOnGroup", "Note something on a group.",
-        groups.note, of_letters.Notes, takes=of_letters.Noting, act=Act(groups.noted),
+        groups.note, of_letters.Notes, takes=of_letters.Noting,
+        act=Act(groups.noted),
     ),
     Operation(
-        "GET", "/plans", _SEES, "listPlans", "Plans, the newest first.", plans.listed, of_plans.Plans, common.Paged,
+        "GET", "/plans", _SEES, "listPlans", "Plans, the newest first.",
+        plans.listed, of_plans.Plans, common.Paged,
     ),
     Operation(
         "POST", "/plans", _ACTS, "makePlan",
         "Freeze which letters are to be replayed, discarded or archived, and preview it; nothing is done yet.",
-        plans.make, of_plans.OnePlan, takes=of_plans.Making, status=201, act=Act(plans.made_before), waits=_SERVERS,
+        plans.make, of_plans.OnePlan, takes=of_plans.Making, status=201,
+        act=Act(plans.made_before), waits=_SERVERS,
     ),
     Operation(
         "POST", "/plans/patch", _ACTS, "planPatch",
         "Freeze what a JSON Patch makes of at most 20,000 open letters, which go back with that if their handlers "
         "take it; nothing is sent yet.",
-        making.patch, of_plans.OnePlan, takes=of_making.Patching, status=201, act=Act(making.patched),
+        making.patch, of_plans.OnePlan, takes=of_making.Patching, status=201,
+        act=Act(making.patched),
     ),
     Operation(
         "POST", "/plans/copy", _ACTS, "planCopy",
         "Freeze which letters are copied to another topic, which changes nothing for them here; nothing is sent yet.",
-        making.copy, of_plans.OnePlan, takes=of_making.Copying, status=201, act=Act(making.copied), waits=_SERVERS,
+        making.copy, of_plans.OnePlan, takes=of_making.Copying, status=201,
+        act=Act(making.copied), waits=_SERVERS,
     ),
     Operation(
         "POST", "/plans/redrive", _ACTS, "planRedrive",
         "Freeze what needs to be sent again of at most 300,000 deliveries of a source topic; nothing is sent yet.",
-        making.redrive, of_plans.OnePlan, takes=of_making.Redriving, status=201, act=Act(making.redriven),
+        making.redrive, of_plans.OnePlan, takes=of_making.Redriving, status=201,
+        act=Act(making.redriven),
         waits=_SERVERS,
     ),
     Operation(
@@ -177,11 +187,13 @@ OPERATIONS: Final = (
         "POST", "/plans/{id:int}/apply", _ACTS, "applyPlan",
         "Have a plan done by `bridge deadletters record`, or gone on with. Above 1,000 letters, a discard takes an "
         "admin; it begins after 10 seconds.",
-        plans.apply, of_plans.OnePlan, takes=of_plans.Applying, act=Act(plans.decided, "must"),
+        plans.apply, of_plans.OnePlan, takes=of_plans.Applying,
+        act=Act(plans.decided, "must"),
     ),
     Operation(
         "POST", "/plans/{id:int}/stop", _ACTS, "stopPlan", "Stop a plan: what it had not come to stays as it is.",
-        plans.stop, of_plans.OnePlan, takes=of_plans.Stopping, act=Act(plans.decided, "may"),
+        plans.stop, of_plans.OnePlan, takes=of_plans.Stopping,
+        act=Act(plans.decided, "may"),
     ),
     Operation(
         "GET", "/status", _SEES, "getStatus", "What the group consumes and how far, and what needs a person.",
@@ -217,11 +229,13 @@ OPERATIONS: Final = (
     Operation(
         "POST", "/topics/{topic}/halt", _ACTS, "haltTopic",
         "Halt a topic: nothing of it is read or run until somebody resumes it.",
-        deciding.halt, of_standing.Halted, takes=of_standing.Deciding, act=Act(), waits=_SERVERS,
+        deciding.halt, of_standing.Halted, takes=of_standing.Deciding,
+        act=Act(), waits=_SERVERS,
     ),
     Operation(
         "POST", "/topics/{topic}/resume", _ACTS, "resumeTopic", "Let a topic go on, from exactly where it stood.",
-        deciding.resume, of_standing.Halted, takes=of_standing.Deciding, act=Act(), waits=_SERVERS,
+        deciding.resume, of_standing.Halted, takes=of_standing.Deciding,
+        act=Act(), waits=_SERVERS,
     ),
     Operation(
         "GET", "/policies", _SEES, "listPolicies", "Each handler's policy, and what was changed of it.",
@@ -233,7 +247,8 @@ OPERATIONS: Final = (
     ),
     Operation(
         "POST", "/policies/{name}", _ACTS, "changePolicy", "Change options of a handler's policy, for all workers.",
-        deciding.change, of_standing.Policy, takes=of_standing.Changing, act=Act(), waits=_SERVERS,
+        deciding.change, of_standing.Policy, takes=of_standing.Changing,
+        act=Act(), waits=_SERVERS,
     ),
     Operation(
         "POST", "/policies/{name}/simulate", _ACTS, "simulatePolicy",

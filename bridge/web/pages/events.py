@@ -40,7 +40,7 @@ def answer(request: Request) -> Response:
         make, waits = SUBJECTS[kind](here, rest), Waits.STANDING
     else:
         raise HTTPException(404)
-    # How the group stands is read every third second (bridge/web/looking.py); a plan's wave is over within one.
+    # The status of the group is read every third second (bridge/web/looking.py), a wave is over within one.
     pace = 1.0 if kind == "plan" else 2.0
     # Nginx would hold events back.
     headers = {"x-accel-buffering": "no"}

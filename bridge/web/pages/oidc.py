@@ -27,6 +27,7 @@ _WITHIN = 600
 
 def begin(request: Request) -> Response:
     """Send somebody to the issuer, and remember in their browser where they were going."""
+    # A link leads here: a form may be sent to this site alone (`form-action`), also by what it is sent on to.
     then = way(request.query_params.get("then", ""))
     try:
         there, sealed = _issuer(request).begin(then)
