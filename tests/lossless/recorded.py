@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from celery.app.control import Inspect
 
 from lossless import transport
 from lossless.worker import scheduled
@@ -19,6 +20,17 @@ _ends_at = time.monotonic() + float(os.environ["RECORD_SECONDS"])
 if os.environ["OVER_LOSSLESS"] == "yes":
     transport.use()
     scheduled.register()
+
+_init = Inspect.__init__
+
+
+def _asks_one(self: Any, *args: Any, **options: Any) -> None:
+    """Celery's tests have one worker, and wait a second or three for the answers of others after each test."""
+    _init(self, *args, **options)
+    self.limit = self.limit or 1
+
+
+Inspect.__init__ = _asks_one  # type: ignore[method-assign]
 
 
 def pytest_runtest_setup(item: Any) -> None:

@@ -77,5 +77,5 @@ def test_celerys_suite_passes_as_on_kombus_own_transport(tmp_path: Path):
     plain, ours, differing = settled(suites, tmp_path, {})
     both = [test for test, outcome in plain.of.items() if outcome == "passed" and ours.of.get(test) == "passed"]
     assert len([test for test in both if "test_inspect" in test]) > 10
-    assert len(both) > 60  # of 281, as far as they come in their time
+    assert len(both) > 100  # of some 300, as far as they come in their time
     assert not differing, "\n\n".join(f"{test}:\n{ours.why[test]}" for test in differing)
