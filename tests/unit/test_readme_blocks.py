@@ -9,16 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import click
-import typer.main
-
-from bridge.cli.entry import cli
 from bridge.embedded import EmbeddedKafka
 from tasks.testing import outcome
+from tests.doc_blocks import ROOT, find_block, parse_bridge, read_blocks
 
-ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text()
-BLOCKS: Final[list[str]] = re.findall(r"^```\w*\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+BLOCKS: Final = read_blocks(ROOT / "README.md")
 #: Words of each block, in its order, and the tests that run it.
 KNOWN: Final = {
     "# shop/handlers.py": "here; tests/acceptance/test_readme.py",
@@ -36,26 +32,13 @@ KNOWN: Final = {
 
 
 def block(words: str) -> str:
-    """Return the one block that has these words."""
-    (found,) = [text for text in BLOCKS if words in text]
-    return found
-
-
-def parse(words: list[str]) -> None:
-    """Fail if the command line has no such command, argument or option."""
-    command: Any = typer.main.get_command(cli)
-    context: Any = click.Context(command, info_name="bridge")
-    while True:
-        context = command.make_context(context.info_name, words, parent=context if context.command != command else None)
-        if not hasattr(command, "commands"):
-            return
-        name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
-        context = click.Context(command, info_name=name, parent=context)
+    """Return the text of the one block that has these words."""
+    return find_block(BLOCKS, words).text
 
 
 def test_every_block_is_known_to_a_test():
     assert len(BLOCKS) == len(KNOWN)
-    assert [words for words, text in zip(KNOWN, BLOCKS, strict=True) if words not in text] == []
+    assert [words for words, block in zip(KNOWN, BLOCKS, strict=True) if words not in block.text] == []
 
 
 def test_the_handler_of_the_example_handles_the_record_of_the_example(capsys):
@@ -84,11 +67,11 @@ def test_the_script_produces_its_record_on_the_embedded_kafka():
 
 
 def test_every_command_of_the_bridge_exists_with_its_options():
-    lines = [line for text in BLOCKS for line in text.splitlines()]
+    lines = [line for block in BLOCKS for line in block.text.splitlines()]
     commands = [match[1] for line in lines if (match := re.match(r"(?:docker compose exec \w+ )?bridge (.+)", line))]
     assert len(commands) >= 8
     for words in commands:
-        parse(shlex.split(words))
+        parse_bridge(shlex.split(words))
 
 
 def test_every_service_and_variable_of_the_compose_block_is_in_the_file():

@@ -1,10 +1,8 @@
-"""The table of payments, and that of the marks."""
+"""The table of payments."""
 
 from typing import ClassVar
 
 from django.db import migrations, models
-
-from bridge.records.settled import CREATE_TABLE, TABLE
 
 
 class Migration(migrations.Migration):
@@ -12,5 +10,4 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             "Payment", [("id", models.BigAutoField(primary_key=True)), ("order", models.IntegerField())]
         ),
-        migrations.RunSQL(CREATE_TABLE, f"DROP TABLE {TABLE}"),
     ]

@@ -1,0 +1,99 @@
+"""The code blocks and the command lines of the documentation, as tests read them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import typer.main
+
+from bridge.cli.entry import cli
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page.
+
+    Attributes:
+        page: the file's name, without its ending.
+    """
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The file that a Python block says it is, in its first line; empty if it names none."""
+        named = re.match(r"# ([\w/]+\.py)\b", self.text)
+        return named[1] if named else ""
+
+    def commands(self) -> Iterator[str]:
+        """Yield each command line: of a block with output, those behind a `$`."""
+        lines = re.sub(r"\\\n\s*", "", self.text).splitlines()
+        for line in lines:
+            if self.language == "console":
+                if line.startswith("$ "):
+                    yield line[2:]
+            elif line:
+                yield line
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text.splitlines()[0][:50]}"
+
+
+def read_blocks(page: Path) -> list[Block]:
+    """Return every fenced block of a page, in its order."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [Block(page.stem, language, text) for language, text in found]
+
+
+def find_block(blocks: list[Block], words: str) -> Block:
+    """Return the one block that has these words."""
+    (found,) = [block for block in blocks if words in block.text]
+    return found
+
+
+def parse_bridge(words: list[str]) -> None:
+    """Raise `click.UsageError` if a command line of `bridge` has no such command, argument or option."""
+    command: Any = typer.main.get_command(cli)
+    context: Any = click.Context(command, info_name="bridge")
+    while True:
+        context = command.make_context(context.info_name, words, parent=context if context.command != command else None)
+        if not hasattr(command, "commands"):
+            return
+        if not (words := [*context._protected_args, *context.args]):
+            return
+        name, command, words = command.resolve_command(context, words)
+        context = click.Context(command, info_name=name, parent=context)
+
+
+def find_unknown_words(words: list[str]) -> list[str]:
+    """Return the commands and options that do not exist, of a command line whose arguments may be left out.
+
+    A word in capitals stands for what the reader puts there.
+    """
+    command: Any = typer.main.get_command(cli)
+    unknown = []
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("-"):
+            # A group that has a default takes the options of that, too.
+            commands = [command, *filter(None, [getattr(command, "commands", {}).get(getattr(command, "default", ""))])]
+            options = {
+                name: each for one in commands for each in one.params for name in (*each.opts, *each.secondary_opts)
+            }
+            option, _, value = word.partition("=")
+            if option not in {*options, "--help", "--install-completion"}:
+                unknown.append(word)
+            elif option in options and not value and not options[option].is_flag:
+                next(rest, None)
+        elif word in getattr(command, "commands", {}):
+            command = command.commands[word]
+        elif hasattr(command, "commands") and not hasattr(command, "default") and not word.isupper():
+            unknown.append(word)
+    return unknown
