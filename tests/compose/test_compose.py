@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Message, Producer
 
 from tests.compose.conftest import SERVICES, Stack
 from tests.processes import DeadLetter, eventually
+from tests.quickstart import COMPOSE, take_steps
 
 pytestmark = pytest.mark.compose
 HANDLER = "examples.orders.handlers.charge"
@@ -123,6 +124,10 @@ def test_a_poisoned_record_lands_in_the_dead_letters_as_it_was_with_the_reason(s
     assert (dead.ours["reason"], dead.ours["attempts"]) == ("permanent", "1")
     assert dead.ours["error_class"].endswith("CardDeclined")
     assert dead.ours["error_message"] == "insufficient funds"
+
+
+def test_the_quickstart_goes_from_a_first_record_to_a_first_replay(stack):
+    take_steps(stack.shell, COMPOSE)
 
 
 def test_the_sidecars_pages_answer(stack):
