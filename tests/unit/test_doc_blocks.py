@@ -47,8 +47,6 @@ OF_OTHERS: Final = {"kafka-configs.sh": "of Apache Kafka", "printf": "of the she
 ELSEWHERE: Final = re.compile(
     r"HANDLERS|CELERY_\w+|KAFKA_BOOTSTRAP_SERVERS|BRIDGE_LOG_(LEVEL|FORMAT)|TARGET_KAFKA_\w*|SSL_CERT_FILE|NEW"
 )
-    r"HANDLERS|CELERY_\w+|KAFKA_BOOTSTRAP_SERVERS|BRIDGE_LOG_(LEVEL|FORMAT)|TARGET_KAFKA_\w*|SSL_CERT_FILE|NEW"
-)
 
 
 def is_alone(block: Block) -> bool:
