@@ -20,7 +20,7 @@ PAGES: Final = (
     *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
     *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
     *("docs/runbooks/operations.md", "docs/runbooks/problems.md"),
-    *("docs/reference/http-api.md", "docs/reference/settings.md"),
+    *("docs/reference/http-api.md", "docs/reference/python-api.md", "docs/reference/settings.md"),
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )
 TEMPLATES: Final = ROOT / "bridge" / "web" / "templates"

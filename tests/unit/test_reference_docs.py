@@ -1,12 +1,15 @@
 """The reference pages say the defaults, headers and names that the code has."""
 
 import ast
+import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import tasks
 from bridge.kafka import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
 from bridge.records.letter import NAMES as DEAD_LETTER_HEADERS
 from bridge.records.parked import _NAMES as RETRY_HEADERS
@@ -113,3 +116,72 @@ def test_the_page_says_each_default_of_librdkafka_that_is_another_here():
         assert re.match(rf"`?{default}\b", named[name]), name
     page = (DOCS / "reference/settings.md").read_text()
     assert [name for name in FIXED if f"`{name}`" not in page] == []
+
+
+def read_api() -> dict[str, dict[str, str]]:
+    """Return the signatures of the page on the Python API: of each section, by name; empty where none is shown."""
+    sections: dict[str, dict[str, str]] = {}
+    section: dict[str, str] = {}
+    for line in (DOCS / "reference" / "python-api.md").read_text().splitlines():
+        if heading := re.match(r"##+ `([\w.]+)`$", line):
+            section = sections.setdefault(heading[1], {})
+        elif row := re.match(r"\| `(\w+)` \|([^|]*)\|", line):
+            shown = row[2].strip()
+            section[row[1]] = shown.strip("`") if shown.startswith("`") else ""
+    return sections
+
+
+API: Final = read_api()
+#: The public names of a section: all that `tasks` exports, all of a message, of other modules what the page promises.
+PUBLIC: Final = {
+    "tasks": {*tasks.__all__},
+    "Message": {name for name in dir(tasks.Message) if name[0] != "_"} - {"outbox"},
+    "HandlerTask": {"check_value", "decode", "retry"},
+    "tasks.testing": {"outcome", "outcome_of", "Outcome"},
+    "tasks.logs": {"WithDelivery"},
+    "bridge.records.settled": {
+        *("table", "outbox_table", "TABLE", "OUTBOX_TABLE", "CREATE_TABLE", "CREATE_OUTBOX_TABLE"),
+    },
+    "bridge.errors": {"BridgeError", "AlreadySettled", "CannotSettle", "EmbeddedServerFailed"},
+    "bridge.embedded": {"EmbeddedKafka", "EmbeddedRedis"},
+}
+
+
+def find_owner(section: str) -> Any:
+    return getattr(tasks, section) if section in tasks.__all__ else importlib.import_module(section)
+
+
+def write_signature(name: str, function: Any) -> str:
+    """Return a signature as the page writes it: names and defaults, without annotations and `self`."""
+    written: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(each.startswith("*") for each in written):
+            written.append("*")
+        bare = parameter.replace(annotation=parameter.empty)
+        written.append(str(bare).replace(" = ", "="))
+    return f"{name}({', '.join(written)})"
+
+
+@pytest.mark.parametrize("section", PUBLIC)
+def test_the_page_on_the_api_has_each_public_name_and_no_other(section: str):
+    assert sorted(API[section]) == sorted(PUBLIC[section])
+    assert [name for name in API[section] if not hasattr(find_owner(section), name)] == []
+
+
+def test_the_page_on_the_api_has_no_other_section():
+    assert {*API} == {*PUBLIC}
+
+
+@pytest.mark.parametrize(("section", "name"), [(section, name) for section in API for name in API[section]])
+def test_the_page_on_the_api_shows_the_signature(section: str, name: str):
+    shown, public = API[section][name], getattr(find_owner(section), name)
+    # An error that takes a message has no signature of its own.
+    own = not (isinstance(public, type) and issubclass(public, Exception)) or "__init__" in vars(public)
+    if shown and own:
+        assert shown == write_signature(name, public)
+    elif not own:
+        assert re.fullmatch(rf"({name}\(why\))?", shown)
+    else:
+        assert not callable(public) or name in {"app", "Message", "HandlerTask", "Options"}
