@@ -37,6 +37,7 @@ help:
 	@echo 'make house         the size and the names of the product, as a table'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
 	@echo 'make openapi       write docs/reference/openapi.json again'
+	@echo 'make reference     write docs/reference/cli.md again'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
 
@@ -66,7 +67,7 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test test-servers test-all lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi lock clean
+.PHONY: demo test test-servers test-all lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -125,6 +126,9 @@ screenshots: $(INSTALLED) $(REAL_KAFKA)
 openapi: $(INSTALLED)
 	$(BIN)/python -c 'import json; from bridge.web.api.describing import description; \
 		print(json.dumps(description(), indent=1, ensure_ascii=False))' > docs/reference/openapi.json
+
+reference: $(INSTALLED)
+	$(BIN)/python -m tests.reference_pages > docs/reference/cli.md
 
 # Every extra and the development tools; the image's lock is the part of it without the tools.
 LOCK := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \

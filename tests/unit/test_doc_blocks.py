@@ -18,6 +18,7 @@ import pytest
 from celery import Celery
 from celery.bin.celery import celery as celery_command
 
+from bridge.kafka import property_fault
 from bridge.settings.values import EnvironmentSettings, FileSettings
 from tasks import using
 from tasks.defaults import OWN_DEFAULTS
@@ -25,8 +26,7 @@ from tasks.testing import outcome, outcome_of
 from tests.doc_blocks import ROOT, Block, find_block, find_unknown_words, parse_bridge, read_blocks
 
 DOCS: Final = ROOT / "docs"
-HOW_TO: Final = ("write-handlers", "publish-messages", "dead-letters", "console", "webhooks", "upgrade")
-PAGES: Final = sorted([*DOCS.glob("tutorials/*.md"), *(DOCS / "how-to" / f"{page}.md" for page in HOW_TO)])
+PAGES: Final = sorted(page for kind in ("tutorials", "how-to", "runbooks") for page in DOCS.glob(f"{kind}/*.md"))
 README: Final = read_blocks(ROOT / "README.md")
 BLOCKS: Final = [block for page in PAGES for block in read_blocks(page)]
 PYTHON: Final = [block for block in BLOCKS if block.language == "python"]
@@ -42,7 +42,13 @@ NOT_ALONE: Final = {
     "tasks.use(app)": "it makes the app of the process: the tests of Django and FastAPI, and test_readme_blocks.py",
 }
 #: Programs of others, which are not checked, and why.
-OF_OTHERS: Final = {"kafka-configs.sh": "of Apache Kafka", "printf": "of the shell"}
+OF_OTHERS: Final = {
+    **{f"kafka-{name}.sh": "of Apache Kafka" for name in ("configs", "consumer-groups", "topics", "transactions")},
+    **dict.fromkeys(("chronyc", "curl", "grep", "printf", "sort", "timedatectl", "uniq"), "of the system"),
+    "kcat": "of librdkafka",
+    "py-spy": "a tool to look into a process",
+    "redis-cli": "of Redis",
+}
 #: What is set in the environment and is none of the settings' own fields.
 ELSEWHERE: Final = re.compile(
     r"HANDLERS|CELERY_\w+|KAFKA_BOOTSTRAP_SERVERS|BRIDGE_LOG_(LEVEL|FORMAT)|TARGET_KAFKA_\w*|SSL_CERT_FILE|NEW"
@@ -275,7 +281,16 @@ def test_a_command_of_a_page_is_one_that_there_is(page: str, line: str):
 
 def is_setting(name: str) -> bool:
     """Return whether a variable of the environment is read by the project, or belongs to Celery or Kafka's client."""
-    return name in EnvironmentSettings.model_fields or ELSEWHERE.fullmatch(name) is not None
+    return (
+        name in EnvironmentSettings.model_fields
+        or ELSEWHERE.fullmatch(name) is not None
+        or (name.startswith("KAFKA_") and property_fault(property_of(name), "") != "unknown")
+    )
+
+
+def property_of(variable: str) -> str:
+    """Return the property of librdkafka that a variable sets."""
+    return variable.removeprefix("KAFKA_").lower().replace("_", ".")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -310,6 +325,8 @@ def test_a_json_block_parses(block: Block):
 
 
 def test_every_block_has_a_language_that_is_checked():
-    assert {block.language for block in BLOCKS} <= {"python", "console", "sh", "json", "text"}
+    assert {block.language for block in BLOCKS} <= {"python", "console", "sh", "json", "text", "yaml"}
+    # tests/unit/test_operations.py knows the metrics of its queries.
+    assert {block.page for block in BLOCKS if block.language == "yaml"} <= {"scale"}
     # What a command of the quickstart prints is compared there.
     assert {block.page for block in BLOCKS if block.language == "text"} <= {"quickstart"}

@@ -97,7 +97,7 @@ def test_the_help_of_a_command_says_its_exit_codes(name: str):
 
 def test_the_documentation_says_the_exit_codes_of_the_table():
     rows = re.findall(
-        r"^\| `(\w+)` \| (\d+) \| (.+) \|$", (DOCS / "runbooks" / "operations.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)` \| (\d+) \| (.+) \|$", (DOCS / "reference" / "exit-codes.md").read_text(), re.MULTILINE
     )
     theirs = {name: codes for name, codes in EXIT_CODES.items() if name != "deadletters"}
     assert rows == [(name, str(code), said) for name, codes in theirs.items() for code, said in codes.items()]
@@ -108,3 +108,12 @@ def test_the_documentation_says_the_exit_codes_of_the_table():
         .partition("\n\n")[0]
     )
     assert desk == "\n".join(f"| {code} | {said} |" for code, said in EXIT_CODES["deadletters"].items())
+
+
+@pytest.mark.parametrize("name", ["halt", "resume", "policy set", "policy unset", "reset", "redrive", "demo"])
+def test_the_documentation_has_the_exit_codes_that_a_command_says_in_words(name: str):
+    help_text = CliRunner().invoke(cli, [*name.split(), "--help"], env={"COLUMNS": "300"}).output
+    said = re.findall(r"\b(\d+) (?:if|for|when|after|otherwise)\b", help_text.partition("xits ")[2])
+    page = (DOCS / "reference" / "exit-codes.md").read_text()
+    rows = re.findall(rf"^\| .*`bridge {name}`.* \| (\d+) \|", page, re.MULTILINE)
+    assert {"0", *said} == {*rows}

@@ -19,8 +19,14 @@ PAGES: Final = (
     *("docs/tutorials/existing-celery-app.md", "docs/tutorials/quickstart.md"),
     *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
     *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
-    *("docs/runbooks/operations.md", "docs/runbooks/problems.md"),
-    *("docs/reference/http-api.md", "docs/reference/python-api.md", "docs/reference/settings.md"),
+    *(
+        f"docs/how-to/{page}.md"
+        for page in ("deploy", "intervene", "monitor", "production-checklist", "scale", "secure")
+    ),
+    *(f"docs/runbooks/{page}.md" for page in ("failure-modes", "faq", "problems")),
+    *("docs/concepts/guarantees.md", "docs/concepts/retries.md"),
+    *(f"docs/reference/{page}.md" for page in ("cli", "exit-codes", "http-api", "metrics", "settings", "status")),
+    "docs/reference/python-api.md",
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )
 TEMPLATES: Final = ROOT / "bridge" / "web" / "templates"

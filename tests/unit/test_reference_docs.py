@@ -10,11 +10,15 @@ from typing import Any, Final
 import pytest
 
 import tasks
+from bridge.deadletters.recorder.metrics import RecorderMetrics
 from bridge.kafka import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
+from bridge.metrics import BridgeMetrics
 from bridge.records.letter import NAMES as DEAD_LETTER_HEADERS
 from bridge.records.parked import _NAMES as RETRY_HEADERS
 from bridge.settings.values import EnvironmentSettings, FileSettings
+from tasks import metrics as worker_metrics
 from tasks.options import Options
+from tests.reference_pages import cli_page
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
@@ -185,3 +189,25 @@ def test_the_page_on_the_api_shows_the_signature(section: str, name: str):
         assert re.fullmatch(rf"({name}\(why\))?", shown)
     else:
         assert not callable(public) or name in {"app", "Message", "HandlerTask", "Options"}
+
+
+def shown_metrics() -> dict[str, tuple[str, ...]]:
+    """Return the labels of each metric by the name that Prometheus shows, of those that are kept in memory."""
+    registries = [BridgeMetrics().registry, RecorderMetrics().registry]
+    metrics: list[Any] = [each for registry in registries for each in registry._collector_to_names]
+    metrics += [*worker_metrics._made()]
+    return {
+        f"{metric._name}_total" if metric._type == "counter" else metric._name: tuple(metric._labelnames)
+        for metric in metrics
+    }
+
+
+def test_the_page_has_each_metric_with_its_labels():
+    page = rows("reference/metrics.md")
+    said = {name: tuple(label.strip() for label in page[name][0].split(",") if label) for name in shown_metrics()}
+    assert said == shown_metrics()
+
+
+def test_the_page_of_the_commands_is_written_from_the_commands():
+    page = (DOCS / "reference" / "cli.md").read_text()
+    assert page == cli_page(), "run `make reference`"

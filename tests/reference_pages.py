@@ -1,0 +1,104 @@
+"""Write the reference page of the commands: `python -m tests.reference_pages > docs/reference/cli.md`."""
+
+import enum
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import typer.main
+
+from bridge.cli.entry import cli
+from bridge.cli.exit_codes import EXIT_CODES
+
+HEAD: Final = """# Commands
+
+For operators and scripts: every command of `bridge`, with its arguments, options and exit codes.
+
+`make reference` writes this page from the commands. `bridge COMMAND --help` says the same. `python -m bridge` is the
+same program. [Exit codes](exit-codes.md) has the codes of all commands side by side.
+"""
+
+
+def cli_page() -> str:
+    """Return the page that has each command."""
+    root = typer.main.get_command(cli)
+    commands = [*_commands(root, "bridge")]
+    filters = {option.opts[0]: option for _, command in commands for option in command.params if _is_filter(option)}
+    parts = [HEAD, *(_section(name, command) for name, command in commands)]
+    parts.append(
+        "## which dead letters\n\nA letter must fit every option; of a repeated option, one value; `--header` all.\n\n"
+    )
+    return "\n".join(parts) + "\n".join(_table(filters.values())) + "\n"
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for each, below in getattr(command, "commands", {}).items():
+        yield from _commands(below, f"{name} {each}")
+
+
+def _is_filter(parameter: Any) -> bool:
+    return (getattr(parameter, "rich_help_panel", None) or "").startswith("Which dead letters")
+
+
+def _section(name: str, command: Any) -> str:
+    """Return the section of one command: its help, its parameters and its exit codes."""
+    text, _, example = re.sub(r"\n\n\x08?\n?Exit codes:\n.*?\n\n", "\n\n", command.help, flags=re.DOTALL).partition(
+        "Example: "
+    )
+    paragraphs = [" ".join(each.split()) for each in text.split("\n\n") if each.strip("\x08\n ")]
+    lines = [f"## {name}", "", *(line for each in paragraphs for line in (_escaped(each), ""))]
+    own = [each for each in command.params if not _is_filter(each)]
+    if own:
+        lines += [*_table(own), ""]
+    if len(own) < len(command.params):
+        lines += ["It takes the options that say [which dead letters](#which-dead-letters), too.", ""]
+    if codes := EXIT_CODES.get(name.removeprefix("bridge ")):
+        lines += ["| exit code | means |", "| --- | --- |"]
+        lines += [f"| {code} | {meaning} |" for code, meaning in codes.items()] + [""]
+    if example:
+        lines += ["```sh", " ".join(example.split()), "```", ""]
+    return "\n".join(lines)
+
+
+def _table(parameters: Iterable[Any]) -> Iterator[str]:
+    yield "| argument or option | default | means |"
+    yield "| --- | --- | --- |"
+    for each in parameters:
+        argument = each.param_type_name == "argument"
+        names = [each.name.upper()] if argument else [*each.opts, *each.secondary_opts]
+        said = ", ".join(f"`{name}`" for name in names)
+        if each.multiple or each.nargs == -1:
+            said += ", several"
+        yield f"| {said} | {_default(each)} | {_escaped(' '.join((each.help or '').split()))}{_choices(each)} |"
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    value = parameter.default
+    if isinstance(parameter.show_default, str):
+        return parameter.show_default
+    if value in (None, False, "", ()) or callable(value):
+        return ""
+    return f"`{value.value if isinstance(value, enum.Enum) else value}`"
+
+
+def _choices(parameter: Any) -> str:
+    """Return the values that a parameter takes, if they are few and fixed."""
+    found = parameter.type_descriptor.annotation
+    kinds = [each for each in (found, *getattr(found, "__args__", ())) if isinstance(each, enum.EnumMeta)]
+    return "".join(" One of " + ", ".join(f"`{value}`" for value in _values(kind)) + "." for kind in kinds)
+
+
+def _values(kind: enum.EnumMeta) -> list[str]:
+    members: dict[str, Any] = {**kind.__members__}
+    return [str(member.value) for member in members.values()]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(cli_page(), end="")
