@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 #: Pages and texts that have the field's words. A page that is rewritten is added here, and none is taken out.
 PAGES: Final = (
     *("README.md", "docs/README.md", "docs/reference/glossary.md", "docs/reference/headers.md"),
-    *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/ledger.md"),
+    *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/comparison.md", "docs/concepts/ledger.md"),
     *("docs/tutorials/existing-celery-app.md", "docs/tutorials/quickstart.md"),
     *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
     *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
