@@ -8,8 +8,10 @@ import pytest
 from bridge.deadletters.recorder.metrics import RecorderMetrics
 from bridge.metrics import BridgeMetrics
 from bridge.partitions.parked import ENOUGH, NOT_DUE
+from bridge.partitions.partition import WIDE
 from bridge.pauses.halts import HALTED
 from bridge.pauses.needs import NEEDS, SOME
+from bridge.pauses.pauses import BEGINNING, HANDOFF_BLOCKED
 from bridge.upkeep.problem_table import KINDS, TABLE, alert_rules, runbook_entry
 from tasks import metrics as worker_metrics
 
@@ -94,8 +96,12 @@ def test_the_alert_of_slow_deliveries_reads_the_source_out_of_our_names(topic: s
     assert found[1] == source
 
 
-@pytest.mark.parametrize("reason", [HALTED, NEEDS, SOME, NOT_DUE, ENOUGH])
+@pytest.mark.parametrize("reason", [HALTED, NEEDS, SOME, NOT_DUE, ENOUGH, WIDE, BEGINNING, HANDOFF_BLOCKED])
 def test_each_reason_of_a_pause_that_is_no_queue_is_on_the_page(reason: str):
     assert f"| `{reason}` |" in METRICS
+
+
+@pytest.mark.parametrize("reason", [HALTED, NEEDS, SOME, NOT_DUE, ENOUGH])
+def test_what_is_paused_by_a_decision_or_for_its_time_wakes_nobody(reason: str):
     (told,) = re.findall(r'paused_since_seconds\{reason!~"([^"]+)"', PAGE)
     assert bool(re.fullmatch(told, reason)) == (reason != ENOUGH)
