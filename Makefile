@@ -11,6 +11,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
+SITE := build/docs
 
 # Only `make test` is the same everywhere. The tests that need servers fetch Kafka if Java and Maven are here.
 ifeq ($(KAFKA_LIBS),)
@@ -38,6 +39,7 @@ help:
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
 	@echo 'make openapi       write docs/reference/openapi.json again'
 	@echo 'make reference     write docs/reference/cli.md again'
+	@echo 'make docs          the documentation as a site, build/docs/site; a broken link fails'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
 
@@ -130,12 +132,28 @@ openapi: $(INSTALLED)
 reference: $(INSTALLED)
 	$(BIN)/python -m tests.reference_pages > docs/reference/cli.md
 
-# Every extra and the development tools; the image's lock is the part of it without the tools.
-LOCK := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+$(SITE)/venv/.installed: requirements-docs.lock
+	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv was found.' >&2; exit 1; }
+	rm -rf $(SITE)/venv
+	$(PYTHON) -m venv $(SITE)/venv
+	$(SITE)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	touch $@
+
+# The pages lie in the site as in the repository, beside the sources that they link to: so each link leads to the same.
+docs: $(SITE)/venv/.installed
+	rm -rf $(SITE)/pages $(SITE)/site
+	mkdir -p $(SITE)/pages
+	tar -cf - --exclude=__pycache__ *.md LICENSE benchmarks/README.md docs $$(grep -rhoE '\]\((\.\./)+[^)# ]+' --include='*.md' docs \
+		| sed -E 's|^\]\((\.\./)+||' | sort -u | xargs ls -d 2>/dev/null) | tar -xf - -C $(SITE)/pages
+	$(SITE)/venv/bin/zensical build --strict --clean
+
+# Every extra and the development tools; the image's lock is the part of it without the tools. The site has one of its own.
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-annotate --no-emit-index-url --no-header --quiet
 lock: $(INSTALLED)
-	$(LOCK) --group dev --output-file requirements.lock
-	$(LOCK) --group build --constraints requirements.lock --output-file requirements-image.lock
+	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements.lock
+	$(LOCK) pyproject.toml --all-extras --group build --constraints requirements.lock --output-file requirements-image.lock
+	$(LOCK) --group docs --output-file requirements-docs.lock
 
 clean:
-	rm -rf .venv .kafka build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .kafka .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

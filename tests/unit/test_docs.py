@@ -84,3 +84,8 @@ def test_every_room_and_package_is_told_of():
     rooms = [file.parent for top in ("bridge", "tasks", "lossless") for file in (ROOT / top).rglob("__init__.py")]
     names = {str(room.relative_to(ROOT)) for room in rooms}
     assert [name for name in sorted(names) if name + "/" not in text and f"`{name}`" not in text] == []
+
+
+def test_the_site_lists_every_page():
+    listed = re.findall(r'"([\w./-]+\.md)"', (ROOT / "zensical.toml").read_text())
+    assert sorted(listed) == sorted(str(page.relative_to(ROOT)) for page in PAGES)
